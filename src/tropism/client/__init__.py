@@ -1,0 +1,1 @@
+"""Clients of a Tropism server; this room imports neither JAX nor Gymnasium."""

@@ -1,0 +1,1 @@
+"""The law: environments, spaces, sessions and rollouts as pure functions."""

@@ -1,0 +1,136 @@
+"""An environment is a pure function of (key, state, action, params)."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from tropism.core.spaces import Space
+from tropism.errors import ValidationError
+
+Info = dict[str, Any]
+
+
+class EnvParams(eqx.Module):
+    """The numbers of an environment.
+
+    Plain fields are pytree leaves: they vmap, and a new value never recompiles. Constants that follow
+    from other fields are computed where they are used, never stored.
+    """
+
+
+class EnvState(eqx.Module):
+    """What an environment remembers; `time` counts the steps of this episode."""
+
+    time: Int[Array, ""]
+
+
+class Environment(eqx.Module):
+    """Abstract: subclass it, give it hashable fields, and write the six abstract methods.
+
+    Two environments with equal fields are equal and share one compilation. A host environment sets
+    `traced = False`: its state is any Python object, it is never compiled, and its `key` is a plain
+    int (the episode's seed in `reset`, then one int derived from it for each step).
+    """
+
+    traced: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
+
+    @abstractmethod
+    def default_params(self) -> EnvParams: ...
+
+    @abstractmethod
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        """Begin an episode: `(obs, state)`."""
+
+    @abstractmethod
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        """Take one action: `(obs, state, reward, done, info)`; never resets."""
+
+    @abstractmethod
+    def observation_space(self, params: Any) -> Space: ...
+
+    @abstractmethod
+    def action_space(self, params: Any) -> Space: ...
+
+    def restart(self, key: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Begin the episode after the one that ended in `state`; differs from `reset` only where
+        something outlives episodes, such as running statistics."""
+        return self.reset(key, params)
+
+    def info(self, state: Any, params: Any) -> Info:
+        """What `info` says of a state, at a reset too; `step` adds `terminated` and `truncated`."""
+        return {}
+
+    def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
+        """The params of one episode, given the options of its reset. Every environment takes `params`."""
+        unknown = sorted(set(options) - {"params"})
+        if unknown:
+            raise ValidationError("options", unknown[0], "a known option; this environment takes: params")
+        return override(params, options.get("params", {}))
+
+    def render(self, state: Any, params: Any) -> Any:
+        """A picture of the state: (H, W, 3) uint8, or None where there is nothing to draw."""
+        return None
+
+    def describe(self, state: Any, obs: Any, params: Any) -> str:
+        """The observation in words, for a language agent."""
+        return f"Observation: {np.array2string(np.asarray(obs), precision=4)}"
+
+    def parse(self, text: str, params: Any) -> Any:
+        """The action a language agent's words mean; the plain form is the action as JSON."""
+        return self.action_space(params).from_text(text)
+
+    def close(self, state: Any) -> None:
+        """Let go of what a host environment's state holds outside Python."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _values(self) == _values(other)  # pyright: ignore[reportArgumentType]
+
+    def __hash__(self) -> int:
+        return hash((type(self), _values(self)))
+
+
+def _values(env: Environment) -> tuple[Any, ...]:
+    return tuple(getattr(env, field.name) for field in fields(env))
+
+
+def outcome(terminated: Any, truncated: Any, info: Info | None = None) -> tuple[Any, Info]:
+    """The last two of `step`'s five: `done`, and `info` with both flags in it."""
+    return terminated | truncated, {"terminated": terminated, "truncated": truncated, **(info or {})}
+
+
+def flags(done: Any, info: Mapping[str, Any]) -> tuple[Any, Any]:
+    """`(terminated, truncated)` of a step; an environment that says nothing terminates when done."""
+    return info.get("terminated", done), info.get("truncated", np.False_ if isinstance(done, bool) else jnp.zeros_like(done))
+
+
+def override(params: Any, values: Any) -> Any:
+    """`params` with some numbers replaced by name; an unknown name or a non-number is refused."""
+    if isinstance(values, type(params)):
+        return values
+    if not isinstance(values, Mapping):
+        raise ValidationError("params", values, f"a dict of numbers or {type(params).__name__}")
+    known = [field.name for field in fields(params)]
+    for name, value in values.items():
+        if name not in known:
+            raise ValidationError("params", name, f"a field of {type(params).__name__}: {', '.join(known)}")
+        _check_number(name, value, getattr(params, name))
+    return replace(params, **values)
+
+
+def _check_number(name: str, value: Any, default: Any) -> None:
+    if isinstance(value, jax.core.Tracer) or not isinstance(default, int | float | np.ndarray | jax.Array):
+        return
+    array = np.asarray(value)
+    numeric = array.dtype.kind in "iuf" or (array.dtype.kind == "b" and np.asarray(default).dtype.kind == "b")
+    if not numeric or not np.all(array == array):
+        raise ValidationError(f"params[{name!r}]", value, f"a number like {default!r}, not NaN")
+    if np.asarray(default).dtype.kind in "iu" and array.dtype.kind == "f":
+        raise ValidationError(f"params[{name!r}]", value, f"an integer like {default!r}")

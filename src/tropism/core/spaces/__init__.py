@@ -1,0 +1,9 @@
+"""Spaces: what an action or an observation may be."""
+
+from tropism.core.spaces.box import Box, Image
+from tropism.core.spaces.composite import Dict, Tuple
+from tropism.core.spaces.discrete import Discrete, MultiBinary, MultiDiscrete
+from tropism.core.spaces.message import Record, Text
+from tropism.core.spaces.space import Space
+
+__all__ = ["Box", "Dict", "Discrete", "Image", "MultiBinary", "MultiDiscrete", "Record", "Space", "Text", "Tuple"]

@@ -1,0 +1,176 @@
+"""Spaces of real arrays: Box, and Image for pictures."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
+from tropism.errors import ValidationError
+
+ROUNDING_ULPS = 4  # how far a cast action may lie outside its bounds before it is refused
+
+
+class Box(Space):
+    """Real arrays between `low` and `high`, bounds included; an infinite bound is no bound."""
+
+    low: Any
+    high: Any
+    shape_: tuple[int, ...] = eqx.field(static=True)
+    dtype_: np.dtype[Any] = eqx.field(static=True)
+
+    def __init__(self, low: Any, high: Any, shape: Any = None, dtype: Any = np.float32):
+        self.dtype_ = _real_dtype(dtype)
+        self.shape_ = _shape_of(low, high, shape)
+        self.low = _bound("low", low, self.shape_, self.dtype_)
+        self.high = _bound("high", high, self.shape_, self.dtype_)
+        if not is_traced(self.low, self.high) and not np.all(np.less_equal(_seed(self.low), _seed(self.high))):
+            raise ValidationError("low", low, f"at most high, {high!r}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.shape_
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.dtype_
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        """Uniform between two bounds, exponential from one, normal with none (as in Gymnasium)."""
+        full = shape + self.shape
+        low, high = jnp.asarray(self.low), jnp.asarray(self.high)
+        if self.dtype.kind in "iu":
+            return _sample_integers(key, low, high, full, self.dtype)
+        if not is_traced(self.low, self.high) and np.isfinite(_seed(self.low)).all() and np.isfinite(_seed(self.high)).all():
+            return _between(random.uniform(key, full, low.dtype), low, high)
+        uniform_key, exponential_key, normal_key = random.split(key, 3)
+        below, above = jnp.isfinite(low), jnp.isfinite(high)
+        safe_low, safe_high = jnp.where(below, low, 0), jnp.where(above, high, 0)
+        inside = _between(random.uniform(uniform_key, full, low.dtype), safe_low, safe_high)
+        tail = random.exponential(exponential_key, full, low.dtype)
+        free = random.normal(normal_key, full, low.dtype)
+        one_sided = jnp.where(below, safe_low + tail, jnp.where(above, safe_high - tail, free))
+        return jnp.clip(jnp.where(below & above, inside, one_sided), low, high)
+
+    def contains(self, x: Any) -> Any:
+        if is_traced(x, self.low, self.high):
+            if np.shape(x) != self.shape or not np.can_cast(jnp.asarray(x).dtype, self.dtype):
+                return False
+            return jnp.all((x >= self.low) & (x <= self.high))
+        array = as_array(x)
+        if array is None or array.shape != self.shape or not self._holds(x, array):
+            return False
+        return bool(np.all((array >= self.low) & (array <= self.high)))
+
+    def _holds(self, x: Any, array: np.ndarray[Any, Any]) -> bool:
+        if isinstance(x, int | float | list | tuple) and not isinstance(x, bool):
+            return np.can_cast(array.dtype, self.dtype, "same_kind") and array.dtype.kind != "b"
+        return array.dtype.kind != "b" and np.can_cast(array.dtype, self.dtype)
+
+    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+        """Any real dtype is cast; beyond the bounds by more than rounding, or NaN, is refused."""
+        array = None if is_traced(x) else as_array(x)
+        kinds = "iu" if self.dtype.kind in "iu" else "iuf"
+        if array is None or array.shape != self.shape or array.dtype.kind not in kinds:
+            raise ValidationError(name, x, f"an array of shape {self.shape} in {self!r}")
+        if self.dtype.kind in "iu":
+            inside = (array >= self.low) & (array <= self.high)
+        else:
+            slack = ROUNDING_ULPS * np.finfo(self.dtype).eps * np.maximum(1, np.abs(array))
+            inside = (array >= self.low - slack) & (array <= self.high + slack)
+        if not inside.all():
+            raise ValidationError(name, x, f"values within {self!r}")
+        return np.clip(array.astype(self.dtype), self.low, self.high)
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.shape_, self.dtype_.str, _digest(self.low), _digest(self.high)
+
+    def __repr__(self) -> str:
+        return f"Box({_brief(self.low)}, {_brief(self.high)}, {self.shape_}, {self.dtype_.name})"
+
+
+class Image(Box):
+    """Pictures: `height` × `width` × `channels` bytes."""
+
+    def __init__(self, height: Any, width: Any, channels: Any = 3):
+        for name, size in (("height", height), ("width", width), ("channels", channels)):
+            if not is_integer(size) or int(size) < 1:
+                raise ValidationError(name, size, "a whole number of at least 1")
+        super().__init__(0, 255, (int(height), int(width), int(channels)), np.uint8)
+
+    def __repr__(self) -> str:
+        return f"Image{self.shape_}"
+
+
+def _real_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        result = np.dtype(dtype)
+    except TypeError:
+        raise ValidationError("dtype", dtype, "a NumPy dtype such as float32") from None
+    if result.kind not in "iuf":
+        raise ValidationError("dtype", dtype, "a real or integer dtype")
+    return result
+
+
+def _shape_of(low: Any, high: Any, shape: Any) -> tuple[int, ...]:
+    bound_shapes = {np.shape(bound) for bound in (low, high)} - {()}
+    if shape is None:
+        if len(bound_shapes) > 1:
+            raise ValidationError("high", high, f"the shape of low, {np.shape(low)}")
+        return bound_shapes.pop() if bound_shapes else ()
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if not all(is_integer(size) and int(size) >= 0 for size in sizes):
+        raise ValidationError("shape", shape, "a tuple of whole numbers")
+    sizes = tuple(int(size) for size in sizes)
+    for name, bound in (("low", low), ("high", high)):
+        if np.shape(bound) not in ((), sizes):
+            raise ValidationError(name, bound, f"a number or an array of shape {sizes}")
+    return sizes
+
+
+def _bound(name: str, bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    if is_traced(bound):
+        return jnp.broadcast_to(bound, shape).astype(dtype)
+    array = as_array(bound)
+    if array is None or np.isnan(array.astype(np.float64)).any():
+        raise ValidationError(name, bound, "a real number or an array of them, not NaN")
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        array = np.clip(array, limits.min, limits.max)
+    # Broadcasting after the cast keeps a large box as cheap as its two numbers.
+    return np.broadcast_to(array.astype(dtype), shape)
+
+
+def _seed(bound: Any) -> Any:
+    """The numbers a bound was broadcast from."""
+    return bound[tuple(0 if stride == 0 else slice(None) for stride in bound.strides)] if bound.size else bound
+
+
+def _digest(bound: Any) -> Any:
+    seed = np.asarray(_seed(bound))
+    return seed.flat[0].item() if seed.size and (seed == seed.flat[0]).all() else bound.tobytes()
+
+
+def _brief(bound: Any) -> str:
+    if is_traced(bound):
+        return "traced"
+    seed = np.asarray(_seed(bound))
+    if seed.size and (seed == seed.flat[0]).all():
+        return str(seed.flat[0])
+    return np.array2string(seed, precision=4, threshold=8, separator=", ").replace("\n", "")
+
+
+def _between(u: Any, low: Any, high: Any) -> Any:
+    # Two products, because high - low overflows for bounds near the largest float.
+    return jnp.clip(low * (1 - u) + high * u, low, high)
+
+
+def _sample_integers(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    wide = jnp.uint64 if low.dtype.itemsize == 8 else jnp.uint32
+    bits = random.bits(key, shape, wide)
+    span = high.astype(wide) - low.astype(wide)
+    full_range = ~span == 0
+    offset = jnp.where(full_range, bits, bits % jnp.where(full_range, 1, span + 1))
+    return (low.astype(wide) + offset).astype(low.dtype)

@@ -1,0 +1,137 @@
+"""Spaces made of spaces: Dict and Tuple."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+from jax import random
+
+from tropism.core.spaces.space import Space, is_traced
+from tropism.errors import ValidationError
+
+
+class Dict(Space):
+    """Mappings with exactly these keys, kept in sorted order."""
+
+    keys_: tuple[str, ...] = eqx.field(static=True)
+    values_: tuple[Space, ...]
+
+    def __init__(self, spaces: Mapping[str, Space] | None = None, **more: Space):
+        if spaces is not None and not isinstance(spaces, Mapping):
+            raise ValidationError("spaces", spaces, "a mapping of names to spaces")
+        every = {**(spaces or {}), **more}
+        for key, space in every.items():
+            if not isinstance(key, str) or not isinstance(space, Space):
+                raise ValidationError(f"spaces[{key!r}]", space, "a string name and a Space")
+        self.keys_ = tuple(sorted(every))
+        self.values_ = tuple(every[key] for key in self.keys_)
+
+    @property
+    def spaces(self) -> dict[str, Space]:
+        return dict(zip(self.keys_, self.values_, strict=True))
+
+    @property
+    def shape(self) -> None:
+        return None
+
+    @property
+    def dtype(self) -> None:
+        return None
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> dict[str, Any]:
+        keys = random.split(key, max(1, len(self.keys_)))
+        return {name: _sample(space, k, shape) for (name, space), k in zip(self.spaces.items(), keys, strict=False)}
+
+    def contains(self, x: Any) -> Any:
+        if not isinstance(x, Mapping) or set(x) != set(self.keys_):
+            return False
+        return _all([space.contains(x[name]) for name, space in self.spaces.items()])
+
+    def coerce(self, x: Any, name: str = "action") -> dict[str, Any]:
+        self._check_keys(x, name)
+        return {key: space.coerce(x[key], f"{name}[{key!r}]") for key, space in self.spaces.items()}
+
+    def to_json(self, x: Any) -> dict[str, Any]:
+        return {key: space.to_json(x[key]) for key, space in self.spaces.items()}
+
+    def from_json(self, data: Any, name: str = "action") -> dict[str, Any]:
+        self._check_keys(data, name)
+        return {key: space.from_json(data[key], f"{name}[{key!r}]") for key, space in self.spaces.items()}
+
+    def _check_keys(self, x: Any, name: str) -> None:
+        if not isinstance(x, Mapping) or set(x) != set(self.keys_):
+            raise ValidationError(name, x, f"a dict with the keys {', '.join(self.keys_)}")
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.keys_, self.values_
+
+    def __getitem__(self, key: str) -> Space:
+        return self.spaces[key]
+
+    def __repr__(self) -> str:
+        return f"Dict({', '.join(f'{key}={space!r}' for key, space in self.spaces.items())})"
+
+
+class Tuple(Space):
+    """Tuples with one member of each space, in order."""
+
+    spaces: tuple[Space, ...]
+
+    def __init__(self, spaces: Any):
+        if not isinstance(spaces, tuple | list) or not all(isinstance(space, Space) for space in spaces):
+            raise ValidationError("spaces", spaces, "a tuple of spaces")
+        self.spaces = tuple(spaces)
+
+    @property
+    def shape(self) -> None:
+        return None
+
+    @property
+    def dtype(self) -> None:
+        return None
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        keys = random.split(key, max(1, len(self.spaces)))
+        return tuple(_sample(space, k, shape) for space, k in zip(self.spaces, keys, strict=False))
+
+    def contains(self, x: Any) -> Any:
+        if not isinstance(x, tuple | list) or len(x) != len(self.spaces):
+            return False
+        return _all([space.contains(item) for space, item in zip(self.spaces, x, strict=True)])
+
+    def coerce(self, x: Any, name: str = "action") -> tuple[Any, ...]:
+        self._check_length(x, name)
+        return tuple(space.coerce(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, x, strict=True)))
+
+    def to_json(self, x: Any) -> list[Any]:
+        return [space.to_json(item) for space, item in zip(self.spaces, x, strict=True)]
+
+    def from_json(self, data: Any, name: str = "action") -> tuple[Any, ...]:
+        self._check_length(data, name)
+        return tuple(space.from_json(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, data, strict=True)))
+
+    def _check_length(self, x: Any, name: str) -> None:
+        if not isinstance(x, tuple | list) or len(x) != len(self.spaces):
+            raise ValidationError(name, x, f"a tuple of {len(self.spaces)} items")
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.spaces
+
+    def __getitem__(self, index: int) -> Space:
+        return self.spaces[index]
+
+    def __repr__(self) -> str:
+        return f"Tuple({', '.join(repr(space) for space in self.spaces)})"
+
+
+def _sample(space: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    return space.sample(key, shape) if shape else space.sample(key)
+
+
+def _all(answers: list[Any]) -> Any:
+    if not is_traced(*answers):
+        return all(answers)
+    result = answers[0]
+    for answer in answers[1:]:
+        result = result & answer
+    return result

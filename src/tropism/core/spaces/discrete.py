@@ -1,0 +1,173 @@
+"""Spaces of whole numbers: Discrete, MultiDiscrete, MultiBinary."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
+from tropism.errors import ValidationError
+
+INT32_MAX = 2**31 - 1
+
+
+def draw_below(key: Any, n: Any, shape: tuple[int, ...]) -> Any:
+    """Uniform int32 in [0, n): one hash a number, biased by at most n / 2**32."""
+    bits = random.bits(key, shape, jnp.uint32)
+    return (bits % jnp.asarray(n).astype(jnp.uint32)).astype(jnp.int32)
+
+
+class Discrete(Space):
+    """The `n` whole numbers from `start`."""
+
+    n: int
+    start: int
+
+    def __init__(self, n: Any, start: Any = 0):
+        if not is_traced(n):
+            if not is_integer(n) or not 1 <= int(n) <= INT32_MAX:
+                raise ValidationError("n", n, "a whole number from 1 to 2**31 - 1")
+            n = int(n)
+        if not is_traced(start):
+            if not is_integer(start) or abs(int(start)) > INT32_MAX:
+                raise ValidationError("start", start, "a whole number that fits in int32")
+            start = int(start)
+        self.n = n
+        self.start = start
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int32)
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        return self.start + draw_below(key, self.n, shape)
+
+    def contains(self, x: Any) -> Any:
+        if is_traced(x) and (x.shape != () or not jnp.issubdtype(x.dtype, np.integer)):
+            return False
+        if is_traced(x, self.n, self.start):
+            return (x >= self.start) & (x < self.start + self.n)
+        return is_integer(x) and self.start <= int(x) < self.start + self.n
+
+    def coerce(self, x: Any, name: str = "action") -> int:
+        if is_integer(x) and self.start <= int(x) < self.start + self.n:
+            return int(x)
+        raise ValidationError(name, x, f"a whole number in {self!r}: {self.start} to {self.start + self.n - 1}")
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.n, self.start
+
+    def __repr__(self) -> str:
+        return f"Discrete({self.n})" if self.start == 0 else f"Discrete({self.n}, start={self.start})"
+
+
+class MultiDiscrete(Space):
+    """An array of whole numbers, entry i from `start[i]` to `start[i] + nvec[i] - 1`."""
+
+    nvec: np.ndarray[Any, Any]
+    start: np.ndarray[Any, Any]
+
+    def __init__(self, nvec: Any, start: Any = None):
+        self.nvec = _whole("nvec", nvec)
+        self.start = np.zeros_like(self.nvec) if start is None else _whole("start", start)
+        if self.nvec.size == 0 or (self.nvec < 1).any():
+            raise ValidationError("nvec", nvec, "whole numbers of at least 1")
+        if self.start.shape != self.nvec.shape:
+            raise ValidationError("start", start, f"the shape of nvec, {self.nvec.shape}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.nvec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int32)
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        return jnp.asarray(self.start) + draw_below(key, self.nvec, shape + self.shape)
+
+    def contains(self, x: Any) -> Any:
+        if is_traced(x):
+            if x.shape != self.shape or not jnp.issubdtype(x.dtype, np.integer):
+                return False
+            return jnp.all((x >= self.start) & (x < self.start + self.nvec))
+        array = as_array(x)
+        if array is None or array.shape != self.shape or array.dtype.kind not in "iu":
+            return False
+        return bool(((array >= self.start) & (array < self.start + self.nvec)).all())
+
+    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+        if is_traced(x) or not self.contains(x):
+            raise ValidationError(name, x, f"whole numbers in {self!r}")
+        return np.asarray(x).astype(self.dtype)
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.shape, self.nvec.tobytes(), self.start.tobytes()
+
+    def __repr__(self) -> str:
+        start = f", start={self.start.tolist()}" if self.start.any() else ""
+        return f"MultiDiscrete({self.nvec.tolist()}{start})"
+
+
+class MultiBinary(Space):
+    """An array of zeros and ones."""
+
+    shape_: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, n: Any):
+        sizes = tuple(n) if isinstance(n, tuple | list | np.ndarray) else (n,)
+        if not sizes or not all(is_integer(size) and int(size) >= 1 for size in sizes):
+            raise ValidationError("n", n, "a whole number of at least 1, or a shape of such")
+        self.shape_ = tuple(int(size) for size in sizes)
+
+    @property
+    def n(self) -> int:
+        return math.prod(self.shape_)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.shape_
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int8)
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        return random.bernoulli(key, shape=shape + self.shape).astype(jnp.int8)
+
+    def contains(self, x: Any) -> Any:
+        if is_traced(x):
+            if x.shape != self.shape or not (x.dtype == bool or jnp.issubdtype(x.dtype, np.integer)):
+                return False
+            return jnp.all((x == 0) | (x == 1))
+        array = as_array(x)
+        if array is None or array.shape != self.shape or array.dtype.kind not in "biu":
+            return False
+        return bool(((array == 0) | (array == 1)).all())
+
+    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+        if is_traced(x) or not self.contains(x):
+            raise ValidationError(name, x, f"zeros and ones in {self!r}")
+        return np.asarray(x).astype(self.dtype)
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.shape_
+
+    def __repr__(self) -> str:
+        return f"MultiBinary({self.shape_[0] if len(self.shape_) == 1 else self.shape_})"
+
+
+def _whole(name: str, values: Any) -> np.ndarray[Any, Any]:
+    array = as_array(values)
+    if array is None or array.dtype.kind not in "iu" or (abs(array.astype(np.int64)) > INT32_MAX).any():
+        raise ValidationError(name, values, "an array of whole numbers that fit in int32")
+    array = np.array(array, np.int64)
+    array.setflags(write=False)
+    return array

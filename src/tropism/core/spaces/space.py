@@ -1,0 +1,99 @@
+"""The abstract space and what all spaces share."""
+
+import importlib
+import json
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tropism.errors import ValidationError
+
+
+class Space(eqx.Module):
+    """A set of values: immutable, hashable, equal by value."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any] | None: ...
+
+    @abstractmethod
+    def sample(self, key: Any) -> Any:
+        """A random member; always contained."""
+
+    @abstractmethod
+    def contains(self, x: Any) -> Any:
+        """Whether `x` is a member: a bool for any object at all, a traced bool for a tracer."""
+
+    @abstractmethod
+    def coerce(self, x: Any, name: str = "action") -> Any:
+        """`x` as this space's own host value, or a ValidationError that names it."""
+
+    @abstractmethod
+    def identity(self) -> tuple[Any, ...]:
+        """What equality and hash are made of."""
+
+    def to_json(self, x: Any) -> Any:
+        """A member as plain JSON values."""
+        return np.asarray(x).tolist()
+
+    def from_json(self, data: Any, name: str = "action") -> Any:
+        """The member that `to_json` wrote, checked like any stranger's value."""
+        return self.coerce(data, name)
+
+    def from_text(self, text: str, name: str = "action") -> Any:
+        """The member written as JSON in `text`."""
+        try:
+            data = json.loads(text)
+        except ValueError:
+            raise ValidationError(name, text, f"{self!r} written as JSON") from None
+        return self.from_json(data, name)
+
+    def to_gymnasium(self) -> Any:
+        """The equal `gymnasium.spaces` space (needs the extra `gym`)."""
+        # Imported by name: core must not depend on the gym room.
+        return importlib.import_module("tropism.gym.spaces").to_gymnasium(self)
+
+    def __contains__(self, x: Any) -> bool:
+        return bool(self.contains(x))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.identity() == other.identity()  # pyright: ignore
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.identity()))
+
+
+def is_traced(*values: Any) -> bool:
+    return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def as_array(x: Any) -> np.ndarray[Any, Any] | None:
+    """`x` as a NumPy array of real numbers, or None where it is no such thing."""
+    if isinstance(x, str | bytes | dict | set) or x is None:
+        return None
+    try:
+        array = np.asarray(x)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        return None
+    return array if array.dtype.kind in "biuf" or _is_small_float(array.dtype) else None
+
+
+def _is_small_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.name.startswith(("bfloat", "float8"))
+
+
+def is_integer(x: Any) -> bool:
+    """True for ints, NumPy integers and 0-d integer arrays; not for bools or whole floats."""
+    if isinstance(x, bool | np.bool_):
+        return False
+    if isinstance(x, int | np.integer):
+        return True
+    return isinstance(x, np.ndarray | jax.Array) and x.shape == () and jnp.issubdtype(x.dtype, np.integer)

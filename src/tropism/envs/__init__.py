@@ -1,0 +1,1 @@
+"""Built-in environments, one file each."""

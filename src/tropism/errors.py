@@ -1,0 +1,53 @@
+"""Every error Tropism raises on purpose.
+
+TropismError
+├── ValidationError(ValueError)          a value from outside is wrong
+│   └── UnknownEnvironmentError(KeyError)  no such environment id
+├── StateError(RuntimeError)             the call does not fit the state the object is in
+├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
+└── MissingExtraError(ImportError)       an optional dependency is not installed
+"""
+
+LONGEST_VALUE = 120
+
+
+class TropismError(Exception):
+    """Base of the tree; `name`, `value` and `expected` say what was wrong."""
+
+    def __init__(self, name: str, value: object, expected: str, message: str | None = None):
+        self.name = name
+        self.value = value
+        self.expected = expected
+        self.message = message or f"{name} is {shorten(value)}; expected {expected}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.value, self.expected, self.message)
+
+
+class ValidationError(TropismError, ValueError):
+    """A value that came from outside is not what was expected."""
+
+
+class UnknownEnvironmentError(ValidationError, KeyError):
+    """No environment is registered under this id."""
+
+
+class StateError(TropismError, RuntimeError):
+    """The call does not fit the lifecycle state; says which state and what to call instead."""
+
+
+class DivergedError(TropismError, RuntimeError):
+    """Replaying an episode gave something else than was recorded."""
+
+
+class MissingExtraError(TropismError, ImportError):
+    """An optional dependency is needed for this; says which extra installs it."""
+
+
+def shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"

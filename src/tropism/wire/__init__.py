@@ -1,0 +1,1 @@
+"""Messages that cross the wire; imports no JAX."""
