@@ -1,1 +1,122 @@
+"""Reinforcement-learning environments as pure functions.
+
+Every name is loaded when it is first used, so that `import tropism.client` needs no JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tropism.core.check import check_environment
+    from tropism.core.environment import Environment, EnvParams, EnvState
+    from tropism.core.registry import EnvironmentSpec, make, register, registered
+    from tropism.core.rollout import random_policy, rollout
+    from tropism.core.session import EnvironmentState, Session, Timestep
+    from tropism.core.spaces import (
+        Box,
+        Dict,
+        Discrete,
+        Image,
+        MultiBinary,
+        MultiDiscrete,
+        Record,
+        Space,
+        Text,
+        Tuple,
+    )
+    from tropism.core.transforms import (
+        auto_reset,
+        episode_stats,
+        frame_stack,
+        grayscale,
+        normalize_obs,
+        randomize_params,
+        resize,
+        scale_reward,
+        time_limit,
+    )
+    from tropism.errors import (
+        DivergedError,
+        MissingExtraError,
+        StateError,
+        TropismError,
+        UnknownEnvironmentError,
+        ValidationError,
+    )
+    from tropism.wire.messages import State
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Box",
+    "Dict",
+    "Discrete",
+    "DivergedError",
+    "EnvParams",
+    "EnvState",
+    "Environment",
+    "EnvironmentSpec",
+    "EnvironmentState",
+    "Image",
+    "MissingExtraError",
+    "MultiBinary",
+    "MultiDiscrete",
+    "Record",
+    "Session",
+    "Space",
+    "State",
+    "StateError",
+    "Text",
+    "Timestep",
+    "TropismError",
+    "Tuple",
+    "UnknownEnvironmentError",
+    "ValidationError",
+    "__version__",
+    "auto_reset",
+    "check_environment",
+    "episode_stats",
+    "frame_stack",
+    "grayscale",
+    "make",
+    "normalize_obs",
+    "random_policy",
+    "randomize_params",
+    "register",
+    "registered",
+    "resize",
+    "rollout",
+    "scale_reward",
+    "time_limit",
+]
+
+_NAMES = {
+    "tropism.core.check": "check_environment",
+    "tropism.core.environment": "Environment EnvParams EnvState",
+    "tropism.core.registry": "EnvironmentSpec make register registered",
+    "tropism.core.rollout": "random_policy rollout",
+    "tropism.core.session": "EnvironmentState Session Timestep",
+    "tropism.core.spaces": "Box Dict Discrete Image MultiBinary MultiDiscrete Record Space Text Tuple",
+    "tropism.core.transforms": (
+        "auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize scale_reward time_limit"
+    ),
+    "tropism.errors": (
+        "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
+    ),
+    "tropism.wire.messages": "State",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+if not TYPE_CHECKING:  # a type checker that saw this function would accept any misspelt name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'tropism' has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

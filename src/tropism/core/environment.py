@@ -9,7 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jax.core import Tracer
+from jaxtyping import Array, Int
 
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
@@ -40,7 +41,8 @@ class Environment(eqx.Module):
     """
 
     traced: ClassVar[bool] = True
-    replayable: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
+    reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
 
     @abstractmethod
     def default_params(self) -> EnvParams: ...
@@ -108,7 +110,9 @@ def outcome(terminated: Any, truncated: Any, info: Info | None = None) -> tuple[
 
 def flags(done: Any, info: Mapping[str, Any]) -> tuple[Any, Any]:
     """`(terminated, truncated)` of a step; an environment that says nothing terminates when done."""
-    return info.get("terminated", done), info.get("truncated", np.False_ if isinstance(done, bool) else jnp.zeros_like(done))
+    return info.get("terminated", done), info.get(
+        "truncated", np.False_ if isinstance(done, bool) else jnp.zeros_like(done)
+    )
 
 
 def override(params: Any, values: Any) -> Any:
@@ -126,7 +130,7 @@ def override(params: Any, values: Any) -> Any:
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:
-    if isinstance(value, jax.core.Tracer) or not isinstance(default, int | float | np.ndarray | jax.Array):
+    if isinstance(value, Tracer) or not isinstance(default, int | float | np.ndarray | jax.Array):
         return
     array = np.asarray(value)
     numeric = array.dtype.kind in "iuf" or (array.dtype.kind == "b" and np.asarray(default).dtype.kind == "b")

@@ -9,47 +9,102 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 from jaxtyping import Array, UInt32
+from numpy.typing import NDArray
 
 WORD = 4  # bytes
 
 
 class Slot(NamedTuple):
-    """Where one leaf lies: `words` words from `start`, `dtype` and `shape` on the host."""
+    """Where one leaf lies: `words` words from word `start`, and what they mean."""
 
     start: int
     words: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    key_impl: str | None  # set where the leaf is a typed PRNG key
+    key_impl: Any  # the generator, where the leaf is a typed PRNG key
+
+    @property
+    def items(self) -> int:
+        return math.prod(self.shape)
 
 
 class Layout:
-    """The packed form of one pytree structure."""
+    """The packed form of every pytree with the structure, shapes and dtypes of `example`."""
 
     def __init__(self, example: Any):
-        leaves, self.treedef = jax.tree.flatten(jax.eval_shape(lambda: example) if False else example)
+        leaves, self.treedef = jax.tree.flatten(example)
         self.slots: list[Slot] = []
-        start = 0
+        self.size = 0
         for leaf in leaves:
-            slot = _slot(leaf, start)
+            slot = _slot(leaf, self.size)
             self.slots.append(slot)
-            start += slot.words
-        self.size = start
+            self.size += slot.words
 
     def pack(self, tree: Any) -> UInt32[Array, " words"]:
-        leaves = [_to_words(leaf) for leaf in jax.tree.leaves(tree)]
-        return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.uint32)
+        pieces = [_to_words(leaf, slot) for leaf, slot in zip(jax.tree.leaves(tree), self.slots, strict=True)]
+        return jnp.concatenate(pieces) if pieces else jnp.zeros(0, jnp.uint32)
 
     def unpack(self, words: UInt32[Array, " words"]) -> Any:
-        """The tree again, inside a trace."""
         return self.treedef.unflatten([_from_words(words, slot) for slot in self.slots])
 
-    def read(self, words: np.ndarray[Any, Any]) -> Any:
-        """The tree on the host: fresh arrays, Python scalars for 0-d leaves."""
-        return self.treedef.unflatten([_read(words, slot) for slot in self.slots])
+    def read(self, words: NDArray[Any]) -> Any:
+        """The tree on the host, in fresh arrays; a 0-d leaf becomes a Python scalar."""
+        return self.treedef.unflatten([read_slot(words, slot) for slot in self.slots])
+
+    def write(self, tree: Any) -> NDArray[Any]:
+        """`pack` on the host."""
+        words = np.zeros(self.size, np.uint32)
+        for leaf, slot in zip(jax.tree.leaves(tree), self.slots, strict=True):
+            data = random.key_data(leaf) if slot.key_impl is not None else leaf
+            room = words[slot.start : slot.start + slot.words].view(np.uint8)
+            flat = np.asarray(data, slot.dtype).reshape(-1).view(np.uint8)
+            room[: flat.size] = flat
+        return words
+
+    def structure(self, slots: Any) -> Any:
+        """The tree with the given objects for leaves."""
+        return self.treedef.unflatten(slots)
 
     @cached_property
     def signature(self) -> str:
-        """Equal for equal layouts, also between processes."""
-        leaves = ",".join(f"{slot.dtype.name}{list(slot.shape)}" for slot in self.slots)
-        return f"{self.treedef}:{leaves}"
+        """Equal for equal layouts, in any process."""
+        leaves = ", ".join(f"{slot.dtype.name}{list(slot.shape)}" for slot in self.slots)
+        return f"{self.treedef} of {leaves}"
+
+
+def read_slot(words: NDArray[Any], slot: Slot) -> Any:
+    values = np.frombuffer(words, slot.dtype, slot.items, slot.start * WORD)
+    return values.item() if slot.shape == () else values.reshape(slot.shape).copy()
+
+
+def _slot(leaf: Any, start: int) -> Slot:
+    aval = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(jnp.asarray(leaf))
+    key_impl = None
+    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        key_impl = random.key_impl(jnp.empty((), aval.dtype))
+        aval = jax.eval_shape(random.key_data, aval)
+    dtype = np.dtype(aval.dtype)
+    words = -(-math.prod(aval.shape) * dtype.itemsize // WORD)
+    return Slot(start, words, dtype, tuple(aval.shape), key_impl)
+
+
+def _to_words(leaf: Any, slot: Slot) -> UInt32[Array, " words"]:
+    if slot.key_impl is not None:
+        leaf = random.key_data(leaf)
+    flat = jnp.asarray(leaf, slot.dtype).reshape(-1)
+    if slot.dtype == bool:
+        flat = flat.astype(jnp.uint8)
+    per_word = WORD // slot.dtype.itemsize
+    if per_word > 1:
+        flat = jnp.pad(flat, (0, slot.words * per_word - slot.items)).reshape(-1, per_word)
+    return lax.bitcast_convert_type(flat, jnp.uint32).reshape(-1)
+
+
+def _from_words(words: UInt32[Array, " words"], slot: Slot) -> Any:
+    piece = words[slot.start : slot.start + slot.words]
+    stored = np.dtype(np.uint8) if slot.dtype == bool else slot.dtype
+    if stored.itemsize > WORD:
+        piece = piece.reshape(-1, stored.itemsize // WORD)
+    flat = lax.bitcast_convert_type(piece, stored).reshape(-1)[: slot.items]
+    leaf = flat.astype(slot.dtype).reshape(slot.shape)
+    return leaf if slot.key_impl is None else random.wrap_key_data(leaf, impl=slot.key_impl)

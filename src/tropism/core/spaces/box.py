@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from numpy.typing import NDArray
 
 from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
 from tropism.errors import ValidationError
@@ -42,8 +43,12 @@ class Box(Space):
         full = shape + self.shape
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
         if self.dtype.kind in "iu":
-            return _sample_integers(key, low, high, full, self.dtype)
-        if not is_traced(self.low, self.high) and np.isfinite(_seed(self.low)).all() and np.isfinite(_seed(self.high)).all():
+            return _sample_integers(key, low, high, full)
+        if (
+            not is_traced(self.low, self.high)
+            and np.isfinite(_seed(self.low)).all()
+            and np.isfinite(_seed(self.high)).all()
+        ):
             return _between(random.uniform(key, full, low.dtype), low, high)
         uniform_key, exponential_key, normal_key = random.split(key, 3)
         below, above = jnp.isfinite(low), jnp.isfinite(high)
@@ -64,12 +69,12 @@ class Box(Space):
             return False
         return bool(np.all((array >= self.low) & (array <= self.high)))
 
-    def _holds(self, x: Any, array: np.ndarray[Any, Any]) -> bool:
+    def _holds(self, x: Any, array: NDArray[Any]) -> bool:
         if isinstance(x, int | float | list | tuple) and not isinstance(x, bool):
             return np.can_cast(array.dtype, self.dtype, "same_kind") and array.dtype.kind != "b"
         return array.dtype.kind != "b" and np.can_cast(array.dtype, self.dtype)
 
-    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
         """Any real dtype is cast; beyond the bounds by more than rounding, or NaN, is refused."""
         array = None if is_traced(x) else as_array(x)
         kinds = "iu" if self.dtype.kind in "iu" else "iuf"
@@ -130,7 +135,7 @@ def _shape_of(low: Any, high: Any, shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _bound(name: str, bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _bound(name: str, bound: Any, shape: tuple[int, ...]) -> Any:
     if is_traced(bound):
         return jnp.broadcast_to(bound, shape).astype(dtype)
     array = as_array(bound)
@@ -167,7 +172,7 @@ def _between(u: Any, low: Any, high: Any) -> Any:
     return jnp.clip(low * (1 - u) + high * u, low, high)
 
 
-def _sample_integers(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _sample_integers(key: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
     wide = jnp.uint64 if low.dtype.itemsize == 8 else jnp.uint32
     bits = random.bits(key, shape, wide)
     span = high.astype(wide) - low.astype(wide)

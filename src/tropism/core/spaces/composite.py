@@ -40,7 +40,7 @@ class Dict(Space):
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> dict[str, Any]:
         keys = random.split(key, max(1, len(self.keys_)))
-        return {name: _sample(space, k, shape) for (name, space), k in zip(self.spaces.items(), keys, strict=False)}
+        return {name: space.sample(k, shape) for (name, space), k in zip(self.spaces.items(), keys, strict=False)}
 
     def contains(self, x: Any) -> Any:
         if not isinstance(x, Mapping) or set(x) != set(self.keys_):
@@ -92,7 +92,7 @@ class Tuple(Space):
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> tuple[Any, ...]:
         keys = random.split(key, max(1, len(self.spaces)))
-        return tuple(_sample(space, k, shape) for space, k in zip(self.spaces, keys, strict=False))
+        return tuple(space.sample(k, shape) for space, k in zip(self.spaces, keys, strict=False))
 
     def contains(self, x: Any) -> Any:
         if not isinstance(x, tuple | list) or len(x) != len(self.spaces):
@@ -101,14 +101,18 @@ class Tuple(Space):
 
     def coerce(self, x: Any, name: str = "action") -> tuple[Any, ...]:
         self._check_length(x, name)
-        return tuple(space.coerce(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, x, strict=True)))
+        return tuple(
+            space.coerce(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, x, strict=True))
+        )
 
     def to_json(self, x: Any) -> list[Any]:
         return [space.to_json(item) for space, item in zip(self.spaces, x, strict=True)]
 
     def from_json(self, data: Any, name: str = "action") -> tuple[Any, ...]:
         self._check_length(data, name)
-        return tuple(space.from_json(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, data, strict=True)))
+        return tuple(
+            space.from_json(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, data, strict=True))
+        )
 
     def _check_length(self, x: Any, name: str) -> None:
         if not isinstance(x, tuple | list) or len(x) != len(self.spaces):
@@ -122,10 +126,6 @@ class Tuple(Space):
 
     def __repr__(self) -> str:
         return f"Tuple({', '.join(repr(space) for space in self.spaces)})"
-
-
-def _sample(space: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    return space.sample(key, shape) if shape else space.sample(key)
 
 
 def _all(answers: list[Any]) -> Any:

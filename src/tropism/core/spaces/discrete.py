@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from numpy.typing import NDArray
 
 from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
 from tropism.errors import ValidationError
@@ -71,8 +72,8 @@ class Discrete(Space):
 class MultiDiscrete(Space):
     """An array of whole numbers, entry i from `start[i]` to `start[i] + nvec[i] - 1`."""
 
-    nvec: np.ndarray[Any, Any]
-    start: np.ndarray[Any, Any]
+    nvec: NDArray[Any]
+    start: NDArray[Any]
 
     def __init__(self, nvec: Any, start: Any = None):
         self.nvec = _whole("nvec", nvec)
@@ -103,7 +104,7 @@ class MultiDiscrete(Space):
             return False
         return bool(((array >= self.start) & (array < self.start + self.nvec)).all())
 
-    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
         if is_traced(x) or not self.contains(x):
             raise ValidationError(name, x, f"whole numbers in {self!r}")
         return np.asarray(x).astype(self.dtype)
@@ -152,7 +153,7 @@ class MultiBinary(Space):
             return False
         return bool(((array == 0) | (array == 1)).all())
 
-    def coerce(self, x: Any, name: str = "action") -> np.ndarray[Any, Any]:
+    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
         if is_traced(x) or not self.contains(x):
             raise ValidationError(name, x, f"zeros and ones in {self!r}")
         return np.asarray(x).astype(self.dtype)
@@ -164,7 +165,7 @@ class MultiBinary(Space):
         return f"MultiBinary({self.shape_[0] if len(self.shape_) == 1 else self.shape_})"
 
 
-def _whole(name: str, values: Any) -> np.ndarray[Any, Any]:
+def _whole(name: str, values: Any) -> NDArray[Any]:
     array = as_array(values)
     if array is None or array.dtype.kind not in "iu" or (abs(array.astype(np.int64)) > INT32_MAX).any():
         raise ValidationError(name, values, "an array of whole numbers that fit in int32")

@@ -44,7 +44,8 @@ class Text(Space):
     def dtype(self) -> None:
         return None
 
-    def sample(self, key: Any) -> str:
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> str:
+        _check_single(self, shape)
         rng = np.random.default_rng(_entropy(key))
         length = rng.integers(self.min_length, max(self.min_length, min(self.max_length, SAMPLED_LENGTH)) + 1)
         letters = list(self.charset or string.ascii_letters + string.digits + " ")
@@ -98,7 +99,8 @@ class Record(Space):
         hints = get_type_hints(self.cls, include_extras=True)
         return {field.name: hints[field.name] for field in fields(self.cls) if field.init}
 
-    def sample(self, key: Any) -> Any:
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        _check_single(self, shape)
         rng = np.random.default_rng(_entropy(key))
         return self.cls(**{name: _sample_hint(hint, rng) for name, hint in self.hints.items()})
 
@@ -132,6 +134,11 @@ class Record(Space):
 
     def __repr__(self) -> str:
         return f"Record({self.cls.__name__})"
+
+
+def _check_single(space: Space, shape: tuple[int, ...]) -> None:
+    if shape:
+        raise ValidationError("shape", shape, f"(): {space!r} has no arrays to stack")
 
 
 def _entropy(key: Any) -> list[int]:

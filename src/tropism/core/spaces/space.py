@@ -9,6 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from numpy.typing import NDArray
 
 from tropism.errors import ValidationError
 
@@ -25,8 +27,8 @@ class Space(eqx.Module):
     def dtype(self) -> np.dtype[Any] | None: ...
 
     @abstractmethod
-    def sample(self, key: Any) -> Any:
-        """A random member; always contained."""
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+        """A random member, always contained; with `shape`, that many, stacked."""
 
     @abstractmethod
     def contains(self, x: Any) -> Any:
@@ -72,10 +74,10 @@ class Space(eqx.Module):
 
 
 def is_traced(*values: Any) -> bool:
-    return any(isinstance(value, jax.core.Tracer) for value in values)
+    return any(isinstance(value, Tracer) for value in values)
 
 
-def as_array(x: Any) -> np.ndarray[Any, Any] | None:
+def as_array(x: Any) -> NDArray[Any] | None:
     """`x` as a NumPy array of real numbers, or None where it is no such thing."""
     if isinstance(x, str | bytes | dict | set) or x is None:
         return None

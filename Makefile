@@ -1,0 +1,45 @@
+# Every target makes .venv first, with nothing needed but Python 3.11, pip and the network.
+PYTHON ?= python3
+RUNS ?= runs
+UV := $(or $(shell command -v uv),build/uv/bin/uv)
+READY := .venv/.ready
+# The lock says which pyright: do not look for a later one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: setup demo test check bench docs lock clean
+
+setup: $(READY)  ## .venv with all extras and the development tools, as locked
+
+demo: $(READY)  ## roll out and draw a few environments into runs/
+	.venv/bin/python -m tropism demo --out $(RUNS)
+
+test: $(READY)  ## the fast tests
+	.venv/bin/python -m pytest -n auto --maxprocesses 4
+
+check: $(READY)  ## format, lint, types, layers
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+
+bench: $(READY)  ## the quick comparisons
+	.venv/bin/python -m benchmarks
+
+docs: $(READY)  ## the generated tables in docs/
+	.venv/bin/python -m benchmarks.report
+
+lock: $(UV)  ## requirements.lock: names, versions and hashes only
+	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
+
+clean:  ## everything that can be made again
+	rm -rf .venv build dist runs .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(READY): requirements.lock pyproject.toml | $(UV)
+	test -x .venv/bin/python || $(UV) venv --quiet --python $(PYTHON) .venv
+	$(UV) pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+build/uv/bin/uv:
+	$(PYTHON) -m pip install --quiet --target build/uv uv

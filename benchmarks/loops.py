@@ -1,0 +1,42 @@
+"""The Python loops that every Gymnasium-like environment is driven with, ours and the peers' alike."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.worker import Run
+
+
+def vector_loop(step: Callable[[Any], Any], num_envs: int, action_dtype: str = "int64") -> Run:
+    """Random actions for a vector environment that has been reset and then resets itself."""
+
+    def run(num_steps: int, seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        total = 0.0
+        for _ in range(num_steps):
+            actions = rng.integers(0, 2, num_envs, dtype=action_dtype)
+            obs, reward, terminated, truncated, _info = step(actions)
+            total += float(np.add.reduce(obs, axis=None)) + float(np.add.reduce(reward))
+            total += int(np.count_nonzero(terminated)) + int(np.count_nonzero(truncated))
+        return total
+
+    return run
+
+
+def single_loop(env: Any) -> Run:
+    """Random actions for one environment, reset when an episode ends."""
+    env.reset(seed=0)
+
+    def run(num_steps: int, seed: int) -> float:
+        coin = random.Random(seed).getrandbits
+        total = 0.0
+        for _ in range(num_steps):
+            obs, reward, terminated, truncated, _info = env.step(coin(1))
+            total += sum(obs.tolist()) + float(reward) + terminated + truncated
+            if terminated or truncated:
+                env.reset()
+        return total
+
+    return run

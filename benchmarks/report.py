@@ -1,0 +1,37 @@
+"""Writing the stored results into the tables of `docs/benchmarks.md`; `--check` only says whether they are there."""
+
+import argparse
+import json
+import re
+import sys
+
+from benchmarks.measure import RESULTS
+from benchmarks.peers import ROOT
+from benchmarks.table import rows_as_markdown
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(place: re.Match[str]) -> str:
+    """A marked place of the page with the table of its result."""
+    begin, name, end = place.groups()
+    path = RESULTS / f"{name}.json"
+    table = rows_as_markdown(json.loads(path.read_text())) if path.exists() else "Not measured yet."
+    return f"{begin}\n{table}\n\n{end}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    page = PAGE.read_text()
+    wanted = PLACE.sub(filled, page)
+    if not parser.parse_args().check:
+        PAGE.write_text(wanted)
+    elif wanted != page:
+        sys.exit("docs/benchmarks.md is out of date: run python -m benchmarks.report")
+
+
+if __name__ == "__main__":
+    main()

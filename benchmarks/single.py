@@ -1,0 +1,16 @@
+"""One CartPole stepped from a Python loop, ours and Gymnasium's own, both through `gymnasium.make`."""
+
+from benchmarks.comparison import Comparison, Rival
+from benchmarks.measure import main
+
+SINGLE = Comparison(
+    name="single",
+    title="One CartPole from a Python loop, CPU",
+    case="single",
+    sizes=(1,),
+    rivals=(Rival("gymnasium", "gymnasium", "single", {1: 2}),),
+    unit="µs/step",
+)
+
+if __name__ == "__main__":
+    main(SINGLE)

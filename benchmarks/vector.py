@@ -1,0 +1,19 @@
+"""A vector of CartPoles stepped from a Python loop, against Gymnasium's vectors and envpool."""
+
+from benchmarks.comparison import Comparison, Rival
+from benchmarks.measure import main
+
+VECTOR = Comparison(
+    name="vector",
+    title="Vector environment, CartPole, CPU",
+    case="vector",
+    sizes=(64, 1_024),
+    rivals=(
+        Rival("gymnasium NumPy", "gymnasium", "numpy_vector", {64: 0.8, 1_024: 0.5}),
+        Rival("SyncVectorEnv", "gymnasium", "sync_vector", {64: 8, 1_024: 8}),
+        Rival("envpool", "envpool", "vector", {64: 1, 1_024: 1}),
+    ),
+)
+
+if __name__ == "__main__":
+    main(VECTOR)

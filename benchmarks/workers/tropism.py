@@ -1,0 +1,45 @@
+"""CartPole of ours: compiled rollout, and through Gymnasium one at a time or as a vector."""
+
+import importlib
+from typing import Any
+
+import jax
+
+from benchmarks.loops import single_loop, vector_loop
+from benchmarks.worker import Run, serve
+
+
+def consumed(transition: Any) -> jax.Array:
+    flags = transition.terminated.sum() + transition.truncated.sum()
+    return transition.obs.sum() + transition.reward.sum() + flags
+
+
+def rollout(num_envs: int) -> Run:
+    tropism: Any = importlib.import_module("tropism")
+    env, params = tropism.make("CartPole-v1")
+    policy = tropism.random_policy(env, params)
+
+    def run(num_steps: int, seed: int) -> float:
+        key = jax.random.key(seed)
+        result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=consumed)
+        return float(result.totals)
+
+    return run
+
+
+def single(num_envs: int) -> Run:
+    assert num_envs == 1
+    gymnasium: Any = importlib.import_module("gymnasium")
+    return single_loop(gymnasium.make("tropism.gym:tropism/CartPole-v1"))
+
+
+def vector(num_envs: int) -> Run:
+    gymnasium: Any = importlib.import_module("gymnasium")
+    env = gymnasium.make_vec("tropism.gym:tropism/CartPole-v1", num_envs=num_envs)
+    env.reset(seed=0)
+    return vector_loop(env.step, num_envs)
+
+
+if __name__ == "__main__":
+    cases = {"rollout": rollout, "single": single, "vector": vector}
+    serve(cases, ("tropism", "jax"), lambda: jax.devices()[0].device_kind)

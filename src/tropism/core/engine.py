@@ -1,0 +1,272 @@
+"""What a session runs on: a compiled program for pure environments, plain calls for host ones."""
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tropism.core.environment import Environment, flags
+from tropism.core.episode import Timestep, host_key, seed_words, words_seed
+from tropism.core.packing import WORD, Slot, read_slot
+from tropism.core.program import host_device, program_of
+from tropism.core.spaces import Discrete
+from tropism.errors import DivergedError, StateError, ValidationError
+
+LARGEST_ACTION_TABLE = 4096
+TIME = 2  # the word after the key's two
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """The seam between a session and an environment; one engine runs one episode after another."""
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep: ...
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]: ...
+    def step(self, action: Any) -> Timestep: ...
+    def last(self) -> Timestep: ...
+    def state(self) -> Any: ...
+    def render(self) -> Any: ...
+    def fork(self, seed: int | None) -> "Engine": ...
+    def dump(self) -> tuple[dict[str, Any], bytes]: ...
+    def load(self, header: dict[str, Any], body: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class CompiledEngine:
+    """Runs a pure environment: one packed buffer, one dispatch a step."""
+
+    def __init__(self, env: Environment, params: Any):
+        self.program = program_of(env, params)
+        self.space = env.action_space(params)
+        self._base_params = params
+        self._actions = _action_table(self.space)
+        self._put_params(params)
+        self._buffer: Any = None
+        self._episode_params: Any = params
+        timestep = self.program.timestep
+        self._obs_slot: Slot | None = timestep.obs if isinstance(timestep.obs, Slot) and timestep.obs.shape else None
+        self._info_slots: dict[str, Any] = timestep.info
+
+    def _put_params(self, params: Any) -> None:
+        self._episode_params = params
+        self._params = jax.device_put(self.program.params_layout.write(params), host_device())
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
+        self._follow(params)
+        return self._first(self.program.reset(seed_words(seed), self._params))
+
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
+        self._follow(params)
+        timestep = self._first(self.program.reset_next(self._buffer, self._params))
+        return words_seed(np.asarray(self._buffer)), timestep
+
+    def _follow(self, params: Any) -> None:
+        if params is not self._episode_params:
+            self._put_params(params)
+
+    def step(self, action: Any) -> Timestep:
+        ready = self._actions.get(action) if type(action) is int else None
+        if ready is None:
+            ready = self._coerce(action)
+        self._buffer = buffer = self.program.step(self._buffer, ready, self._params)
+        return self._read(np.asarray(buffer))
+
+    def _coerce(self, action: Any) -> Any:
+        value = self.space.coerce(action)
+        return self._actions.get(value, np.int32(value)) if isinstance(self.space, Discrete) else value
+
+    def _first(self, buffer: Any) -> Timestep:
+        self._buffer = buffer
+        return self.last()
+
+    def last(self) -> Timestep:
+        words = np.asarray(self._buffer)
+        timestep = self._read(words)
+        if words[TIME] > 0:
+            return timestep
+        return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
+
+    def _read(self, words: NDArray[Any]) -> Timestep:
+        slots = self.program.timestep
+        obs_slot = self._obs_slot
+        if obs_slot is None:
+            obs = jax.tree.map(lambda slot: _array(words, slot), slots.obs, is_leaf=_is_slot)
+        else:
+            obs = (
+                np.frombuffer(words, obs_slot.dtype, obs_slot.items, obs_slot.start * WORD)
+                .reshape(obs_slot.shape)
+                .copy()
+            )
+        info = _read_info(words, self._info_slots) if self._info_slots else {}
+        return Timestep(
+            obs,
+            read_slot(words, slots.reward),
+            bool(words[slots.terminated.start]),
+            bool(words[slots.truncated.start]),
+            info,
+        )
+
+    def state(self) -> Any:
+        return self.program.head.read(np.asarray(self._buffer)).state
+
+    def render(self) -> Any:
+        return np.array(self.program.render(self._buffer, self._params))
+
+    def fork(self, seed: int | None) -> "CompiledEngine":
+        twin = CompiledEngine.__new__(CompiledEngine)
+        twin.__dict__.update(self.__dict__)
+        if seed is not None:
+            words = np.array(self._buffer)
+            words[:2] = seed_words(seed)
+            twin._buffer = jax.device_put(words, host_device())
+        return twin
+
+    def dump(self) -> tuple[dict[str, Any], bytes]:
+        layouts = [self.program.params_layout.signature, self.program.layout.signature]
+        return {"layouts": layouts}, np.asarray(self._params).tobytes() + np.asarray(self._buffer).tobytes()
+
+    def load(self, header: dict[str, Any], body: bytes) -> None:
+        here = [self.program.params_layout.signature, self.program.layout.signature]
+        for there, ours in zip(header["layouts"], here, strict=True):
+            if there != ours:
+                raise ValidationError("snapshot", there, f"the layout of this environment, {ours}")
+        words = np.frombuffer(body, np.uint32)
+        size = self.program.params_layout.size
+        self._params = jax.device_put(words[:size], host_device())
+        self._episode_params = None
+        self._buffer = jax.device_put(words[size:], host_device())
+
+    def close(self) -> None:
+        self._buffer = None
+
+
+class HostEngine:
+    """Runs a host environment; its episode is its seed, its options and its actions."""
+
+    def __init__(self, env: Environment, params: Any):
+        self.env = env
+        self.space = env.action_space(params)
+        self.obs_space = env.observation_space(params)
+        self._state: Any = None
+        self._last: Any = None
+        self._params: Any = params
+        self._base_params = params
+        self._seed = self._stream = 0
+        self._options: dict[str, Any] = {}
+        self._transcript: list[Any] = []  # actions as JSON; {"seed": n} where a fork changed the seed
+        self._time = 0
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
+        obs, state = self.env.reset(seed, params)
+        self.close()
+        self._state, self._params = state, params
+        self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
+        self._stream = seed
+        self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
+        return self._last
+
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
+        seed = host_key(self._stream, -1)
+        return seed, self.reset(seed, params, options)
+
+    def step(self, action: Any) -> Timestep:
+        value = self.space.coerce(action)
+        key = host_key(self._stream, self._time + 1)
+        obs, self._state, reward, done, info = self.env.step(key, self._state, value, self._params)
+        self._time += 1
+        self._transcript.append({"action": self.space.to_json(value)})
+        terminated, truncated = flags(bool(done), info)
+        rest = {name: item for name, item in info.items() if name not in ("terminated", "truncated")}
+        full = {**self.env.info(self._state, self._params), **rest}
+        self._last = Timestep(obs, float(reward), bool(terminated), bool(truncated), full)
+        return self._last
+
+    def last(self) -> Timestep:
+        return self._last
+
+    def state(self) -> Any:
+        return self._state
+
+    def render(self) -> Any:
+        return self.env.render(self._state, self._params)
+
+    def fork(self, seed: int | None) -> "HostEngine":
+        twin = HostEngine(self.env, self._base_params)
+        header, body = self.dump()
+        twin.load(header, body)
+        if seed is not None:
+            twin.reseed(seed)
+        return twin
+
+    def reseed(self, seed: int) -> None:
+        """Draw the rest of the episode from another seed."""
+        if not self.env.reseedable:
+            raise ValidationError(
+                "seed", seed, f"None: {type(self.env).__name__} draws its randomness when it is reset"
+            )
+        self._stream = seed
+        self._transcript.append({"seed": seed})
+
+    def dump(self) -> tuple[dict[str, Any], bytes]:
+        if not self.env.replayable:
+            name = type(self.env).__name__
+            raise StateError("replayable", False, "a replayable environment", f"{name} says that it cannot be replayed")
+        header = {
+            "seed": self._seed,
+            "options": self._options,
+            "transcript": self._transcript,
+            "digest": self._digest(),
+        }
+        return header, b""
+
+    def load(self, header: dict[str, Any], body: bytes) -> None:
+        """Replay the episode and compare where it ends."""
+        options = header["options"]
+        self.reset(header["seed"], self.env.configure(self._base_params, options), options)
+        for event in header["transcript"]:
+            if "seed" in event:
+                self.reseed(event["seed"])
+            else:
+                self.step(self.space.from_json(event["action"]))
+        if self._digest() != header["digest"]:
+            steps = len(header["transcript"])
+            raise DivergedError(
+                "replay", steps, "the same observation", f"after {steps} replayed steps the observation differs"
+            )
+
+    def _digest(self) -> str:
+        text = json.dumps(self.obs_space.to_json(self._last.obs), sort_keys=True)
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def close(self) -> None:
+        if self._state is not None:
+            self.env.close(self._state)
+        self._state = None
+
+
+def _is_slot(x: Any) -> bool:
+    return isinstance(x, Slot)
+
+
+def _array(words: NDArray[Any], slot: Slot) -> Any:
+    """An observation leaf keeps its dtype, also where it is a single number."""
+    return np.frombuffer(words, slot.dtype, slot.items, slot.start * WORD).reshape(slot.shape).copy()[()]
+
+
+def _read_info(words: NDArray[Any], slots: dict[str, Any]) -> dict[str, Any]:
+    return jax.tree.map(lambda slot: read_slot(words, slot), slots, is_leaf=_is_slot)
+
+
+def _action_table(space: Any) -> dict[int, Any]:
+    """Discrete actions ready on the device: it saves a transfer a step."""
+    if not isinstance(space, Discrete) or space.n > LARGEST_ACTION_TABLE:
+        return {}
+    return {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
+
+
+def engine_of(env: Environment, params: Any) -> Engine:
+    return CompiledEngine(env, params) if env.traced else HostEngine(env, params)

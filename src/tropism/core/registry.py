@@ -1,0 +1,155 @@
+"""The only list of environment ids."""
+
+import difflib
+import importlib
+import inspect
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from tropism.core.environment import Environment, override
+from tropism.errors import UnknownEnvironmentError, ValidationError
+
+GROUP = "tropism.environments"
+
+BUILT_IN = {
+    "CartPole-v1": "tropism.envs.cartpole:CartPole",
+    "Pendulum-v1": "tropism.envs.pendulum:Pendulum",
+    "MountainCar-v0": "tropism.envs.mountain_car:MountainCar",
+    "MountainCarContinuous-v0": "tropism.envs.mountain_car_continuous:MountainCarContinuous",
+    "Acrobot-v1": "tropism.envs.acrobot:Acrobot",
+    "GridWorld-v0": "tropism.envs.grid_world:GridWorld",
+    "PixelGridWorld-v0": "tropism.envs.pixel_grid_world:PixelGridWorld",
+    "ConnectFour-v0": "tropism.envs.connect_four:ConnectFour",
+}
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """One registered id. `source` says where it comes from: built-in, an entry point, or this process."""
+
+    id: str
+    summary: str
+    traced: bool
+    source: str
+    factory: Callable[..., Environment]
+
+
+_specs: dict[str, EnvironmentSpec] = {}
+_made: dict[Environment, dict[str, Any]] = {}
+
+
+def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any:
+    """Add an environment (instance, class, or a function that returns one); also a decorator."""
+    if env_or_factory is None:
+        return lambda target: (register(id, target, force=force), target)[1]
+    _load()
+    if not isinstance(id, str) or not id or id != id.strip() or "/" in id or ":" in id:
+        raise ValidationError("id", id, "a non-empty name such as 'Maze-v0', without '/', ':' or outer spaces")
+    if id in _specs and not force:
+        raise ValidationError("id", id, "an id that is not registered yet, or force=True")
+    _specs[id] = _spec(id, env_or_factory, "register()")
+    return env_or_factory
+
+
+def registered() -> tuple[EnvironmentSpec, ...]:
+    """Every id there is, in the order of registration."""
+    _load()
+    return tuple(_specs.values())
+
+
+def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
+    """The environment of this id and its params: `arguments` change shapes, `params` change numbers."""
+    spec = find(id)
+    env = _build(spec, arguments)
+    _made[env] = {"id": id, "arguments": arguments}
+    return env, override(env.default_params(), {} if params is None else params)
+
+
+def find(id: str) -> EnvironmentSpec:
+    _load()
+    if id not in _specs:
+        near = difflib.get_close_matches(str(id), _specs, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_specs)}"
+        raise UnknownEnvironmentError("id", id, "a registered id", f"no environment {id!r}; {hint}")
+    return _specs[id]
+
+
+def identify(env: Environment) -> dict[str, Any] | None:
+    """The id and arguments that make this very environment, if they can be written down."""
+    source = _made.get(env)
+    if source is None:
+        matches = (spec for spec in registered() if isinstance(spec.factory, type) and type(env) is spec.factory)
+        source = next(({"id": spec.id, "arguments": {}} for spec in matches if spec.factory() == env), None)
+    try:
+        json.dumps(source)
+    except TypeError:
+        return None
+    return source
+
+
+def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
+    signature = inspect.signature(spec.factory)
+    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    for name in arguments:
+        if name not in signature.parameters and not takes_all:
+            known = ", ".join(signature.parameters) or "none"
+            raise ValidationError("argument", name, f"an argument of {spec.id}: {known}")
+    env = spec.factory(**arguments)
+    if not isinstance(env, Environment):
+        raise ValidationError(spec.id, env, "a factory that returns an Environment")
+    return env
+
+
+def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
+    if isinstance(target, Environment):
+        instance = target
+        return EnvironmentSpec(id, _summary(type(target)), target.traced, source, lambda: instance)
+    if isinstance(target, type) and issubclass(target, Environment):
+        return EnvironmentSpec(id, _summary(target), target.traced, source, target)
+    if callable(target) and not isinstance(target, type):
+        return _factory_spec(id, target, source)
+    raise ValidationError("env_or_factory", target, "an Environment, a subclass of it, or a function that returns one")
+
+
+def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
+    required = [
+        p.name
+        for p in inspect.signature(factory).parameters.values()
+        if p.default is inspect.Parameter.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if required:
+        raise ValidationError(
+            "env_or_factory", factory, f"a factory whose arguments have defaults; {required[0]!r} has none"
+        )
+    env = factory()
+    if not isinstance(env, Environment):
+        raise ValidationError(
+            "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"
+        )
+    return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.traced, source, factory)
+
+
+def _summary(target: Any) -> str:
+    return (inspect.getdoc(target) or "").strip().split("\n")[0]
+
+
+@cache
+def _load() -> None:
+    """Built-ins and other packages' entry points, once, on first use."""
+    for id, path in BUILT_IN.items():
+        _specs[id] = _spec(id, _resolve(path), "built-in")
+    for point in entry_points(group=GROUP):
+        try:
+            _specs.setdefault(point.name, _spec(point.name, point.load(), point.value))
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            warnings.warn(f"environment {point.name!r} of {point.value} is left out: {error}", stacklevel=2)
+
+
+def _resolve(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,247 @@
+"""Compiled rollouts: many environments, many steps, one call."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jaxtyping import Array, Float, Int
+
+from tropism.core.environment import Environment, Info, override
+from tropism.core.episode import (
+    NEXT_EPISODE,
+    Timestep,
+    advance,
+    begin,
+    check_seed,
+    next_episode,
+    seed_words,
+    step_timestep,
+)
+from tropism.core.restart import Restarts, check_restarts, replace_where
+from tropism.core.spaces import Space
+from tropism.core.spaces.space import is_integer
+from tropism.errors import ValidationError
+
+# A policy maps a batch of observations to a batch of actions: (key, policy_state, obs) -> (actions, policy_state).
+Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+REPORTS = 20  # how often a rollout with a progress bar reports
+ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
+
+
+class Transition(NamedTuple):
+    """One step of all environments; `next_obs` is the observation before any restart."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    next_obs: Any
+    info: Info
+
+
+class EpisodeTotals(eqx.Module):
+    """Sums over all episodes that ended during the rollout."""
+
+    episodes: Int[Array, ""]
+    total_return: Float[Array, ""]
+    total_length: Int[Array, ""]
+
+    @property
+    def mean_return(self) -> Float[Array, ""]:
+        return self.total_return / jnp.maximum(self.episodes, 1)
+
+    @property
+    def mean_length(self) -> Float[Array, ""]:
+        return self.total_length / jnp.maximum(self.episodes, 1)
+
+
+class Rollout(NamedTuple):
+    """`transitions` are stacked (time, environment, …), None unless collected; `totals` the summed reduction."""
+
+    transitions: Transition | None
+    totals: Any
+    episodes: EpisodeTotals
+    obs: Any
+    policy_state: Any
+
+
+class RandomPolicy(eqx.Module):
+    """Uniform actions; needs nothing but the size of the batch."""
+
+    space: Space
+
+    def __call__(self, key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
+        batch = jax.tree.leaves(obs)[0].shape[0]
+        return self.space.sample(key, (batch,)), policy_state
+
+
+def random_policy(env: Environment, params: Any = None) -> RandomPolicy:
+    """The policy that samples the action space."""
+    return RandomPolicy(env.action_space(env.default_params() if params is None else params))
+
+
+def rollout(
+    env: Environment,
+    policy: Policy,
+    key: Any,
+    num_envs: int,
+    num_steps: int,
+    *,
+    params: Any = None,
+    policy_state: Any = None,
+    collect: bool = True,
+    reduce: Callable[[Transition], Any] | None = None,
+    reproducible: bool = False,
+    restarts: Restarts = "auto",
+    progress: bool | Callable[[int, int], None] = False,
+) -> Rollout:
+    """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
+
+    `policy` is pure and batched, `(key, policy_state, obs[B]) -> (actions[B], policy_state)`; lift one for
+    a single environment with `jax.vmap`. `collect=False` keeps no transitions; `reduce` maps each
+    Transition to a pytree that is summed over time. All randomness comes from `key`, one key a step; with
+    `reproducible=True` environment i draws what `Session` draws with the seed `key + i` (an int or a key).
+    `progress=True` draws a bar on standard error; a function is called with (steps done, steps in all).
+    """
+    _check_sizes(num_envs=num_envs, num_steps=num_steps)
+    check_restarts(restarts)
+    if not isinstance(env, Environment) or not env.traced:
+        raise ValidationError("env", env, "a pure environment; step a host environment with Session")
+    params = override(env.default_params(), {} if params is None else params)
+    params = jax.tree.map(jnp.asarray, params)
+    key = random.wrap_key_data(seed_words(check_seed(key))) if is_integer(key) else key
+    plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
+    carry = _begin(plan, key, params, policy_state)
+    pieces: list[Transition] = []
+    for done, length in _segments(num_steps, progress):
+        carry, piece = _run(plan, carry, key, params, jnp.int32(done), length)
+        pieces.append(piece)
+        _report(progress, carry, done + length, num_steps)
+    transitions = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)
+    return Rollout(transitions if collect else None, carry.totals, carry.finished, carry.obs, carry.policy_state)
+
+
+class _Plan(eqx.Module):
+    """What is fixed when a rollout is compiled."""
+
+    env: Environment
+    policy: Policy
+    num_envs: int
+    collect: bool
+    reduce: Callable[[Transition], Any] | None
+    reproducible: bool
+    restarts: Restarts
+
+    def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
+        """Environment `lane` before its first step: `(obs, state)`, the state an Episode where reproducible."""
+        if self.reproducible:
+            episode, timestep = begin(self.env, _add(random.key_data(key), lane), params)
+            return timestep.obs, episode
+        return self.env.reset(random.fold_in(key, lane), params)
+
+    def step(self, key: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
+        """One environment, one step: its timestep, then `(obs, state)` to go on with."""
+        if self.reproducible:
+            state, timestep = advance(self.env, state, action, params)
+            source, fresh = (state, params), self._next_episode
+        else:
+            result = self.env.step(random.fold_in(key, lane), state, action, params)
+            state, timestep = result[1], step_timestep(self.env, *result, params)
+            source, fresh = (key, lane, state, params), self._restart
+        done = timestep.terminated | timestep.truncated
+        return timestep, *replace_where(fresh, done, source, (timestep.obs, state), self.restarts)
+
+    def _next_episode(self, source: Any) -> tuple[Any, Any]:
+        return next_episode(self.env, *source)
+
+    def _restart(self, source: Any) -> tuple[Any, Any]:
+        key, lane, state, params = source
+        return self.env.restart(random.fold_in(random.fold_in(key, lane), NEXT_EPISODE), state, params)
+
+
+class _Carry(NamedTuple):
+    obs: Any
+    state: Any
+    policy_state: Any
+    returns: Any
+    lengths: Any
+    finished: EpisodeTotals
+    totals: Any
+
+
+@eqx.filter_jit
+def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
+    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    obs, state = jax.vmap(plan.first, (None, 0, None))(key, lanes, params)
+    zeros = jnp.zeros(plan.num_envs)
+    finished = EpisodeTotals(jnp.int32(0), jnp.float32(0), jnp.int32(0))
+    carry = _Carry(obs, state, policy_state, zeros.astype(jnp.float32), zeros.astype(jnp.int32), finished, None)
+    totals = jax.eval_shape(lambda carry: _step(plan, carry, key, params, jnp.int32(0))[1], carry)
+    return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
+
+
+@eqx.filter_jit
+def _run(plan: _Plan, carry: _Carry, key: Any, params: Any, start: Any, length: int) -> tuple[_Carry, Any]:
+    def one(carry: _Carry, time: Any) -> tuple[_Carry, Any]:
+        after, summand, transition = _step(plan, carry, key, params, time)
+        totals = jax.tree.map(lambda total, new: total + new, carry.totals, summand)
+        return after._replace(totals=totals), transition if plan.collect else None
+
+    unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
+    return lax.scan(one, carry, start + jnp.arange(length), unroll=unroll)
+
+
+def _step(plan: _Plan, carry: _Carry, key: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
+    """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
+    policy_key, step_key = random.split(random.fold_in(key, time))
+    action, policy_state = plan.policy(policy_key, carry.policy_state, carry.obs)
+    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    step = jax.vmap(plan.step, (None, 0, 0, 0, None))
+    timestep, obs, state = step(step_key, lanes, carry.state, action, params)
+    done = timestep.terminated | timestep.truncated
+    transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
+    returns, lengths = carry.returns + timestep.reward, carry.lengths + 1
+    finished = EpisodeTotals(
+        carry.finished.episodes + jnp.sum(done, dtype=jnp.int32),
+        carry.finished.total_return + jnp.sum(jnp.where(done, returns, 0)),
+        carry.finished.total_length + jnp.sum(jnp.where(done, lengths, 0), dtype=jnp.int32),
+    )
+    returns, lengths = jnp.where(done, 0, returns), jnp.where(done, 0, lengths)
+    summand = plan.reduce(transition) if plan.reduce else None
+    return _Carry(obs, state, policy_state, returns, lengths, finished, carry.totals), summand, transition
+
+
+def _add(words: Any, lane: Any) -> Any:
+    """The key of seed + lane: 64-bit addition in two 32-bit words."""
+    low = words[1] + lane
+    return jnp.stack([words[0] + (low < words[1]), low])
+
+
+def _segments(num_steps: int, progress: Any) -> list[tuple[int, int]]:
+    length = -(-num_steps // REPORTS) if progress else num_steps
+    return [(start, min(length, num_steps - start)) for start in range(0, num_steps, length)]
+
+
+def _report(progress: Any, carry: _Carry, done: int, total: int) -> None:
+    if not progress:
+        return
+    jax.block_until_ready(carry)
+    if callable(progress):
+        progress(done, total)
+        return
+    filled = 40 * done // total
+    end = "\n" if done == total else ""
+    sys.stderr.write(f"\rrollout [{'#' * filled}{'.' * (40 - filled)}] {done}/{total} steps{end}")
+    sys.stderr.flush()
+
+
+def _check_sizes(**sizes: Any) -> None:
+    for name, size in sizes.items():
+        if not is_integer(size) or int(size) < 1:
+            raise ValidationError(name, size, "a whole number of at least 1")

@@ -1,0 +1,215 @@
+"""The one object that mutates: an environment being lived through, episode by episode."""
+
+import copy
+import secrets
+import uuid
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from tropism.core import snapshot
+from tropism.core.engine import engine_of
+from tropism.core.environment import Environment, override
+from tropism.core.episode import Timestep, check_seed
+from tropism.core.registry import identify, make
+from tropism.errors import StateError, ValidationError
+from tropism.wire.messages import State
+
+
+class EnvironmentState(Enum):
+    """Where a session stands in its life."""
+
+    CREATED = "created"
+    READY = "ready"
+    TERMINATED = "terminated"
+    TRUNCATED = "truncated"
+    CLOSED = "closed"
+
+
+READY = EnvironmentState.READY
+WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
+SAVED = ("seed", "total_reward", "episode_count", "_episode_id", "_step_count")
+
+ADVICE = {
+    EnvironmentState.CREATED: "call reset() first",
+    EnvironmentState.TERMINATED: "call reset() to begin the next episode",
+    EnvironmentState.TRUNCATED: "call reset() to begin the next episode",
+    EnvironmentState.CLOSED: "make a new Session",
+}
+
+
+class Session:
+    """Enforces the lifecycle, derives the seeds, counts, and refuses bad actions.
+
+    >>> session = Session(env)
+    >>> first = session.reset(seed=0)
+    >>> then = session.step(1)
+    """
+
+    def __init__(self, env: Environment, params: Any = None):
+        if not isinstance(env, Environment):
+            raise ValidationError("env", env, "an Environment; make(id) returns (env, params)")
+        self.env = env
+        self.params = override(env.default_params(), {} if params is None else params)
+        self.action_space = env.action_space(self.params)
+        self.observation_space = env.observation_space(self.params)
+        self.seed: int | None = None
+        self.total_reward = 0.0
+        self.episode_count = 0
+        self._lifecycle = EnvironmentState.CREATED
+        self._episode_id: str | None = None
+        self._step_count = 0
+        self._engine = engine_of(env, self.params)
+
+    @property
+    def lifecycle(self) -> EnvironmentState:
+        return self._lifecycle
+
+    @property
+    def state(self) -> State:
+        return State(episode_id=self._episode_id, step_count=self._step_count)
+
+    @property
+    def episode_id(self) -> str | None:
+        return self._episode_id
+
+    @property
+    def step_count(self) -> int:
+        return self._step_count
+
+    @property
+    def timestep(self) -> Timestep:
+        """What the last reset or step returned."""
+        self._require_episode("timestep")
+        return self._engine.last()
+
+    def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None) -> Timestep:
+        """Begin an episode; without a seed, the next one of this session's own stream."""
+        if self._lifecycle is EnvironmentState.CLOSED:
+            raise self._misuse("reset")
+        if seed is not None:
+            seed = check_seed(seed)
+        params = self._episode_params(options)
+        count = self.episode_count + 1 if seed is None else 1
+        if seed is None and self.seed is not None:
+            seed, timestep = self._engine.reset_next(params, options or {})
+        else:
+            seed = secrets.randbits(64) if seed is None else seed
+            timestep = self._engine.reset(seed, params, options or {})
+        self.seed = seed
+        self.total_reward = 0.0
+        self.episode_count = count
+        self._episode_id = str(uuid.uuid4())
+        self._step_count = 0
+        self._lifecycle = READY
+        return timestep
+
+    def step(self, action: Any) -> Timestep:
+        """Take one action; a bad one is refused and changes nothing."""
+        if self._lifecycle is not READY:
+            raise self._misuse("step")
+        timestep = self._engine.step(action)
+        self._step_count += 1
+        self.total_reward += timestep.reward
+        if timestep.terminated:
+            self._lifecycle = EnvironmentState.TERMINATED
+        elif timestep.truncated:
+            self._lifecycle = EnvironmentState.TRUNCATED
+        return timestep
+
+    def render(self) -> Any:
+        """A picture of the state, (H, W, 3) uint8; None where the environment draws nothing."""
+        self._require_episode("render")
+        return self._engine.render()
+
+    def describe(self) -> str:
+        """The last observation in words."""
+        self._require_episode("describe")
+        return self.env.describe(self._engine.state(), self._engine.last().obs, self.params)
+
+    def parse(self, text: str) -> Any:
+        """The action that these words mean."""
+        return self.env.parse(text, self.params)
+
+    def snapshot(self) -> bytes:
+        """Everything needed to go on from here in another process; no pickle."""
+        self._require_episode("snapshot")
+        return self._dump()
+
+    @classmethod
+    def restore(cls, data: bytes, env: Environment | None = None, params: Any = None) -> "Session":
+        """The session a snapshot was made of. Without `env` it is made by the registered id."""
+        header, body = snapshot.decode(data)
+        if env is None:
+            env, params = _rebuild(header["env"], params)
+        session = cls(env, params)
+        session._load(header, body)
+        return session
+
+    def fork(self, seed: Any = None) -> "Session":
+        """An independent session that goes on from here; with a seed, with other randomness."""
+        self._require_episode("fork")
+        seed = None if seed is None else check_seed(seed)
+        twin = copy.copy(self)
+        twin._engine = self._engine.fork(seed)
+        twin._episode_id = str(uuid.uuid4())
+        twin.seed = self.seed if seed is None else seed
+        return twin
+
+    def close(self) -> None:
+        """Let go of everything; closing twice is fine."""
+        if self._lifecycle is not EnvironmentState.CLOSED:
+            self._lifecycle = EnvironmentState.CLOSED
+            self._engine.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self.env, self.params, self._dump())
+
+    def _episode_params(self, options: Any) -> Any:
+        if options is None:
+            return self.params
+        if not isinstance(options, Mapping):
+            raise ValidationError("options", options, "None or a dict")
+        return self.env.configure(self.params, options) if options else self.params
+
+    def _dump(self) -> bytes:
+        header = {field: getattr(self, field) for field in SAVED}
+        header |= {"lifecycle": self._lifecycle.value, "env": identify(self.env), "engine": None}
+        body = b""
+        if self._lifecycle not in WITHOUT_EPISODE:
+            header["engine"], body = self._engine.dump()
+        return snapshot.encode(header, body)
+
+    def _load(self, header: dict[str, Any], body: bytes) -> None:
+        if header["engine"] is not None:
+            self._engine.load(header["engine"], body)
+        for field in SAVED:
+            setattr(self, field, header[field])
+        self._lifecycle = EnvironmentState(header["lifecycle"])
+
+    def _require_episode(self, call: str) -> None:
+        if self._lifecycle in WITHOUT_EPISODE:
+            raise self._misuse(call)
+
+    def _misuse(self, call: str) -> StateError:
+        state = self._lifecycle
+        return StateError(
+            "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
+        )
+
+
+def _rebuild(source: Any, params: Any) -> tuple[Environment, Any]:
+    if source is None:
+        raise ValidationError("env", None, "the environment the snapshot was made of: it has no registered id")
+    env, defaults = make(source["id"], **source["arguments"])
+    return env, defaults if params is None else params
+
+
+def _unpickle(env: Environment, params: Any, data: bytes) -> Session:
+    return Session.restore(data, env, params)

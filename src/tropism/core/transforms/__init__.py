@@ -1,0 +1,17 @@
+"""Transforms: functions from an environment to an environment, right in any order."""
+
+from tropism.core.transforms.auto_reset import auto_reset
+from tropism.core.transforms.limits import episode_stats, randomize_params, scale_reward, time_limit
+from tropism.core.transforms.observations import frame_stack, grayscale, normalize_obs, resize
+
+__all__ = [
+    "auto_reset",
+    "episode_stats",
+    "frame_stack",
+    "grayscale",
+    "normalize_obs",
+    "randomize_params",
+    "resize",
+    "scale_reward",
+    "time_limit",
+]

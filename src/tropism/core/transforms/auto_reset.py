@@ -1,0 +1,68 @@
+"""auto_reset: the next episode begins by itself, in any of Gymnasium's three modes."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, Bool
+
+from tropism.core.environment import Environment, Info, outcome
+from tropism.core.episode import NEXT_EPISODE, step_timestep
+from tropism.core.restart import Restarts, check_restarts, replace_where
+from tropism.core.transforms.transform import Transform, TransformState
+from tropism.errors import ValidationError
+
+Mode = Literal["next_step", "same_step", "disabled"]
+
+
+def auto_reset(env: Environment, mode: Mode = "next_step", *, restarts: Restarts = "auto") -> Environment:
+    """Begin the next episode by itself.
+
+    `same_step`: the step that ends an episode already returns the first observation of the next one, and
+    the last one of the old in `info["final_obs"]`. `next_step`: the step after the end ignores its action
+    and returns the first observation, with reward 0. `disabled`: the environment as it is.
+    Transforms put around the result go inside it, so that `final_obs` passes through all of them.
+    """
+    if mode not in get_args(Mode):
+        raise ValidationError("mode", mode, f"one of {', '.join(get_args(Mode))}")
+    check_restarts(restarts)
+    inside = env.env if isinstance(env, AutoReset) else env
+    return inside if mode == "disabled" else AutoReset(inside, mode, restarts)
+
+
+def around(build: Callable[[Environment], Environment], env: Environment) -> Environment:
+    """Apply a transform; where resets are automatic, inside of that."""
+    if isinstance(env, AutoReset):
+        return AutoReset(build(env.env), env.mode, env.restarts)
+    return build(env)
+
+
+class AutoReset(Transform):
+    """The memory is whether the episode is over (used by `next_step` only)."""
+
+    mode: Mode
+    restarts: Restarts
+
+    def start(self, key: Any, memory: Any, params: Any) -> Bool[Array, ""]:
+        return jnp.bool_(False)
+
+    def step(self, key: Any, state: TransformState, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        obs, inner, reward, done, info = self.env.step(key, state.inner, action, params)
+        obs, reward, terminated, truncated, rest = step_timestep(self.env, obs, inner, reward, done, info, params)
+        over = (terminated | truncated) if self.mode == "same_step" else state.memory
+        final_obs, final_info = obs, rest
+        obs, inner = replace_where(self._restart, over, (key, inner, params), (obs, inner), self.restarts)
+        first_info = {**jax.tree.map(jnp.zeros_like, rest), **self.env.info(inner, params)}
+        rest = jax.tree.map(lambda new, old: jnp.where(over, new, old), first_info, rest)
+        if self.mode == "same_step":
+            rest = {**rest, "final_obs": final_obs, **({"final_info": final_info} if final_info else {})}
+        else:
+            terminated, truncated, reward = terminated & ~over, truncated & ~over, jnp.where(over, 0, reward)
+        done, info = outcome(terminated, truncated, rest)
+        return obs, TransformState(inner.time, inner, done), reward, done, info
+
+    def _restart(self, source: Any) -> tuple[Any, Any]:
+        key, inner, params = source
+        return self.env.restart(random.fold_in(key, NEXT_EPISODE), inner, params)

@@ -1,0 +1,125 @@
+"""Transforms of time, reward and params: time_limit, scale_reward, episode_stats, randomize_params."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from numbers import Real
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, Float, Int
+
+from tropism.core.environment import Environment, Info
+from tropism.core.episode import Timestep
+from tropism.core.spaces.space import is_integer
+from tropism.core.transforms.auto_reset import around
+from tropism.core.transforms.transform import Transform, TransformState
+from tropism.errors import ValidationError
+
+DRAW = 2**32 - 2  # folded into the reset's key: a stream apart from all that an environment draws
+
+
+def time_limit(env: Environment, max_steps: int) -> Environment:
+    """Truncate every episode after `max_steps` steps."""
+    if not is_integer(max_steps) or int(max_steps) < 1:
+        raise ValidationError("max_steps", max_steps, "a whole number of at least 1")
+    return around(lambda inner: TimeLimit(inner, int(max_steps)), env)
+
+
+class TimeLimit(Transform):
+    max_steps: int
+
+    def start(self, key: Any, memory: Any, params: Any) -> Int[Array, ""]:
+        return jnp.int32(0)
+
+    def after(self, memory: Any, timestep: Timestep, params: Any) -> tuple[Timestep, Any]:
+        time = memory + 1
+        return timestep._replace(truncated=timestep.truncated | (time >= self.max_steps)), time
+
+
+def scale_reward(env: Environment, factor: float) -> Environment:
+    """Multiply every reward by `factor`."""
+    if isinstance(factor, bool) or not isinstance(factor, Real) or factor != factor:
+        raise ValidationError("factor", factor, "a number, not NaN")
+    return around(lambda inner: ScaleReward(inner, float(factor)), env)
+
+
+class ScaleReward(Transform):
+    factor: float
+
+    def after(self, memory: Any, timestep: Timestep, params: Any) -> tuple[Timestep, Any]:
+        return timestep._replace(reward=timestep.reward * self.factor), memory
+
+
+def episode_stats(env: Environment) -> Environment:
+    """Add the return and length of the episode so far to `info`, as `episode_return`, `episode_length`."""
+    return around(EpisodeStats, env)
+
+
+class Stats(eqx.Module):
+    """Sums over one episode."""
+
+    total: Float[Array, ""]
+    length: Int[Array, ""]
+
+
+class EpisodeStats(Transform):
+    def start(self, key: Any, memory: Any, params: Any) -> Stats:
+        return Stats(jnp.float32(0), jnp.int32(0))
+
+    def after(self, memory: Stats, timestep: Timestep, params: Any) -> tuple[Timestep, Stats]:
+        return timestep, Stats(memory.total + timestep.reward, memory.length + 1)
+
+    def info(self, state: TransformState, params: Any) -> Info:
+        stats = {"episode_return": state.memory.total, "episode_length": state.memory.length}
+        return {**super().info(state, params), **stats}
+
+
+Distribution = tuple[float, float] | Callable[[Any], Any]
+
+
+def randomize_params(env: Environment, distributions: Mapping[str, Distribution]) -> Environment:
+    """Draw some params anew for each episode: a `(low, high)` pair is uniform, a function takes a key."""
+    if not isinstance(distributions, Mapping) or not distributions:
+        raise ValidationError(
+            "distributions", distributions, "a dict of param names to (low, high) or a function of a key"
+        )
+    known = [field.name for field in fields(env.default_params())]
+    for name, distribution in distributions.items():
+        if name not in known:
+            raise ValidationError("distributions", name, f"a param of this environment: {', '.join(known)}")
+        if not callable(distribution) and not _is_range(distribution):
+            raise ValidationError(
+                f"distributions[{name!r}]", distribution, "(low, high) with low <= high, or a function of a key"
+            )
+    chosen = tuple((name, d if callable(d) else tuple(d)) for name, d in sorted(distributions.items()))
+    return around(lambda inner: RandomizeParams(inner, chosen), env)
+
+
+def _is_range(pair: Any) -> bool:
+    return (
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and all(isinstance(x, Real) for x in pair)
+        and pair[0] <= pair[1]
+    )
+
+
+class RandomizeParams(Transform):
+    distributions: tuple[tuple[str, Any], ...]
+
+    def start(self, key: Any, memory: Any, params: Any) -> dict[str, Any]:
+        """The drawn params are what this transform remembers."""
+        keys = random.split(random.fold_in(key, DRAW), len(self.distributions))
+        return {name: _draw(d, key) for (name, d), key in zip(self.distributions, keys, strict=True)}
+
+    def inner_params(self, memory: Any, params: Any) -> Any:
+        return replace(params, **memory)
+
+
+def _draw(distribution: Any, key: Any) -> Any:
+    if callable(distribution):
+        return jnp.asarray(distribution(key))
+    low, high = distribution
+    return random.uniform(key, minval=low, maxval=high)

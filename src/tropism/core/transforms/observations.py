@@ -1,0 +1,166 @@
+"""Transforms of the observation: frame_stack, normalize_obs, grayscale, resize."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from tropism.core.environment import Environment
+from tropism.core.episode import Timestep
+from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces.space import is_integer
+from tropism.core.transforms.auto_reset import around
+from tropism.core.transforms.transform import Transform
+from tropism.errors import ValidationError
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+VARIANCE_FLOOR = 1e-8
+PRIOR_COUNT = 1e-4  # weight of the unit prior, as in Gymnasium's running statistics
+
+
+class ObservationTransform(Transform):
+    """Maps an observation together with a memory; the two hooks of a transform become one."""
+
+    def observe(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
+        return obs, memory
+
+    def first(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
+        return self.observe(memory, obs, params)
+
+    def after(self, memory: Any, timestep: Timestep, params: Any) -> tuple[Timestep, Any]:
+        obs, memory = self.observe(memory, timestep.obs, params)
+        return timestep._replace(obs=obs), memory
+
+
+def frame_stack(env: Environment, num_frames: int) -> Environment:
+    """The last `num_frames` observations, oldest first, along a new leading axis.
+
+    An episode begins with its first observation repeated, so no frame of an older one is ever seen.
+    """
+    if not is_integer(num_frames) or int(num_frames) < 1:
+        raise ValidationError("num_frames", num_frames, "a whole number of at least 1")
+    _stacked(env.observation_space(env.default_params()), 1)
+    return around(lambda inner: FrameStack(inner, int(num_frames)), env)
+
+
+class FrameStack(Transform):
+    num_frames: int
+
+    def first(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
+        frames = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.num_frames, *jnp.shape(leaf))), obs)
+        return frames, frames
+
+    def after(self, memory: Any, timestep: Timestep, params: Any) -> tuple[Timestep, Any]:
+        frames = jax.tree.map(lambda old, leaf: jnp.concatenate([old[1:], leaf[None]]), memory, timestep.obs)
+        return timestep._replace(obs=frames), frames
+
+    def observation_space(self, params: Any) -> Space:
+        return _stacked(self.env.observation_space(params), self.num_frames)
+
+
+def _stacked(space: Space, num_frames: int) -> Space:
+    if isinstance(space, Dict):
+        return Dict({name: _stacked(part, num_frames) for name, part in space.spaces.items()})
+    if isinstance(space, Tuple):
+        return Tuple(tuple(_stacked(part, num_frames) for part in space.spaces))
+    if not isinstance(space, Box):
+        raise ValidationError("observation_space", space, "a Box, or a Dict or Tuple of boxes")
+    shape = (num_frames, *space.shape)
+    xp = jnp if isinstance(space.low, Tracer) or isinstance(space.high, Tracer) else np
+    return Box(xp.broadcast_to(space.low, shape), xp.broadcast_to(space.high, shape), shape, space.dtype)
+
+
+def normalize_obs(env: Environment, epsilon: float = VARIANCE_FLOOR) -> Environment:
+    """Subtract the running mean and divide by the running deviation, kept over all episodes."""
+    if not isinstance(epsilon, float | int) or not epsilon > 0:
+        raise ValidationError("epsilon", epsilon, "a number above 0")
+    space = env.observation_space(env.default_params())
+    if not isinstance(space, Box):
+        raise ValidationError("observation_space", space, "a Box")
+    return around(lambda inner: NormalizeObs(inner, float(epsilon)), env)
+
+
+class Moments(eqx.Module):
+    """Running mean and variance of all observations so far."""
+
+    mean: Float[Array, "..."]
+    variance: Float[Array, "..."]
+    count: Float[Array, ""]
+
+    def update(self, obs: Float[Array, "..."]) -> "Moments":
+        count = self.count + 1
+        delta = obs - self.mean
+        mean = self.mean + delta / count
+        variance = (self.variance * self.count + delta * (obs - mean)) / count
+        return Moments(mean, variance, count)
+
+
+class NormalizeObs(ObservationTransform):
+    epsilon: float
+
+    def start(self, key: Any, memory: Moments | None, params: Any) -> Moments:
+        if memory is not None:
+            return memory
+        shape = self.observation_space(params).shape or ()
+        return Moments(jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32), jnp.float32(PRIOR_COUNT))
+
+    def observe(self, memory: Moments, obs: Any, params: Any) -> tuple[Any, Moments]:
+        obs = jnp.asarray(obs, jnp.float32)
+        moments = memory.update(obs)
+        return (obs - moments.mean) / jnp.sqrt(moments.variance + self.epsilon), moments
+
+    def observation_space(self, params: Any) -> Space:
+        return Box(-np.inf, np.inf, self.env.observation_space(params).shape)
+
+
+def grayscale(env: Environment, *, keep_dim: bool = False) -> Environment:
+    """Pictures without colour: (H, W), or (H, W, 1) with `keep_dim`."""
+    _check_picture(env)
+    return around(lambda inner: Grayscale(inner, bool(keep_dim)), env)
+
+
+class Grayscale(ObservationTransform):
+    keep_dim: bool
+
+    def observe(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
+        gray = jnp.round(jnp.asarray(obs, jnp.float32) @ jnp.asarray(LUMA)).astype(jnp.uint8)
+        return (gray[..., None] if self.keep_dim else gray), memory
+
+    def observation_space(self, params: Any) -> Space:
+        height, width = (self.env.observation_space(params).shape or ())[:2]
+        return Box(0, 255, (height, width, 1) if self.keep_dim else (height, width), np.uint8)
+
+
+def resize(env: Environment, height: int, width: int) -> Environment:
+    """Pictures of another size, with antialiasing."""
+    for name, size in (("height", height), ("width", width)):
+        if not is_integer(size) or int(size) < 1:
+            raise ValidationError(name, size, "a whole number of at least 1")
+    _check_picture(env, colour=False)
+    return around(lambda inner: Resize(inner, int(height), int(width)), env)
+
+
+class Resize(ObservationTransform):
+    height: int
+    width: int
+
+    def observe(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
+        shape = (self.height, self.width, *obs.shape[2:])
+        pixels = jax.image.resize(obs.astype(jnp.float32), shape, "linear")
+        return jnp.clip(jnp.round(pixels), 0, 255).astype(jnp.uint8), memory
+
+    def observation_space(self, params: Any) -> Space:
+        shape = (self.env.observation_space(params).shape or ())[2:]
+        return Box(0, 255, (self.height, self.width, *shape), np.uint8)
+
+
+def _check_picture(env: Environment, colour: bool = True) -> None:
+    space = env.observation_space(env.default_params())
+    shape = space.shape or ()
+    wanted = len(shape) == 3 and shape[2] == 3 if colour else len(shape) in (2, 3)
+    if not wanted or space.dtype != np.uint8:
+        raise ValidationError("observation_space", space, "a uint8 picture, (H, W, 3)" if colour else "a uint8 picture")

@@ -1,0 +1,178 @@
+"""ConnectFour: drop discs into a 6 × 7 rack; the first to line up four wins."""
+
+import re
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jaxtyping import Array, Bool, Int, Int8
+
+from tropism import draw
+from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.spaces import Box, Discrete
+from tropism.envs.words import parse_json, plain
+from tropism.errors import ValidationError
+
+ROWS, COLUMNS = 6, 7
+DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))
+DEEPEST = 5  # plies; a search looks at 7**depth boards at once
+ILLEGAL = -100  # below the score of any move
+CELL = 64  # pixels
+
+Board = Int8[Array, "6 7"]  # 1 the first player (X), -1 the second (O), 0 empty; row 0 is the top
+
+
+class ConnectFourParams(EnvParams):
+    """The game has no numbers to change."""
+
+
+class ConnectFourState(EnvState):
+    board: Board
+    player: Int8[Array, ""]  # who moves: 1 or -1
+    winner: Int8[Array, ""]  # 0 while nobody has won
+
+
+class ConnectFour(Environment):
+    """`opponent` is who answers a move, within the same step.
+
+    "random" plays any open column; "minimax(3)" looks three plies ahead, and picks among equally good
+    columns at random; against both, the agent is X and begins. With "self" nobody answers: the players
+    alternate, and the reward is for the one who has just moved.
+
+    The observation is the board as the player to move sees it: 1 own disc, -1 the other's, 0 empty;
+    row 0 is the top row. An illegal move changes nothing and loses: reward -1.
+    """
+
+    opponent: str = eqx.field(static=True)
+
+    def __init__(self, opponent: Any = "random"):
+        _search_depth(opponent)
+        self.opponent = opponent
+
+    def default_params(self) -> ConnectFourParams:
+        return ConnectFourParams()
+
+    def reset(self, key: Any, params: Any) -> tuple[Array, ConnectFourState]:
+        state = ConnectFourState(
+            time=jnp.zeros((), jnp.int32),
+            board=jnp.zeros((ROWS, COLUMNS), jnp.int8),
+            player=jnp.ones((), jnp.int8),
+            winner=jnp.zeros((), jnp.int8),
+        )
+        return self.observation(state), state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, ConnectFourState, Array, Array, Info]:
+        illegal = ~jnp.any(open_columns(state.board) & (jnp.arange(COLUMNS) == action))
+        player, board = state.player, drop(state.board, action, state.player)
+        won = has_four(board == player)
+        lost = jnp.zeros((), bool)
+        if self.opponent == "self":
+            to_move = -player
+        else:
+            over = illegal | won
+            board = jnp.where(over, board, self._answer(key, board, -player))
+            lost = ~over & has_four(board == -player)
+            to_move = player
+        winner = player * (won.astype(jnp.int8) - lost.astype(jnp.int8))
+        state = ConnectFourState(state.time + 1, board, to_move, winner)
+        reward = won.astype(jnp.float32) - (illegal | lost).astype(jnp.float32)
+        terminated = illegal | won | lost | ~jnp.any(open_columns(board))
+        done, info = outcome(terminated, jnp.zeros((), bool), self.info(state, params))
+        return self.observation(state), state, reward, done, info
+
+    def _answer(self, key: Any, board: Any, player: Any) -> Array:
+        """The board after the opponent's move; unchanged where no column is open."""
+        scores = move_scores(board, player, _search_depth(self.opponent))
+        # Scores are whole numbers, so a fraction only decides among equals.
+        return drop(board, jnp.argmax(scores + random.uniform(key, (COLUMNS,))), player)
+
+    def observation(self, state: Any) -> Board:
+        return state.board * state.player
+
+    def info(self, state: Any, params: Any) -> Info:
+        return {"legal_actions": open_columns(state.board), "winner": state.winner}
+
+    def observation_space(self, params: Any) -> Box:
+        return Box(-1, 1, (ROWS, COLUMNS), jnp.int8)
+
+    def action_space(self, params: Any) -> Discrete:
+        return Discrete(COLUMNS)
+
+    def render(self, state: Any, params: Any) -> Array:
+        discs = state.board[..., None]
+        colors = jnp.where(discs == 1, jnp.array(draw.RED), jnp.where(discs == -1, jnp.array(draw.YELLOW), jnp.array(draw.WHITE)))
+        canvas = draw.blank(ROWS * CELL, COLUMNS * CELL, draw.BLUE)
+        x, y = draw.pixels(canvas)
+        from_center = jnp.hypot(x % CELL - CELL / 2, y % CELL - CELL / 2)
+        return draw.finish(draw.paint(canvas, from_center - 0.4 * CELL, draw.enlarge(colors, CELL)))
+
+    def describe(self, state: Any, obs: Any, params: Any) -> str:
+        board, mark = np.asarray(state.board), {1: "X", -1: "O", 0: "."}
+        rows = [" ".join(mark[int(disc)] for disc in row) for row in board]
+        legal = ", ".join(str(column) for column in np.flatnonzero(board[0] == 0))
+        verdict = f" {mark[int(state.winner)]} has won." if int(state.winner) else ""
+        return (
+            "Connect Four: drop discs into columns; four of yours in a line (across, down or diagonal) win.\n"
+            f"You are {mark[int(state.player)]}, the other player is {mark[-int(state.player)]}.{verdict}\n"
+            + "\n".join(["0 1 2 3 4 5 6", *rows])
+            + f"\nActions: a column, such as \"column 3\". Legal columns: {legal or 'none'}."
+        )
+
+    def parse(self, text: str, params: Any) -> Any:
+        named = re.fullmatch(r"column\s*(\d+)", plain(text))
+        data = named[1] if named else plain(text)
+        return parse_json(text, data, self.action_space(params), "a column from 0 to 6, such as 'column 3' or '3'")
+
+
+def open_columns(board: Any) -> Bool[Array, "7"]:
+    return board[0] == 0
+
+
+def drop(board: Any, column: Any, player: Any) -> Board:
+    """The board with one more disc; unchanged where the column is full or does not exist."""
+    rests_on = jnp.sum(board == 0, axis=0) - 1
+    lands = (jnp.arange(ROWS)[:, None] == rests_on) & (jnp.arange(COLUMNS) == column)
+    return jnp.where(lands, player, board).astype(jnp.int8)
+
+
+def has_four(discs: Any) -> Bool[Array, ""]:
+    """Whether four of these discs lie in a line."""
+    padded = jnp.pad(discs, 3)
+
+    def shifted(down: int, right: int) -> Array:
+        return padded[3 + down : 3 + down + ROWS, 3 + right : 3 + right + COLUMNS]
+
+    lines = [discs & shifted(r, c) & shifted(2 * r, 2 * c) & shifted(3 * r, 3 * c) for r, c in DIRECTIONS]
+    return jnp.any(lines[0] | lines[1] | lines[2] | lines[3])
+
+
+def move_scores(board: Any, player: Any, depth: int) -> Int[Array, "7"]:
+    """How good each column is for `player` by a search of `depth` plies: the sooner a win the higher,
+    the sooner a loss the lower, 0 where neither can be forced."""
+    if depth == 0:
+        return jnp.where(open_columns(board), 0, ILLEGAL)
+
+    def score(column: Any) -> Any:
+        after = drop(board, column, player)
+        return jnp.where(has_four(after == player), depth, -_best(after, -player, depth - 1))
+
+    return jnp.where(open_columns(board), jax.vmap(score)(jnp.arange(COLUMNS)), ILLEGAL)
+
+
+def _best(board: Any, player: Any, depth: int) -> Any:
+    if depth == 0:
+        return 0
+    return jnp.where(jnp.any(open_columns(board)), jnp.max(move_scores(board, player, depth)), 0)
+
+
+def _search_depth(opponent: Any) -> int:
+    """0 for an opponent that does not search."""
+    if opponent in ("self", "random"):
+        return 0
+    named = re.fullmatch(r"minimax\((\d)\)", opponent) if isinstance(opponent, str) else None
+    if named is None or not 1 <= int(named[1]) <= DEEPEST:
+        raise ValidationError("opponent", opponent, f"'self', 'random' or 'minimax(depth)' with a depth of 1 to {DEEPEST}")
+    return int(named[1])

@@ -1,0 +1,58 @@
+"""MountainCarContinuous: the valley of MountainCar with a graded engine that costs what it burns."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.spaces import Box
+from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture, roll, situation, valley
+from tropism.envs.words import parse_number
+
+
+class MountainCarContinuousParams(EnvParams):
+    min_position: ArrayLike = -1.2
+    max_position: ArrayLike = 0.6
+    max_speed: ArrayLike = 0.07
+    goal_position: ArrayLike = 0.45
+    goal_velocity: ArrayLike = 0.0
+    power: ArrayLike = 0.0015
+    gravity: ArrayLike = 0.0025
+    goal_reward: ArrayLike = 100.0
+    max_steps: ArrayLike = 999
+
+
+class MountainCarContinuous(Environment):
+    def default_params(self) -> MountainCarContinuousParams:
+        return MountainCarContinuousParams()
+
+    def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
+        state = begin(key)
+        return self.observation(state), state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, MountainCarState, Array, Array, Info]:
+        asked = jnp.asarray(action)[0]
+        state = roll(state, jnp.clip(asked, -1, 1) * params.power, params)
+        arrived = at_goal(state, params)
+        reward = jnp.where(arrived, params.goal_reward, 0) - 0.1 * asked**2
+        done, info = outcome(arrived, state.time >= params.max_steps)
+        return self.observation(state), state, reward.astype(jnp.float32), done, info
+
+    def observation(self, state: Any) -> Float[Array, "2"]:
+        return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
+
+    def observation_space(self, params: Any) -> Box:
+        return valley(params)
+
+    def action_space(self, params: Any) -> Box:
+        return Box(-1.0, 1.0, (1,))
+
+    def render(self, state: Any, params: Any) -> Array:
+        return picture(state, params)
+
+    def describe(self, state: Any, obs: Any, params: Any) -> str:
+        return f"{situation(state, params)} Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
+
+    def parse(self, text: str, params: Any) -> Any:
+        return parse_number(text, self.action_space(params))
