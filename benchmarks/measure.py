@@ -122,7 +122,7 @@ def measured_size(
 
 def compare(comparison: Comparison, rivals: Sequence[Rival], sizes: Sequence[int], effort: Effort) -> dict[str, Any]:
     """The whole comparison, as it is stored."""
-    cores = len(os.sched_getaffinity(0))
+    cores = os.cpu_count()
     result: dict[str, Any] = {
         "name": comparison.name,
         "title": comparison.title,

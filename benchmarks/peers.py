@@ -58,7 +58,8 @@ def python_of(peer: str) -> str:
     if installed.exists() and installed.read_text() == wanted:
         return str(python)
     if failed.exists():
-        raise UnavailableError(f"{failed.read_text()} (delete {failed.relative_to(ROOT)} to try again)")
+        print(f"{peer} failed to install before; delete .peers/{peer}/failed.txt to try again", file=sys.stderr)
+        raise UnavailableError(failed.read_text())
     print(f"installing {peer} into .peers/{peer}", file=sys.stderr)
     subprocess.run([uv(), "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
     install = [uv(), "pip", "install", "--quiet", "--python", str(python), *REQUIREMENTS[peer]]

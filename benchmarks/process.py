@@ -36,7 +36,7 @@ class Worker:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the worker
         self.child = subprocess.Popen(
             [python, "-m", f"benchmarks.workers.{library}"],
-            cwd=ROOT,
+            cwd=ROOT if local else ROOT / ".peers" / library,  # PufferLib leaves a link where it is imported
             env=environment_of(library, comparison),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

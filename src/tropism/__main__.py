@@ -11,9 +11,9 @@ def main() -> None:
     if missing:
         print(f'The command line needs {", ".join(missing)}: pip install "tropism[cli]"', file=sys.stderr)
         raise SystemExit(2)
-    from tropism.cli import app
+    from tropism.cli import main as run
 
-    app()
+    run()
 
 
 if __name__ == "__main__":

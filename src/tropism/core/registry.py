@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,7 +136,11 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
 
 
 def _summary(target: Any) -> str:
-    return (inspect.getdoc(target) or "").strip().split("\n")[0]
+    """The first line of the docstring, or of its module's: there the task of an environment is told."""
+    own = (target.__doc__ or "").strip()
+    generated = own.startswith(f"{target.__name__}(")  # what a dataclass writes when nobody else does
+    text = own if own and not generated else sys.modules[target.__module__].__doc__ or ""
+    return text.strip().split("\n")[0]
 
 
 @cache

@@ -32,7 +32,7 @@ class MountainCarContinuous(Environment):
         return self.observation(state), state
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, MountainCarState, Array, Array, Info]:
-        asked = jnp.asarray(action)[0]
+        asked = jnp.asarray(action, state.velocity.dtype)[0]
         state = roll(state, jnp.clip(asked, -1, 1) * params.power, params)
         arrived = at_goal(state, params)
         reward = jnp.where(arrived, params.goal_reward, 0) - 0.1 * asked**2

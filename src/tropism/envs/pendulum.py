@@ -41,7 +41,7 @@ class Pendulum(Environment):
         return self.observation(state), state
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, PendulumState, Array, Array, Info]:
-        torque = jnp.clip(jnp.asarray(action)[0], -params.max_torque, params.max_torque)
+        torque = jnp.clip(jnp.asarray(action, state.theta.dtype)[0], -params.max_torque, params.max_torque)
         cost = upright_error(state.theta) ** 2 + 0.1 * state.theta_dot**2 + 0.001 * torque**2
         fall = 3 * params.gravity / (2 * params.length) * jnp.sin(state.theta)
         drive = 3 / (params.mass * params.length**2) * torque

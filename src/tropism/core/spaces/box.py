@@ -135,7 +135,7 @@ def _shape_of(low: Any, high: Any, shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _bound(name: str, bound: Any, shape: tuple[int, ...]) -> Any:
+def _bound(name: str, bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     if is_traced(bound):
         return jnp.broadcast_to(bound, shape).astype(dtype)
     array = as_array(bound)

@@ -1,0 +1,307 @@
+"""The command line: list, check, rollout, bench, demo."""
+
+import dataclasses
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tropism.errors import TropismError, ValidationError
+
+app = typer.Typer(
+    help="Reinforcement-learning environments as pure functions.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console()
+errors = Console(stderr=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A registered id (see `tropism list`).")]
+Params = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Change a number; repeatable.")
+]
+Arguments = Annotated[
+    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one message and exit code 2."""
+    try:
+        app()
+    except TropismError as error:
+        errors.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+@app.command("list")
+def list_environments(as_json: AsJson = False) -> None:
+    """Every environment there is.
+
+    Example: tropism list
+    """
+    from tropism.core.registry import registered
+
+    rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in registered()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("id", "kind", "summary")
+    for row in rows:
+        table.add_row(row["id"], "pure" if row["traced"] else "host", row["summary"])
+    console.print(table)
+
+
+@app.command()
+def check(
+    target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
+    param: Params = None,
+    arg: Arguments = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Check an environment against the law; exit code 1 if it breaks one.
+
+    Example: tropism check my_package.maze:Maze
+    """
+    from tropism.core.check import check_environment
+
+    env, params = _environment(target, param, arg)
+    with console.status("checking") as status:
+        report = check_environment(env, params, seed=seed, progress=lambda law: status.update(f"checking {law}"))
+    if as_json:
+        print(json.dumps([dataclasses.asdict(result) for result in report.results], indent=2))
+    else:
+        console.print(str(report), highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def rollout(
+    id: Id,
+    envs: Annotated[int, typer.Option(help="Environments side by side.", min=1)] = 1024,
+    steps: Annotated[int, typer.Option(help="Steps of each.", min=1)] = 1000,
+    seed: Seed = 0,
+    param: Params = None,
+    arg: Arguments = None,
+    as_json: AsJson = False,
+) -> None:
+    """Step many copies of an environment with random actions, compiled.
+
+    Example: tropism rollout CartPole-v1 --envs 4096 --param gravity=3.7
+    """
+    import jax
+
+    from tropism.core.rollout import random_policy
+    from tropism.core.rollout import rollout as run
+
+    env, params = _environment(id, param, arg)
+    with _progress() as bar:
+        task = bar.add_task(f"{id}: compiling", total=steps)
+        start = time.perf_counter()
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"{id}: {envs} environments")
+
+        policy = random_policy(env, params)
+        result = run(env, policy, jax.random.key(seed), envs, steps, params=params, collect=False, progress=report)
+        seconds = time.perf_counter() - start
+    episodes = result.episodes
+    row = {
+        "id": id,
+        "envs": envs,
+        "steps": envs * steps,
+        "episodes": int(episodes.episodes),
+        "mean_return": float(episodes.mean_return),
+        "mean_length": float(episodes.mean_length),
+        "seconds": seconds,
+    }
+    _show([row], as_json)
+
+
+@app.command()
+def bench(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Default: every pure environment.")] = None,
+    envs: Annotated[int, typer.Option(help="Environments side by side.", min=1)] = 1024,
+    seconds: Annotated[float, typer.Option(help="How long to measure each.", min=0.01)] = 0.5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure compiled steps per second and the time of one step, here and now.
+
+    Example: tropism bench CartPole-v1 Pendulum-v1
+
+    Comparisons with other libraries are scripts in the repository: make bench.
+    """
+    from tropism.core.registry import registered
+
+    rows: list[dict[str, Any]] = []
+    chosen = ids or [spec.id for spec in registered() if spec.traced]
+    with _progress() as bar:
+        task = bar.add_task("", total=len(chosen))
+        for id in chosen:
+            bar.update(task, description=id)
+            env, params = _environment(id, None, None)
+            rows.append({"id": id, **_measure(env, params, envs, seconds)})
+            bar.advance(task)
+    _show(rows, as_json)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("runs"),
+    seed: Seed = 0,
+) -> None:
+    """Roll out a few environments, draw them, and print what happened.
+
+    Example: tropism demo --out runs
+    """
+    from tropism.core.session import Session
+
+    out.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    ids = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "Acrobot-v1", "GridWorld-v0", "ConnectFour-v0"]
+    with _progress() as bar:
+        task = bar.add_task("", total=len(ids))
+        for id in ids:
+            bar.update(task, description=id)
+            env, params = _environment(id, None, None)
+            picture = out / f"{id}.gif"
+            episode = _film(Session(env, params), picture, seed)
+            speed = _measure(env, params, 1024, 0.2)
+            rows.append({"id": id, **episode, **speed})
+            bar.advance(task)
+    _show(rows, as_json=False)
+    console.print(f"The pictures are in {out}/. Next: [bold]tropism list[/], [bold]tropism check CartPole-v1[/].")
+
+
+def _environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
+    """The environment that an id or `module:Class` names."""
+    from tropism.core.environment import override
+    from tropism.core.registry import make
+
+    params = dict(_pair("--param", text) for text in param or [])
+    arguments = dict(_pair("--arg", text) for text in arg or [])
+    if ":" not in target:
+        return make(target, params=params, **arguments)
+    env = _load(target)(**arguments)
+    return env, override(env.default_params(), params)
+
+
+def _load(target: str) -> Any:
+    """A class of the user's own; the current folder is importable, as for `python -m`."""
+    module, _, name = target.partition(":")
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValidationError("target", target, f"an importable module:Class ({error})") from None
+
+
+def _pair(option: str, text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValidationError(option, text, "NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]:
+    """Compiled steps per second of a batch, and microseconds for one step of a session."""
+    import jax
+
+    from tropism.core.rollout import Transition, random_policy
+    from tropism.core.rollout import rollout as run
+    from tropism.core.session import Session
+
+    policy = random_policy(env, params)
+
+    def consume(step: Transition) -> Any:
+        return sum(leaf.astype("float32").sum() for leaf in jax.tree.leaves(step))
+
+    def batch(steps: int, seed: int) -> float:
+        start = time.perf_counter()
+        key = jax.random.key(seed)
+        jax.block_until_ready(run(env, policy, key, envs, steps, params=params, collect=False, reduce=consume).totals)
+        return time.perf_counter() - start
+
+    batch(100, 0)
+    steps = max(100, int(100 * seconds / batch(100, 1)))
+    batch(steps, 0)
+    session = Session(env, params)
+    key = jax.random.key(0)
+    actions = [session.action_space.coerce(session.action_space.sample(jax.random.fold_in(key, i))) for i in range(64)]
+    return {"compiled steps/s": envs * steps / batch(steps, 1), "session µs/step": _latency(session, actions, seconds)}
+
+
+def _latency(session: Any, actions: list[Any], seconds: float) -> float:
+    session.reset(seed=0)
+    session.step(actions[0])
+    session.reset()
+    start, steps = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        for action in actions:
+            timestep = session.step(action)
+            if timestep.terminated or timestep.truncated:
+                session.reset()
+        steps += len(actions)
+    return (time.perf_counter() - start) / steps * 1e6
+
+
+def _film(session: Any, path: Path, seed: int, frames: int = 100) -> dict[str, Any]:
+    """One episode with random actions, as a GIF."""
+    import jax
+    from PIL import Image
+
+    session.reset(seed=seed)
+    pictures = [Image.fromarray(session.render())]
+    key = jax.random.key(seed)
+    for i in range(frames):
+        timestep = session.step(session.action_space.coerce(session.action_space.sample(jax.random.fold_in(key, i))))
+        pictures.append(Image.fromarray(session.render()))
+        if timestep.terminated or timestep.truncated:
+            break
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=40, loop=0)
+    return {"steps": session.step_count, "return": session.total_reward, "ended": session.lifecycle.value}
+
+
+def _progress() -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=errors)
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows if len(rows) != 1 else rows[0], indent=2))
+        return
+    table = Table()
+    for name, value in rows[0].items():
+        table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right", overflow="fold")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value / 1e6:.1f} M" if abs(value) >= 1e6 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
