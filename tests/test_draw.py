@@ -23,13 +23,15 @@ def centroid(canvas: draw.Canvas) -> tuple[float, float]:
 
 def test_a_blank_picture_has_one_colour():
     picture = draw.finish(draw.blank(3, 5, draw.GREEN))
-    assert picture.shape == (3, 5, 3) and picture.dtype == jnp.uint8
+    assert picture.shape == (3, 5, 3)
+    assert picture.dtype == jnp.uint8
     assert (np.asarray(picture) == draw.GREEN).all()
 
 
 def test_up_is_up():
     high = ink(draw.disc(PAPER, (40, 50), 5, draw.BLACK))
-    assert high[:20].sum() > 0 and high[20:].sum() == 0
+    assert high[:20].sum() > 0
+    assert high[20:].sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,8 @@ def test_area_and_centre_are_those_of_geometry(canvas: draw.Canvas, area: float,
 
 def test_a_turn_is_counter_clockwise():
     cover = ink(draw.rectangle(PAPER, (40, 30), (40, 4), draw.BLACK, angle=np.pi / 4))
-    assert cover[17, 52] == 1 and cover[42, 52] == 0  # up on the right, not down
+    assert cover[17, 52] == 1
+    assert cover[42, 52] == 0
 
 
 def test_a_segment_without_length_is_a_dot():
@@ -62,7 +65,8 @@ def test_a_segment_without_length_is_a_dot():
 def test_what_lies_outside_is_left_alone():
     canvas = draw.disc(draw.blank(20, 20, draw.BLUE), (10, 10), 4, draw.RED)
     picture = np.asarray(draw.finish(canvas))
-    assert (picture[0, 0] == draw.BLUE).all() and (picture[10, 10] == draw.RED).all()
+    assert (picture[0, 0] == draw.BLUE).all()
+    assert (picture[10, 10] == draw.RED).all()
 
 
 def test_enlarge_repeats_every_cell():

@@ -15,9 +15,8 @@ from tropism.envs.connect_four import ConnectFour, ConnectFourParams, ConnectFou
 from tropism.errors import ValidationError
 
 PARAMS = ConnectFourParams()
-# Columns that fill the board without four in a line.
+# Columns that fill all of the board but the last column, without four in a line.
 DRAWN = [0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 2, 3, 2, 3, 2, 3, 3, 2, 3, 2, 3, 2, 4, 5, 4, 5, 4, 5, 5, 4, 5, 4, 5, 4]
-DRAWN += [6] * 6
 
 step = jax.jit(lambda env, key, state, action: env.step(key, state, action, PARAMS), static_argnums=0)
 
@@ -69,7 +68,8 @@ def test_each_of_the_69_lines_wins_and_no_three_of_it_do():
             for k, cell in enumerate(cells):
                 board[left_out][cell] = k != left_out
     found = np.asarray(jax.vmap(jax.vmap(has_four))(boards))
-    assert found[:, 4].all() and not found[:, :4].any()
+    assert found[:, 4].all()
+    assert not found[:, :4].any()
 
 
 @given(st.lists(st.integers(0, 6), max_size=60))
@@ -80,17 +80,21 @@ def test_a_game_against_oneself_is_the_one_by_hand(columns: list[int]):
         if len(free):
             board[free[-1], column] = player
         won = lined_up(board, player)
-        assert np.array_equal(state.board, board) and np.array_equal(obs, board * -player)
+        assert np.array_equal(state.board, board)
+        assert np.array_equal(obs, board * -player)
         assert float(reward) == (-1.0 if not len(free) else 1.0 if won else 0.0)
         assert bool(done) == bool(info["terminated"]) == (won or not len(free) or (board != 0).all())
         assert int(info["winner"]) == int(state.winner) == (player if won else 0)
-        assert np.array_equal(info["legal_actions"], board[0] == 0) and not info["truncated"]
+        assert np.array_equal(info["legal_actions"], board[0] == 0)
+        assert not info["truncated"]
         player = -player
 
 
 def test_a_full_board_without_a_line_is_a_draw():
-    steps = play("self", DRAWN)
-    assert len(steps) == 42 and steps[-1][3] and not np.asarray(steps[-1][4]["legal_actions"]).any()
+    steps = play("self", [*DRAWN, *[6] * 6])
+    assert len(steps) == 42
+    assert steps[-1][3]
+    assert not np.asarray(steps[-1][4]["legal_actions"]).any()
     assert [float(entry[2]) for entry in steps] == [0.0] * 42
     assert int(steps[-1][4]["winner"]) == 0
 
@@ -100,7 +104,10 @@ def test_an_illegal_move_loses_and_changes_nothing(column: int):
     full = state_of("OX..... XO..... OX..... XO..... OX..... XO.....", 1)
     for opponent in ("self", "random", "minimax(1)"):
         _, state, reward, done, info = step(ConnectFour(opponent), random.key(0), full, column)
-        assert float(reward) == -1.0 and done and info["terminated"] and int(info["winner"]) == 0
+        assert float(reward) == -1.0
+        assert done
+        assert info["terminated"]
+        assert int(info["winner"]) == 0
         assert np.array_equal(state.board, full.board)
 
 
@@ -109,27 +116,31 @@ def test_opponents_answer_once_and_the_agent_stays_x():
         for entry in play(opponent, [3, 2, 4, 1, 5]):
             board = np.asarray(entry[1].board)
             if not entry[3]:
-                assert (board == 1).sum() == (board == -1).sum() and np.array_equal(entry[0], board)
+                assert (board == 1).sum() == (board == -1).sum()
+                assert np.array_equal(entry[0], board)
 
 
 def test_the_agent_loses_when_the_opponent_wins():
-    about_to_lose = state_of("OOO.... X.....X", 1)
     about_to_lose = state_of("X...... X...... OOO.X.X", 1)
     _, _, reward, done, info = step(ConnectFour("minimax(1)"), random.key(0), about_to_lose, 6)
-    assert float(reward) == -1.0 and done and int(info["winner"]) == -1
+    assert float(reward) == -1.0
+    assert done
+    assert int(info["winner"]) == -1
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_minimax_takes_a_win_at_once_and_blocks_a_loss(depth: int):
     scores = jax.jit(move_scores, static_argnums=2)
-    both = state_of("OOO.... XXX....", 1)  # O wins in 3 only after X has been there: row 0 first
-    assert int(jnp.argmax(scores(both.board, 1, depth))) == 3 and int(scores(both.board, 1, depth)[3]) == depth
+    both = state_of("OOO.... XXX....", 1)
+    assert int(jnp.argmax(scores(both.board, 1, depth))) == 3
+    assert int(scores(both.board, 1, depth)[3]) == depth
     threat = state_of(".O..... .XXX...", -1)
     blocked = np.asarray(scores(threat.board, -1, depth))
     assert (blocked < 0).all(), "an open three cannot be held"
     closed = state_of("OO..... OXXX...", -1)
     values = np.asarray(scores(closed.board, -1, depth))
-    assert values.argmax() == 4 and (np.delete(values, 4) < values[4]).all()
+    assert values.argmax() == 4
+    assert (np.delete(values, 4) < values[4]).all()
 
 
 def test_minimax_scores_are_those_of_plain_recursion():
@@ -185,7 +196,8 @@ def games(opponent: str, policy_depth: int, count: int) -> np.ndarray:
 
 def test_random_play_loses_to_minimax_and_searching_beats_random():
     beaten = games("minimax(2)", 0, 100)
-    assert np.isfinite(beaten).all() and (beaten == -1).mean() > 0.9
+    assert np.isfinite(beaten).all()
+    assert (beaten == -1).mean() > 0.9
     assert (games("random", 2, 100) == 1).mean() > 0.9
 
 
@@ -195,7 +207,8 @@ def test_ties_are_broken_by_the_key():
     keys = random.split(random.key(0), 200)
     _, after, *_ = jax.vmap(lambda key: env.step(key, state, 3, PARAMS))(keys)
     columns = np.argwhere(np.asarray(after.board) == -1)[:, 2]
-    assert len(columns) == 200 and set(columns) == set(range(7))
+    assert len(columns) == 200
+    assert set(columns) == set(range(7))
     again = jax.vmap(lambda key: env.step(key, state, 3, PARAMS))(keys)[1]
     assert np.array_equal(after.board, again.board)
 
@@ -215,7 +228,8 @@ def test_the_reset_reports_the_same_info_as_a_step():
     env = ConnectFour()
     obs, state = env.reset(random.key(0), PARAMS)
     info = env.info(state, PARAMS)
-    assert np.asarray(info["legal_actions"]).all() and int(info["winner"]) == 0
+    assert np.asarray(info["legal_actions"]).all()
+    assert int(info["winner"]) == 0
     assert set(play("random", [0])[0][4]) == {"legal_actions", "winner", "terminated", "truncated"}
     assert np.asarray(obs) in env.observation_space(PARAMS)
 
@@ -226,10 +240,12 @@ def test_words_become_columns_and_the_board_words():
     for text in ("column 7", "-1", "the middle", "3.5", ""):
         with pytest.raises(ValidationError) as error:
             env.parse(text, PARAMS)
-        assert error.value.value == text and "0 to 6" in error.value.expected
+        assert error.value.value == text
+        assert "0 to 6" in error.value.expected
     obs, state, *_ = play("self", [3, 3, 0])[-1]
     words = env.describe(jax.tree.map(np.asarray, state), np.asarray(obs), PARAMS)
-    assert ". . . O . . .\nX . . X . . ." in words and "You are O" in words
+    assert ". . . O . . .\nX . . X . . ." in words
+    assert "You are O" in words
     assert "Legal columns: 0, 1, 2, 3, 4, 5, 6" in words
     obs, state, *_ = play("self", [0, 0, 0, 0, 0, 0])[-1]
     words = env.describe(jax.tree.map(np.asarray, state), np.asarray(obs), PARAMS)

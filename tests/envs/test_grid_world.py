@@ -39,13 +39,16 @@ def test_every_walk_is_the_one_by_hand(size: int, actions: list[int]):
         np.testing.assert_allclose(obs, [row / (size - 1), col / (size - 1)], rtol=1e-6)
         assert float(reward) == pytest.approx(1.0 if arrived else -0.01)
         assert bool(done) == bool(info["terminated"]) == arrived
-        assert not info["truncated"] and obs.dtype == reward.dtype == jnp.float32
+        assert not info["truncated"]
+        assert obs.dtype == reward.dtype == jnp.float32
 
 
 def test_the_hundredth_step_truncates():
     steps = walk(GridWorld(), [0] * 100)
-    assert not steps[99][3] and steps[100][3]
-    assert steps[100][4]["truncated"] and not steps[100][4]["terminated"]
+    assert not steps[99][3]
+    assert steps[100][3]
+    assert steps[100][4]["truncated"]
+    assert not steps[100][4]["terminated"]
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))
@@ -64,7 +67,9 @@ def test_pixels_show_agent_over_goal_on_black():
     expected[32:, 32:] = 255
     assert np.array_equal(last, expected)
     space = PixelGridWorld().observation_space(GridWorldParams())
-    assert space.shape == (40, 40, 3) and start in space and last in space
+    assert space.shape == (40, 40, 3)
+    assert start in space
+    assert last in space
 
 
 @pytest.mark.parametrize("world", [GridWorld, PixelGridWorld])
@@ -75,8 +80,10 @@ def test_a_size_that_is_no_grid_is_refused(world: Any, size: Any):
 
 
 def test_equal_sizes_are_equal_environments():
-    assert GridWorld(8) == GridWorld(size=np.int64(8)) and hash(GridWorld(8)) == hash(GridWorld(np.int64(8)))
-    assert GridWorld(8) != GridWorld() and GridWorld(5) == GridWorld()
+    assert GridWorld(8) == GridWorld(size=np.int64(8))
+    assert hash(GridWorld(8)) == hash(GridWorld(np.int64(8)))
+    assert GridWorld(8) != GridWorld()
+    assert GridWorld(5) == GridWorld()
     assert PixelGridWorld(8) != GridWorld(8)
 
 
@@ -96,8 +103,10 @@ def test_words_become_moves_and_the_place_words():
     env, params = GridWorld(), GridWorldParams()
     assert [env.parse(word, params) for word in ACTIONS] == [0, 1, 2, 3]
     assert env.parse("DOWN.", params) == PixelGridWorld().parse("2", params) == 2
-    with pytest.raises(ValidationError, match="'north'.*up, right, down, left"):
+    with pytest.raises(ValidationError, match=r"'north'.*up, right, down, left"):
         env.parse("north", params)
     obs, state, *_ = walk(env, [2, 2, 1])[-1]
     words = env.describe(jax.tree.map(np.asarray, state), np.asarray(obs), params)
-    assert "row 2, column 1" in words and "goal is at row 4, column 4" in words and "Step 3 of 100" in words
+    assert "row 2, column 1" in words
+    assert "goal is at row 4, column 4" in words
+    assert "Step 3 of 100" in words

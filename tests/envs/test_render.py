@@ -42,7 +42,8 @@ def test_the_picture_follows_the_state(env: Environment, size: tuple[int, int], 
     _, state = env.reset(random.key(0), params)
     other = replace(state, **change)
     plain = np.asarray(env.render(state, params))
-    assert plain.shape == (*size, 3) and plain.dtype == np.uint8
+    assert plain.shape == (*size, 3)
+    assert plain.dtype == np.uint8
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), state, other)
     pictures = np.asarray(jax.jit(jax.vmap(env.render, (0, None)))(both, params))
     # Compiled and not, a smoothed edge may round to the next shade.

@@ -1,7 +1,9 @@
 """What a session runs on: a compiled program for pure environments, plain calls for host ones."""
 
 import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,12 +13,13 @@ from numpy.typing import NDArray
 
 from tropism.core.environment import Environment, flags
 from tropism.core.episode import Timestep, host_key, seed_words, words_seed
-from tropism.core.packing import WORD, Slot, read_slot
+from tropism.core.packing import WORD, reader
 from tropism.core.program import host_device, program_of
-from tropism.core.spaces import Discrete
+from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import DivergedError, StateError, ValidationError
 
 LARGEST_ACTION_TABLE = 4096
+OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: side by side, a word each
 TIME = 2  # the word after the key's two
 
 
@@ -41,15 +44,14 @@ class CompiledEngine:
 
     def __init__(self, env: Environment, params: Any):
         self.program = program_of(env, params)
-        self.space = env.action_space(params)
-        self._base_params = params
-        self._actions = _action_table(self.space)
         self._put_params(params)
         self._buffer: Any = None
-        self._episode_params: Any = params
-        timestep = self.program.timestep
-        self._obs_slot: Slot | None = timestep.obs if isinstance(timestep.obs, Slot) and timestep.obs.shape else None
-        self._info_slots: dict[str, Any] = timestep.info
+        self._step = self.program.step
+        self._ready = action_reader(env.action_space(params))
+        slots = self.program.timestep
+        self._read_obs = reader(slots.obs, keep_dtype=True)
+        self._read_info = reader(slots.info)
+        self._read_outcome = partial(OUTCOME.unpack_from, offset=slots.reward.start * WORD)
 
     def _put_params(self, params: Any) -> None:
         self._episode_params = params
@@ -69,15 +71,8 @@ class CompiledEngine:
             self._put_params(params)
 
     def step(self, action: Any) -> Timestep:
-        ready = self._actions.get(action) if type(action) is int else None
-        if ready is None:
-            ready = self._coerce(action)
-        self._buffer = buffer = self.program.step(self._buffer, ready, self._params)
+        self._buffer = buffer = self._step(self._buffer, self._ready(action), self._params)
         return self._read(np.asarray(buffer))
-
-    def _coerce(self, action: Any) -> Any:
-        value = self.space.coerce(action)
-        return self._actions.get(value, np.int32(value)) if isinstance(self.space, Discrete) else value
 
     def _first(self, buffer: Any) -> Timestep:
         self._buffer = buffer
@@ -91,24 +86,8 @@ class CompiledEngine:
         return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
 
     def _read(self, words: NDArray[Any]) -> Timestep:
-        slots = self.program.timestep
-        obs_slot = self._obs_slot
-        if obs_slot is None:
-            obs = jax.tree.map(lambda slot: _array(words, slot), slots.obs, is_leaf=_is_slot)
-        else:
-            obs = (
-                np.frombuffer(words, obs_slot.dtype, obs_slot.items, obs_slot.start * WORD)
-                .reshape(obs_slot.shape)
-                .copy()
-            )
-        info = _read_info(words, self._info_slots) if self._info_slots else {}
-        return Timestep(
-            obs,
-            read_slot(words, slots.reward),
-            bool(words[slots.terminated.start]),
-            bool(words[slots.truncated.start]),
-            info,
-        )
+        reward, terminated, truncated = self._read_outcome(words)
+        return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def state(self) -> Any:
         return self.program.head.read(np.asarray(self._buffer)).state
@@ -248,24 +227,34 @@ class HostEngine:
         self._state = None
 
 
-def _is_slot(x: Any) -> bool:
-    return isinstance(x, Slot)
+def action_reader(space: Space) -> Callable[[Any], Any]:
+    """`space.coerce` as a plain function, with a short way for what most callers send."""
+    if isinstance(space, Discrete):
+        return _discrete_reader(space)
+    coerce = space.coerce
+    if not isinstance(space, Box):
+        return coerce
+    shape, dtype, low, high = space.shape, space.dtype, space.low, space.high
+
+    def read(action: Any) -> Any:
+        plain = type(action) is np.ndarray and action.dtype == dtype and action.shape == shape
+        return action if plain and ((action >= low) & (action <= high)).all() else coerce(action)
+
+    return read
 
 
-def _array(words: NDArray[Any], slot: Slot) -> Any:
-    """An observation leaf keeps its dtype, also where it is a single number."""
-    return np.frombuffer(words, slot.dtype, slot.items, slot.start * WORD).reshape(slot.shape).copy()[()]
+def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
+    """Actions ready on the device save a transfer a step."""
+    if space.n > LARGEST_ACTION_TABLE:
+        return lambda action: np.int32(space.coerce(action))
+    table = {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
+    coerce = space.coerce
 
+    def read(action: Any) -> Any:
+        ready = table.get(action) if type(action) is int else None
+        return table[coerce(action)] if ready is None else ready
 
-def _read_info(words: NDArray[Any], slots: dict[str, Any]) -> dict[str, Any]:
-    return jax.tree.map(lambda slot: read_slot(words, slot), slots, is_leaf=_is_slot)
-
-
-def _action_table(space: Any) -> dict[int, Any]:
-    """Discrete actions ready on the device: it saves a transfer a step."""
-    if not isinstance(space, Discrete) or space.n > LARGEST_ACTION_TABLE:
-        return {}
-    return {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
+    return read
 
 
 def engine_of(env: Environment, params: Any) -> Engine:

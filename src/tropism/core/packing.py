@@ -1,6 +1,7 @@
 """Packs a pytree of arrays into one array of 32-bit words, so that a step is one array in and one out."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ class Layout:
 
     def read(self, words: NDArray[Any]) -> Any:
         """The tree on the host, in fresh arrays; a 0-d leaf becomes a Python scalar."""
-        return self.treedef.unflatten([read_slot(words, slot) for slot in self.slots])
+        return reader(self.structure(self.slots))(words)
 
     def write(self, tree: Any) -> NDArray[Any]:
         """`pack` on the host."""
@@ -72,9 +73,32 @@ class Layout:
         return f"{self.treedef} of {leaves}"
 
 
-def read_slot(words: NDArray[Any], slot: Slot) -> Any:
-    values = np.frombuffer(words, slot.dtype, slot.items, slot.start * WORD)
-    return values.item() if slot.shape == () else values.reshape(slot.shape).copy()
+def reader(slots: Any, keep_dtype: bool = False) -> Callable[[NDArray[Any]], Any]:
+    """A function that reads this tree of slots on the host, in fresh arrays.
+
+    A 0-d leaf becomes a Python scalar, or a NumPy one with `keep_dtype`.
+    """
+    if isinstance(slots, Slot):
+        return _slot_reader(slots, keep_dtype)
+    if isinstance(slots, dict):
+        readers = {name: reader(slot, keep_dtype) for name, slot in slots.items()}
+        return lambda words: {name: read(words) for name, read in readers.items()}
+    leaves, treedef = jax.tree.flatten(slots, is_leaf=lambda x: isinstance(x, Slot))
+    parts = [_slot_reader(slot, keep_dtype) for slot in leaves]
+    return lambda words: treedef.unflatten([read(words) for read in parts])
+
+
+def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[NDArray[Any]], Any]:
+    _, _, dtype, shape, _ = slot
+    count, offset = slot.items, slot.start * WORD
+    if shape == ():
+        return lambda words: (
+            value := np.frombuffer(words, dtype, 1, offset)[0],
+            value if keep_dtype else value.item(),
+        )[1]
+    if len(shape) == 1:
+        return lambda words: np.frombuffer(words, dtype, count, offset).copy()
+    return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
 
 
 def _slot(leaf: Any, start: int) -> Slot:

@@ -42,6 +42,7 @@ class EnvironmentSpec:
 
 _specs: dict[str, EnvironmentSpec] = {}
 _made: dict[Environment, dict[str, Any]] = {}
+_listeners: list[Callable[[EnvironmentSpec], None]] = []
 
 
 def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any:
@@ -54,7 +55,16 @@ def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any
     if id in _specs and not force:
         raise ValidationError("id", id, "an id that is not registered yet, or force=True")
     _specs[id] = _spec(id, env_or_factory, "register()")
+    for listen in _listeners:
+        listen(_specs[id])
     return env_or_factory
+
+
+def on_register(listen: Callable[[EnvironmentSpec], None]) -> None:
+    """Call `listen` with every id there is, and with each as it is registered."""
+    _listeners.append(listen)
+    for spec in registered():
+        listen(spec)
 
 
 def registered() -> tuple[EnvironmentSpec, ...]:

@@ -162,7 +162,8 @@ class _Plan(eqx.Module):
 
     def _restart(self, source: Any) -> tuple[Any, Any]:
         key, lane, state, params = source
-        return self.env.restart(random.fold_in(random.fold_in(key, lane), NEXT_EPISODE), state, params)
+        # The outer fold is the same for all environments, so it is computed once.
+        return self.env.restart(random.fold_in(random.fold_in(key, NEXT_EPISODE), lane), state, params)
 
 
 class _Carry(NamedTuple):

@@ -96,9 +96,11 @@ class Acrobot(Environment):
             "Swing the free end of the two-link arm above the line in as few steps as possible.\n"
             f"Free end: height {height:+.3f} m over the shoulder; goal above {float(params.goal_height):g}.\n"
             f"First link: angle {math.degrees(state.theta_1):+.1f}° (0 hangs down), "
-            f"{float(state.theta_dot_1):+.3f} rad/s. Second link, relative to the first: angle "
-            f"{math.degrees(state.theta_2):+.1f}°, {float(state.theta_dot_2):+.3f} rad/s. Counter-clockwise is positive.\n"
-            f"Step {int(state.time)} of {int(params.max_steps)}. Actions, torque at the elbow: negative, none, positive."
+            f"{float(state.theta_dot_1):+.3f} rad/s; counter-clockwise is positive.\n"
+            f"Second link, relative to the first: angle {math.degrees(state.theta_2):+.1f}°, "
+            f"{float(state.theta_dot_2):+.3f} rad/s.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}. "
+            "Actions, torque at the elbow: negative, none, positive."
         )
 
     def parse(self, text: str, params: Any) -> Any:

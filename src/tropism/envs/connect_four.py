@@ -64,7 +64,9 @@ class ConnectFour(Environment):
         )
         return self.observation(state), state
 
-    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, ConnectFourState, Array, Array, Info]:
+    def step(
+        self, key: Any, state: Any, action: Any, params: Any
+    ) -> tuple[Array, ConnectFourState, Array, Array, Info]:
         illegal = ~jnp.any(open_columns(state.board) & (jnp.arange(COLUMNS) == action))
         player, board = state.player, drop(state.board, action, state.player)
         won = has_four(board == player)
@@ -102,8 +104,7 @@ class ConnectFour(Environment):
         return Discrete(COLUMNS)
 
     def render(self, state: Any, params: Any) -> Array:
-        discs = state.board[..., None]
-        colors = jnp.where(discs == 1, jnp.array(draw.RED), jnp.where(discs == -1, jnp.array(draw.YELLOW), jnp.array(draw.WHITE)))
+        colors = jnp.array([draw.YELLOW, draw.WHITE, draw.RED])[state.board.astype(jnp.int32) + 1]
         canvas = draw.blank(ROWS * CELL, COLUMNS * CELL, draw.BLUE)
         x, y = draw.pixels(canvas)
         from_center = jnp.hypot(x % CELL - CELL / 2, y % CELL - CELL / 2)
@@ -111,14 +112,15 @@ class ConnectFour(Environment):
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         board, mark = np.asarray(state.board), {1: "X", -1: "O", 0: "."}
-        rows = [" ".join(mark[int(disc)] for disc in row) for row in board]
+        rows = [" ".join(str(column) for column in range(COLUMNS))]
+        rows += [" ".join(mark[int(disc)] for disc in row) for row in board]
         legal = ", ".join(str(column) for column in np.flatnonzero(board[0] == 0))
         verdict = f" {mark[int(state.winner)]} has won." if int(state.winner) else ""
         return (
             "Connect Four: drop discs into columns; four of yours in a line (across, down or diagonal) win.\n"
             f"You are {mark[int(state.player)]}, the other player is {mark[-int(state.player)]}.{verdict}\n"
-            + "\n".join(["0 1 2 3 4 5 6", *rows])
-            + f"\nActions: a column, such as \"column 3\". Legal columns: {legal or 'none'}."
+            + "\n".join(rows)
+            + f"\nAction: a column, such as 'column 3'. Legal columns: {legal or 'none'}."
         )
 
     def parse(self, text: str, params: Any) -> Any:
@@ -174,5 +176,6 @@ def _search_depth(opponent: Any) -> int:
         return 0
     named = re.fullmatch(r"minimax\((\d)\)", opponent) if isinstance(opponent, str) else None
     if named is None or not 1 <= int(named[1]) <= DEEPEST:
-        raise ValidationError("opponent", opponent, f"'self', 'random' or 'minimax(depth)' with a depth of 1 to {DEEPEST}")
+        expected = f"'self', 'random' or 'minimax(depth)' with a depth of 1 to {DEEPEST}"
+        raise ValidationError("opponent", opponent, expected)
     return int(named[1])

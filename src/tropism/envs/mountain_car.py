@@ -44,7 +44,9 @@ class MountainCar(Environment):
         state = begin(key)
         return self.observation(state), state
 
-    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, MountainCarState, Array, Array, Info]:
+    def step(
+        self, key: Any, state: Any, action: Any, params: Any
+    ) -> tuple[Array, MountainCarState, Array, Array, Info]:
         state = roll(state, (jnp.asarray(action, jnp.int32) - 1) * params.force, params)
         done, info = outcome(at_goal(state, params), state.time >= params.max_steps)
         return self.observation(state), state, jnp.full((), -1, jnp.float32), done, info

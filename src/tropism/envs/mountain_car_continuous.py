@@ -31,7 +31,9 @@ class MountainCarContinuous(Environment):
         state = begin(key)
         return self.observation(state), state
 
-    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Array, MountainCarState, Array, Array, Info]:
+    def step(
+        self, key: Any, state: Any, action: Any, params: Any
+    ) -> tuple[Array, MountainCarState, Array, Array, Info]:
         asked = jnp.asarray(action, state.velocity.dtype)[0]
         state = roll(state, jnp.clip(asked, -1, 1) * params.power, params)
         arrived = at_goal(state, params)
@@ -52,7 +54,8 @@ class MountainCarContinuous(Environment):
         return picture(state, params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
-        return f"{situation(state, params)} Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
+        actions = "Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
+        return f"{situation(state, params)} {actions}"
 
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

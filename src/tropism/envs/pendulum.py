@@ -74,9 +74,10 @@ class Pendulum(Environment):
         torque = float(params.max_torque)
         return (
             "Swing the arm up to 0° and hold it there with little torque.\n"
-            f"Arm: angle {angle:+.1f}° from upright (±180 hangs down), angular velocity "
-            f"{float(state.theta_dot):+.3f} rad/s (at most {float(params.max_speed):g}); counter-clockwise is positive.\n"
-            f"Step {int(state.time)} of {int(params.max_steps)}. Action: one number, the torque from {-torque:g} to {torque:g}."
+            f"Arm: angle {angle:+.1f}° from upright (±180 hangs down), angular velocity {float(state.theta_dot):+.3f} "
+            f"rad/s (at most {float(params.max_speed):g}); counter-clockwise is positive.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}. "
+            f"Action: one number, the torque from {-torque:g} to {torque:g}."
         )
 
     def parse(self, text: str, params: Any) -> Any:

@@ -61,7 +61,7 @@ class Space(eqx.Module):
     def to_gymnasium(self) -> Any:
         """The equal `gymnasium.spaces` space (needs the extra `gym`)."""
         # Imported by name: core must not depend on the gym room.
-        return importlib.import_module("tropism.gym.spaces").to_gymnasium(self)
+        return importlib.import_module("tropism.gym.spaces").to_gymnasium_space(self)
 
     def __contains__(self, x: Any) -> bool:
         return bool(self.contains(x))

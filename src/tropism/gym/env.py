@@ -1,0 +1,116 @@
+"""One environment as a `gymnasium.Env`: a Session in Gymnasium's clothes."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+
+from tropism.core.environment import Environment
+from tropism.core.session import EnvironmentState, Session
+from tropism.errors import ValidationError
+from tropism.gym.human import Window
+from tropism.gym.spaces import inward, outward, to_gymnasium_space
+
+RENDER_MODES = ["human", "rgb_array"]
+FPS = 30
+
+
+class GymEnv(gymnasium.Env[Any, Any]):
+    """The environment as Gymnasium's libraries expect it; `session` does all the work."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, env: Environment, params: Any = None, render_mode: str | None = None):
+        check_render_mode(render_mode, RENDER_MODES)
+        self.session = Session(env, params)
+        self.render_mode = render_mode
+        self.action_space = to_gymnasium_space(self.session.action_space)
+        self.observation_space = to_gymnasium_space(self.session.observation_space)
+        self._seed: int | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        self._inward = inward(self.session.action_space)
+        self._outward = outward(self.session.observation_space)
+        name = type(self.session.env).__name__
+        self._window = Window(name, FPS) if self.render_mode == "human" else None
+
+    @property
+    def lifecycle(self) -> EnvironmentState:
+        return self.session.lifecycle
+
+    @property
+    def episode_id(self) -> str | None:
+        return self.session.episode_id
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        session = self.session
+        first = session.reset(seed=seed, options=options)
+        self._seed = None if seed is None else session.seed
+        super().reset(seed=self._seed)
+        obs = first.obs if self._outward is None else self._outward(first.obs)
+        if self._window is not None:
+            self._window.show(session.render())
+        return obs, {
+            **first.info,
+            "seed": self._seed,
+            "step_count": 0,
+            "episode_count": session.episode_count,
+            "total_reward": 0.0,
+        }
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        session = self.session
+        if self._inward is not None:
+            action = self._inward(action)
+        obs, reward, terminated, truncated, info = session.step(action)
+        if self._outward is not None:
+            obs = self._outward(obs)
+        if self._window is not None:
+            self._window.show(session.render())
+        return (
+            obs,
+            reward,
+            terminated,
+            truncated,
+            {
+                **info,
+                "seed": self._seed,
+                "step_count": session.step_count,
+                "episode_count": session.episode_count,
+                "total_reward": session.total_reward,
+            },
+        )
+
+    def render(self) -> Any:
+        """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where the window shows it."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() shows nothing: make the environment with a render_mode, such as rgb_array")
+            return None
+        picture = self.session.render()
+        if self._window is None:
+            return picture
+        self._window.show(picture)
+        return None
+
+    def close(self) -> None:
+        self.session.close()
+        if self._window is not None:
+            self._window.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = ("_inward", "_outward", "_window")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connect()
+
+
+def to_gymnasium(env: Environment, params: Any = None, render_mode: str | None = None) -> GymEnv:
+    """Any environment as a `gymnasium.Env`."""
+    return GymEnv(env, params, render_mode)
+
+
+def check_render_mode(render_mode: Any, known: list[str]) -> None:
+    if render_mode is not None and render_mode not in known:
+        raise ValidationError("render_mode", render_mode, f"None or one of {', '.join(known)}")

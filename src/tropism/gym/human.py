@@ -1,0 +1,57 @@
+"""The window that render_mode="human" shows."""
+
+import importlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+INSTALL = 'pip install "tropism[human]"'
+
+
+class Window:
+    """Opens with the first picture. Where it cannot, it says so once and shows nothing."""
+
+    def __init__(self, title: str, fps: int):
+        self._title = title
+        self._fps = fps
+        self._pygame: Any = None
+        self._clock: Any = None
+        self._screen: Any = None
+        self._blind = False
+
+    def show(self, picture: Any) -> None:
+        if picture is None or self._blind:
+            return
+        height, width = picture.shape[:2]
+        if self._screen is None and not self._open((width, height)):
+            return
+        surface = self._pygame.surfarray.make_surface(np.transpose(picture, (1, 0, 2)))
+        self._screen.blit(surface, (0, 0))
+        self._pygame.event.pump()
+        self._pygame.display.flip()
+        self._clock.tick(self._fps)
+
+    def _open(self, size: tuple[int, int]) -> bool:
+        try:
+            self._pygame = importlib.import_module("pygame")
+        except ImportError:
+            return self._give_up(f"pygame is not installed: {INSTALL}")
+        try:
+            self._pygame.display.init()
+            self._screen = self._pygame.display.set_mode(size)
+        except self._pygame.error as error:
+            return self._give_up(f"there is no display ({error}); render_mode='rgb_array' needs none")
+        self._pygame.display.set_caption(self._title)
+        self._clock = self._pygame.time.Clock()
+        return True
+
+    def _give_up(self, reason: str) -> bool:
+        self._blind = True
+        warnings.warn(f"render_mode='human' shows nothing: {reason}", stacklevel=2)
+        return False
+
+    def close(self) -> None:
+        if self._screen is not None:
+            self._screen = None
+            self._pygame.display.quit()

@@ -1,0 +1,53 @@
+"""Every id of ours as a Gymnasium id, `tropism/<id>`."""
+
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from tropism.core.registry import EnvironmentSpec, make, on_register
+from tropism.gym.env import GymEnv
+from tropism.gym.vector import GymVectorEnv
+
+NAMESPACE = "tropism"
+
+
+def make_env(env_id: str, render_mode: str | None = None, params: Any = None, **arguments: Any) -> GymEnv:
+    """What `gymnasium.make` calls; `arguments` go to the environment's constructor."""
+    env, params = make(env_id, params=params, **arguments)
+    return GymEnv(env, params, render_mode)
+
+
+# Where `gymnasium.make` looks for the render modes, to offer rgb_array_list as well.
+make_env.metadata = GymEnv.metadata  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def make_vector_env(
+    env_id: str,
+    num_envs: int = 1,
+    render_mode: str | None = None,
+    autoreset_mode: Any = "next_step",
+    params: Any = None,
+    **arguments: Any,
+) -> GymVectorEnv:
+    """What `gymnasium.make_vec` calls."""
+    env, params = make(env_id, params=params, **arguments)
+    return GymVectorEnv(env, num_envs, params, autoreset_mode=autoreset_mode, render_mode=render_mode)
+
+
+def register_id(spec: EnvironmentSpec) -> None:
+    """Lifecycle and time limits are inside the environment, so Gymnasium wraps nothing around it."""
+    id = f"{NAMESPACE}/{spec.id}"
+    gymnasium.registry[id] = EnvSpec(
+        id=id,
+        entry_point=f"{__name__}:make_env",
+        vector_entry_point=f"{__name__}:make_vector_env" if spec.traced else None,
+        order_enforce=False,
+        disable_env_checker=True,
+        kwargs={"env_id": spec.id},
+    )
+
+
+def register_all() -> None:
+    """Those there are, and each that comes later."""
+    on_register(register_id)

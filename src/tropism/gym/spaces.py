@@ -1,0 +1,193 @@
+"""Spaces to Gymnasium and back, and their values where the two sides differ."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
+from tropism.core.spaces.message import DEFAULT_TEXT_LENGTH, SAMPLED_LENGTH
+from tropism.errors import ValidationError
+
+GymSpace = gymnasium.Space[Any]
+INT64 = np.iinfo(np.int64)
+
+
+class AnyText(spaces.Text):
+    """Strings of any characters; samples are short and made of letters and digits."""
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str) and self.min_length <= len(x) <= self.max_length
+
+    def sample(self, mask: Any = None, **probability: Any) -> str:
+        if mask is None and not probability:
+            longest = max(self.min_length, min(self.max_length, SAMPLED_LENGTH))
+            mask = (int(self.np_random.integers(self.min_length, longest + 1)), None)
+        return super().sample(mask, **probability)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyText) and super().__eq__(other)
+
+    def __repr__(self) -> str:
+        return f"AnyText({self.min_length}, {self.max_length})"
+
+
+class Anything(gymnasium.Space[Any]):
+    """Values of a Python type that Gymnasium has no space for."""
+
+    def __init__(self, kind: type):
+        super().__init__()
+        self.kind = kind
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        return False
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, self.kind)
+
+    def sample(self, mask: Any = None, **probability: Any) -> Any:
+        return self.kind()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Anything) and self.kind is other.kind
+
+    def __repr__(self) -> str:
+        return f"Anything({self.kind.__name__})"
+
+
+def to_gymnasium_space(space: Space) -> GymSpace:
+    """The Gymnasium space with the same members; a Record becomes the Dict of its fields."""
+    match space:
+        case Discrete():
+            return spaces.Discrete(space.n, start=space.start)
+        case MultiDiscrete():
+            return spaces.MultiDiscrete(space.nvec.copy(), dtype=space.dtype.type, start=space.start.copy())
+        case MultiBinary():
+            return spaces.MultiBinary(space.shape if len(space.shape) > 1 else space.n)
+        case Box():
+            return spaces.Box(np.array(space.low), np.array(space.high), space.shape, space.dtype.type)
+        case Dict():
+            return spaces.Dict({name: to_gymnasium_space(part) for name, part in space.spaces.items()})
+        case Tuple():
+            return spaces.Tuple([to_gymnasium_space(part) for part in space.spaces])
+        case Text(charset=None):
+            return AnyText(space.max_length, min_length=space.min_length)
+        case Text():
+            return spaces.Text(space.max_length, min_length=space.min_length, charset=str(space.charset))
+        case Record():
+            return spaces.Dict({name: _field_space(hint) for name, hint in space.hints.items()})
+        case _:
+            raise ValidationError("space", space, "one of Tropism's spaces")
+
+
+def from_gymnasium_space(space: GymSpace) -> Space:
+    """The Tropism space with the same members."""
+    match space:
+        case spaces.Discrete():
+            return Discrete(int(space.n), int(space.start))
+        case spaces.MultiDiscrete():
+            return MultiDiscrete(space.nvec, space.start)
+        case spaces.MultiBinary():
+            return MultiBinary(space.shape)
+        case spaces.Box():
+            return Box(space.low, space.high, space.shape, space.dtype)
+        case spaces.Dict():
+            return Dict({name: from_gymnasium_space(part) for name, part in space.spaces.items()})
+        case spaces.Tuple():
+            return Tuple([from_gymnasium_space(part) for part in space.spaces])
+        case AnyText():
+            return Text(space.max_length, space.min_length)
+        case spaces.Text():
+            return Text(space.max_length, space.min_length, space.characters)
+        case _:
+            raise ValidationError("space", space, "Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple")
+
+
+def batched(space: Space, size: int) -> Space:
+    """The space of `size` members of `space`, stacked."""
+    match space:
+        case Discrete():
+            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
+        case MultiDiscrete():
+            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
+        case MultiBinary():
+            return MultiBinary((size, *space.shape))
+        case Box():
+            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
+        case Dict():
+            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
+        case Tuple():
+            return Tuple([batched(part, size) for part in space.spaces])
+        case _:
+            raise ValidationError("space", space, "a space of arrays, which can be stacked")
+
+
+Convert = Callable[[Any], Any]
+
+
+def outward(space: Space) -> Convert | None:
+    """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
+    if isinstance(space, Record):
+        hints = space.hints
+        return lambda x: {field.name: _shown(getattr(x, field.name), hints) for field in fields(x) if field.init}
+    return _inside(space, outward)
+
+
+def inward(space: Space) -> Convert | None:
+    """How a member of the Gymnasium space of `space` becomes one `space` takes; None where it is one."""
+    if isinstance(space, Record):
+        return lambda x: {name: _plain(value) for name, value in x.items()} if isinstance(x, dict) else x
+    return _inside(space, inward)
+
+
+def _inside(space: Space, convert: Callable[[Space], Convert | None]) -> Convert | None:
+    """Composite spaces convert member by member, and only if one of them needs it."""
+    if isinstance(space, Dict):
+        named = {name: convert(part) for name, part in space.spaces.items()}
+        if any(named.values()):
+            return lambda x: {name: _apply(named.get(name), value) for name, value in x.items()}
+    if isinstance(space, Tuple):
+        ordered = [convert(part) for part in space.spaces]
+        if any(ordered):
+            return lambda x: tuple(_apply(part, value) for part, value in zip(ordered, x, strict=True))
+    return None
+
+
+def _apply(convert: Convert | None, value: Any) -> Any:
+    return value if convert is None else convert(value)
+
+
+def _shown(value: Any, _hints: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
+    return copy.deepcopy(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) and value.shape == () else value
+
+
+def _field_space(hint: Any) -> GymSpace:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        space = next((extra for extra in args[1:] if isinstance(extra, Space)), None)
+        return _field_space(args[0]) if space is None else to_gymnasium_space(space)
+    if hint is str or (origin is Literal and all(isinstance(arg, str) for arg in args)):
+        return AnyText(DEFAULT_TEXT_LENGTH, min_length=0)
+    if hint is bool:
+        return spaces.Discrete(2)
+    if hint is int:
+        return spaces.Box(INT64.min, INT64.max, (), np.int64)
+    if hint is float:
+        return spaces.Box(-np.inf, np.inf, (), np.float64)
+    kind = origin or hint
+    return Anything(kind if kind in (dict, list, tuple) else object)
+
+
+def _stack(array: Any, size: int) -> Any:
+    return np.broadcast_to(array, (size, *np.shape(array)))
