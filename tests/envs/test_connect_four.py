@@ -163,12 +163,12 @@ def test_minimax_scores_are_those_of_plain_recursion():
 
     scores = jax.jit(move_scores, static_argnums=2)
     rng, decided = np.random.default_rng(0), 0
-    for game in range(12):
-        steps = play("self", [int(column) for column in rng.integers(0, 7, 8 + 2 * game)])
-        board, player = np.asarray(steps[-1][1].board), int(steps[-1][1].player)
-        expected = best(board, player, 3)
+    openings = [[int(column) for column in rng.integers(0, 7, length)] for length in range(8, 32, 2)]
+    for opening in [*openings, [*DRAWN, 6, 6, 6, 6]]:
+        state = play("self", opening)[-1][1]
+        expected = best(np.asarray(state.board), int(state.player), 3)
         decided += any(value not in (0, -100) for value in expected)
-        assert np.asarray(scores(board, player, 3)).tolist() == expected
+        assert np.asarray(scores(state.board, state.player, 3)).tolist() == expected
     assert decided > 5
 
 

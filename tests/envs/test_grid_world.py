@@ -63,7 +63,11 @@ def test_pixels_show_agent_over_goal_on_black():
     expected[:8, :8] = 255
     expected[32:, 32:] = (0, 255, 0)
     assert np.array_equal(start, expected)
+    aside = np.asarray(walk(PixelGridWorld(), [1])[-1][0])
     expected[:8, :8] = 0
+    expected[:8, 8:16] = 255
+    assert np.array_equal(aside, expected)
+    expected[:8, 8:16] = 0
     expected[32:, 32:] = 255
     assert np.array_equal(last, expected)
     space = PixelGridWorld().observation_space(GridWorldParams())

@@ -93,7 +93,8 @@ class CompiledEngine:
         return self.program.head.read(np.asarray(self._buffer)).state
 
     def render(self) -> Any:
-        return np.array(self.program.render(self._buffer, self._params))
+        frame = self.program.render(self._buffer, self._params)
+        return None if frame is None else np.array(frame)
 
     def fork(self, seed: int | None) -> "CompiledEngine":
         twin = CompiledEngine.__new__(CompiledEngine)

@@ -43,6 +43,7 @@ class Environment(eqx.Module):
     traced: ClassVar[bool] = True
     replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
     reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
+    endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
 
     @abstractmethod
     def default_params(self) -> EnvParams: ...

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -50,8 +51,8 @@ def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any
     if env_or_factory is None:
         return lambda target: (register(id, target, force=force), target)[1]
     _load()
-    if not isinstance(id, str) or not id or id != id.strip() or "/" in id or ":" in id:
-        raise ValidationError("id", id, "a non-empty name such as 'Maze-v0', without '/', ':' or outer spaces")
+    if not isinstance(id, str) or not re.fullmatch(r"[\w.-]+", id):
+        raise ValidationError("id", id, "a name such as 'Maze-v0', of letters, digits, '_', '-' and '.'")
     if id in _specs and not force:
         raise ValidationError("id", id, "an id that is not registered yet, or force=True")
     _specs[id] = _spec(id, env_or_factory, "register()")

@@ -13,6 +13,7 @@ from tropism.core.spaces import Box
 from tropism.envs.words import parse_number
 
 START_ANGLE, START_SPEED = math.pi, 1.0  # an episode starts in U(-START, START)
+TURN = 6.28125  # nearly 2 pi, in nine binary digits
 SIDE, ARM = 400, 150  # pixels
 
 
@@ -86,4 +87,6 @@ class Pendulum(Environment):
 
 def upright_error(theta: Any) -> Array:
     """The angle from upright, wrapped into [-pi, pi]."""
-    return theta - 2 * jnp.pi * jnp.round(theta / (2 * jnp.pi))
+    turns = jnp.round(theta / (2 * jnp.pi))
+    # A whole turn in two parts, the first short enough for an exact product: no digits are lost after many turns.
+    return (theta - turns * TURN) - turns * (2 * math.pi - TURN)

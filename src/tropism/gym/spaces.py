@@ -108,33 +108,13 @@ def from_gymnasium_space(space: GymSpace) -> Space:
             raise ValidationError("space", space, "Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple")
 
 
-def batched(space: Space, size: int) -> Space:
-    """The space of `size` members of `space`, stacked."""
-    match space:
-        case Discrete():
-            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
-        case MultiDiscrete():
-            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
-        case MultiBinary():
-            return MultiBinary((size, *space.shape))
-        case Box():
-            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
-        case Dict():
-            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
-        case Tuple():
-            return Tuple([batched(part, size) for part in space.spaces])
-        case _:
-            raise ValidationError("space", space, "a space of arrays, which can be stacked")
-
-
 Convert = Callable[[Any], Any]
 
 
 def outward(space: Space) -> Convert | None:
     """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
     if isinstance(space, Record):
-        hints = space.hints
-        return lambda x: {field.name: _shown(getattr(x, field.name), hints) for field in fields(x) if field.init}
+        return lambda x: {field.name: _shown(getattr(x, field.name)) for field in fields(x) if field.init}
     return _inside(space, outward)
 
 
@@ -162,7 +142,7 @@ def _apply(convert: Convert | None, value: Any) -> Any:
     return value if convert is None else convert(value)
 
 
-def _shown(value: Any, _hints: Any) -> Any:
+def _shown(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
     return copy.deepcopy(value)
@@ -187,7 +167,3 @@ def _field_space(hint: Any) -> GymSpace:
         return spaces.Box(-np.inf, np.inf, (), np.float64)
     kind = origin or hint
     return Anything(kind if kind in (dict, list, tuple) else object)
-
-
-def _stack(array: Any, size: int) -> Any:
-    return np.broadcast_to(array, (size, *np.shape(array)))

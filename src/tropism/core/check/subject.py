@@ -45,7 +45,7 @@ class Moment(NamedTuple):
     obs: Any
     state: Any
     reward: Any = None
-    done: Any = False
+    done: Any = None
     info: Any = None
 
 

@@ -1,0 +1,116 @@
+"""check_environment: every law in order, each only where those it rests on hold."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tropism.core.check import living, repeating, tracing, values
+from tropism.core.check.report import Report, Result
+from tropism.core.check.subject import Finding, Subject, attempt
+from tropism.core.episode import check_seed
+from tropism.core.spaces.space import is_integer
+from tropism.errors import ValidationError
+
+
+class Law(NamedTuple):
+    """A law is checked only if no law it rests on is broken, so that one fault is reported once."""
+
+    name: str
+    statement: str
+    check: Callable[[Subject], Finding | None]
+    rests_on: tuple[str, ...] = ()
+    for_host: bool = True
+
+
+COMPILED = ("scan", "vmap", "params")
+
+LAWS = (
+    Law("interface", "the methods return what they should, equal environments are equal", values.check_interface),
+    Law(
+        "spaces",
+        "spaces stay the same, contain their samples and the observations",
+        values.check_spaces,
+        ("interface",),
+    ),
+    Law("flags", "rewards, flags and info have the right types at every step", values.check_flags, ("interface",)),
+    Law("finite-rewards", "every reward is a finite number", values.check_finite_rewards, ("spaces", "flags")),
+    Law("purity", "reset and step leave their inputs as they were", values.check_purity, ("spaces", "flags")),
+    Law("same-seed", "the same seed and actions give the same episode", repeating.check_same_seed, ("purity",)),
+    Law(
+        "global-state",
+        "an episode depends on its arguments, on nothing else in the process",
+        repeating.check_global_state,
+        ("same-seed",),
+    ),
+    Law("jit", "compiled calls give what plain calls give", tracing.check_jit, ("global-state",), for_host=False),
+    Law("scan", "a scan gives what a loop gives", tracing.check_scan, ("jit",), for_host=False),
+    Law("vmap", "a batch gives what its members give one by one", tracing.check_vmap, ("jit",), for_host=False),
+    Law("params", "params vmap, and a new value does not compile again", tracing.check_params, ("vmap",), for_host=False),
+    Law("termination", "some episode ends", living.check_termination, ("global-state", *COMPILED)),
+    Law(
+        "episodes",
+        "an episode leaves nothing behind for the next one",
+        repeating.check_episodes,
+        ("global-state", *COMPILED),
+    ),
+    Law("instances", "two environments or sessions do not touch", repeating.check_instances, ("episodes",)),
+    Law("immutability", "an observation once returned never changes", living.check_immutability, ("episodes",)),
+    Law(
+        "snapshot",
+        "snapshot, restore and fork continue identically",
+        living.check_snapshot,
+        ("instances", "immutability"),
+    ),
+    Law("render", "a picture is (H, W, 3) uint8 or None and changes nothing", living.check_render, ("episodes",)),
+    Law("words", "describe speaks, and parse reads actions and refuses nonsense", living.check_words, ("episodes",)),
+)
+
+
+def check_environment(
+    env: Any,
+    params: Any = None,
+    *,
+    seed: int = 0,
+    num_steps: int = 200,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Report:
+    """Check an environment against every law and report; a broken environment is never an exception.
+
+    `env` is an Environment, or the pair that `make` returns; `params` are its params or a dict of those
+    that differ. Random episodes of up to `num_steps` steps are drawn from `seed`. `progress` is called
+    before each law with its name, how many have been checked, and how many there are.
+    """
+    if not is_integer(num_steps) or int(num_steps) < 1:
+        raise ValidationError("num_steps", num_steps, "a whole number of at least 1")
+    if isinstance(env, tuple) and len(env) == 2 and params is None:
+        env, params = env
+    subject = Subject(env, params, check_seed(seed), int(num_steps))
+    results: dict[str, Result] = {}
+    for number, law in enumerate(LAWS):
+        if progress is not None:
+            progress(law.name, number, len(LAWS))
+        results[law.name] = _judge(law, subject, results)
+    return Report(type(env).__name__, tuple(results.values()))
+
+
+def _judge(law: Law, subject: Subject, results: dict[str, Result]) -> Result:
+    obstacle = _obstacle(law, subject, results)
+    if obstacle is not None:
+        return Result(law.name, law.statement, "skipped", "", obstacle)
+    finding = attempt(lambda: law.check(subject))
+    if finding is None:
+        return Result(law.name, law.statement, "passed")
+    if finding.status == "skipped":
+        return Result(law.name, law.statement, "skipped", finding.place, finding.message)
+    message = f"{law.name} {finding.status} in {finding.place}: {finding.message}"
+    return Result(law.name, law.statement, finding.status, finding.place, message)
+
+
+def _obstacle(law: Law, subject: Subject, results: dict[str, Result]) -> str | None:
+    """Why a law cannot be judged: a law under it is broken, or could itself not be judged for that."""
+    for name in law.rests_on:
+        below = results[name]
+        if below.status == "failed":
+            return f"rests on {name}, which failed"
+        if below.status == "skipped" and below.message.startswith("rests on"):
+            return below.message
+    return None if law.for_host or subject.traced else "host environment"

@@ -1,0 +1,228 @@
+"""Many environments as one compiled program over one packed buffer."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import ShapeDtypeStruct
+from jaxtyping import Array, Bool, UInt32
+from numpy.typing import NDArray
+
+from tropism.core.engine import action_reader
+from tropism.core.environment import Environment
+from tropism.core.episode import Episode, advance, begin, next_episode, next_key
+from tropism.core.packing import Layout
+from tropism.core.restart import replace_where
+from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from tropism.core.transforms.auto_reset import Mode
+from tropism.errors import ValidationError
+
+Words = UInt32[Array, "..."]
+
+
+class Carry(NamedTuple):
+    """What one step hands to the next; `over` marks the episodes that the next step must restart."""
+
+    episode: Episode
+    over: Any
+
+
+class BatchStep(NamedTuple):
+    """What the caller sees; `final_*` are those before a restart, in `same_step` mode only."""
+
+    obs: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: Any
+    final_obs: Any = None
+    final_info: Any = None
+
+
+class BatchProgram:
+    """Compiled reset and step of `num_envs` environments.
+
+    Params are one packed row, shared by all, or a row for each environment.
+    """
+
+    def __init__(self, env: Environment, params_layout: Layout, num_envs: int, mode: Mode):
+        self.env = env
+        self.params_layout = params_layout
+        self.num_envs = num_envs
+        self.mode: Mode = mode
+        self._step_info, first_info = jax.eval_shape(self._infos, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
+        self.reset_info = tuple(first_info)
+        keys = ShapeDtypeStruct((num_envs, 2), jnp.uint32)
+        example = jax.eval_shape(self._example, keys, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
+        self.layout = Layout(example)
+        self.head = Layout(example[0])
+        self.carry: Carry
+        self.out: BatchStep
+        self.carry, self.out = self.layout.structure(self.layout.slots)
+
+    def _infos(self, words: Words) -> tuple[Any, Any]:
+        params = self.params_layout.unpack(words)
+        episode, first = begin(self.env, jnp.zeros(2, jnp.uint32), params)
+        action = self.env.action_space(params).sample(jax.random.key(0))
+        return advance(self.env, episode, action, params)[1].info, first.info
+
+    def _example(self, keys: Words, words: Words) -> tuple[Carry, BatchStep]:
+        params = self.params_layout.unpack(words)
+        episode, _ = jax.vmap(begin, (None, 0, None))(self.env, keys, params)
+        actions = self.env.action_space(params).sample(jax.random.key(0), (self.num_envs,))
+        return self._step_all(Carry(episode, jnp.zeros(self.num_envs, bool)), actions, words, words)
+
+    @cached_property
+    def step(self) -> Any:
+        """`(buffer, actions, params of the episodes, params of episodes to come) -> buffer`."""
+        return jax.jit(self._step)
+
+    @cached_property
+    def reset(self) -> Any:
+        """`(buffer, keys, seeded, mask, params) -> buffer`; without a seed the next episode begins."""
+        return jax.jit(self._reset)
+
+    @cached_property
+    def render(self) -> Any:
+        return jax.jit(self._render)
+
+    def _step(self, buffer: Words, actions: Any, params: Words, base: Words) -> Words:
+        return self.layout.pack(self._step_all(self.head.unpack(buffer), actions, params, base))
+
+    def _step_all(self, carry: Carry, actions: Any, params: Words, base: Words) -> tuple[Carry, BatchStep]:
+        return jax.vmap(self._step_one, (0, 0, _axis(params), None))(carry, actions, params, base)
+
+    def _step_one(self, carry: Carry, action: Any, params: Words, base: Words) -> tuple[Carry, BatchStep]:
+        unpack = self.params_layout.unpack
+        episode, then = advance(self.env, carry.episode, action, unpack(params))
+        obs, reward, terminated, truncated, info = then
+        done = terminated | truncated
+        if self.mode == "disabled":
+            return Carry(episode, done), BatchStep(*then)
+        if self.mode == "same_step":
+            going_on = obs, episode, info
+            obs, after, info = replace_where(self._restart, done, (episode, unpack(base)), going_on)
+            return Carry(after, jnp.zeros_like(done)), BatchStep(obs, *then[1:4], info, then.obs, then.info)
+        over, source = carry.over, (carry.episode, unpack(base))
+        obs, after, info = replace_where(self._restart, over, source, (obs, episode, info))
+        reward, terminated, truncated = jnp.where(over, 0, reward), terminated & ~over, truncated & ~over
+        return Carry(after, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info)
+
+    def _restart(self, source: Any) -> tuple[Any, Episode, Any]:
+        episode, params = source
+        obs, episode = next_episode(self.env, episode, params)
+        return obs, episode, self._whole(self.env.info(episode.state, params))
+
+    def _whole(self, first_info: Any) -> Any:
+        """The info of a reset with the keys of a step's."""
+        return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._step_info), **first_info}
+
+    def _reset(
+        self, buffer: Words, keys: Words, seeded: Bool[Array, " batch"], mask: Bool[Array, " batch"], params: Words
+    ) -> Words:
+        carry, out = self.layout.unpack(buffer)
+        keys = jnp.where(seeded[:, None], keys, jax.vmap(next_key)(carry.episode.key))
+        fresh = jax.vmap(self._begin_one, (0, 0, _axis(params)))(keys, out, params)
+        return self.layout.pack(
+            jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), fresh, (carry, out))
+        )
+
+    def _begin_one(self, key: Words, out: BatchStep, params: Words) -> tuple[Carry, BatchStep]:
+        episode, first = begin(self.env, key, self.params_layout.unpack(params))
+        first = first._replace(info=self._whole(first.info))
+        return Carry(episode, jnp.bool_(False)), BatchStep(*first, out.final_obs, out.final_info)
+
+    def _render(self, buffer: Words, params: Words) -> Any:
+        def draw(state: Any, words: Words) -> Any:
+            return self.env.render(state, self.params_layout.unpack(words))
+
+        return jax.vmap(draw, (0, _axis(params)))(self.head.unpack(buffer).episode.state, params)
+
+
+def _axis(params: Words) -> int | None:
+    return 0 if params.ndim == 2 else None
+
+
+def _column(mask: Any, like: Any) -> Any:
+    return mask.reshape(mask.shape + (1,) * (jnp.ndim(like) - 1))
+
+
+_programs: dict[Any, BatchProgram] = {}
+
+
+def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mode: Mode) -> BatchProgram:
+    """The one program of equal vectors of equal environments."""
+    which = env, params_layout.signature, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    if which not in _programs:
+        _programs[which] = BatchProgram(env, params_layout, num_envs, mode)
+    return _programs[which]
+
+
+def batched(space: Space, size: int) -> Space:
+    """The space of `size` members of `space`, stacked."""
+    match space:
+        case Discrete():
+            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
+        case MultiDiscrete():
+            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
+        case MultiBinary():
+            return MultiBinary((size, *space.shape))
+        case Box():
+            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
+        case Dict():
+            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
+        case Tuple():
+            return Tuple([batched(part, size) for part in space.spaces])
+        case _:
+            raise ValidationError("space", space, "a space of arrays, which can be stacked")
+
+
+def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
+    """Checks and casts a batch of actions; an error names the first bad one."""
+    coerce = action_reader(batched(space, size))
+
+    def checked(actions: Any) -> Any:
+        try:
+            return coerce(actions)
+        except ValidationError as error:
+            raise first_bad(space, size, actions) or error from None
+
+    return _discrete_batch_reader(space, size, checked) if isinstance(space, Discrete) else checked
+
+
+def _discrete_batch_reader(space: Discrete, size: int, checked: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    shape, low, high = (size,), space.start, space.start + space.n - 1
+    least, greatest = np.minimum.reduce, np.maximum.reduce
+
+    def read(actions: Any) -> Any:
+        if type(actions) is np.ndarray and actions.shape == shape and actions.dtype.kind in "iu":
+            if least(actions) >= low and greatest(actions) <= high:
+                return actions.astype(np.int32)
+        return checked(actions)
+
+    return read
+
+
+def first_bad(space: Space, size: int, actions: Any) -> ValidationError | None:
+    """The error of the first action that is not in `space`, or of a batch of the wrong length."""
+    if isinstance(space, Dict | Tuple):
+        return None
+    try:
+        rows = list(actions)
+    except TypeError:
+        rows = []
+    if len(rows) != size:
+        return ValidationError("actions", actions, f"{size} actions in {space!r}")
+    for number, action in enumerate(rows):
+        try:
+            space.coerce(action, f"actions[{number}]")
+        except ValidationError as error:
+            return error
+    return None
+
+
+def _stack(array: Any, size: int) -> NDArray[Any]:
+    return np.broadcast_to(array, (size, *np.shape(array)))

@@ -1,0 +1,272 @@
+"""Many environments as one `gymnasium.vector.VectorEnv`: compiled, with reproducible episodes."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from tropism.core.environment import Environment, override
+from tropism.core.episode import check_seed, seed_words, words_seed
+from tropism.core.packing import Layout, reader
+from tropism.core.program import host_device
+from tropism.core.spaces.space import is_integer
+from tropism.core.transforms.auto_reset import Mode
+from tropism.errors import MissingExtraError, StateError, ValidationError
+from tropism.gym.batch import batch_program_of, batch_reader
+from tropism.gym.env import FPS, check_render_mode
+from tropism.gym.infos import final_observations, only, with_mask
+from tropism.gym.spaces import to_gymnasium_space
+
+NEEDED = (1, 1)  # Gymnasium's first release with auto-reset modes
+RENDER_MODES = ["rgb_array"]
+MADE_ANEW = ("_program", "_base", "_episode_params", "_step", "_ready", "_read_obs", "_read_reward")
+MADE_ANEW += ("_read_terminated", "_read_truncated", "_read_info")
+
+
+class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
+    """`num_envs` environments in one compiled step; environment i repeats `Session` with seed + i."""
+
+    def __init__(
+        self,
+        env: Environment,
+        num_envs: int,
+        params: Any = None,
+        *,
+        autoreset_mode: Any = "next_step",
+        render_mode: str | None = None,
+    ):
+        self.closed = True  # until there is something to close
+        _check_version()
+        if not isinstance(env, Environment) or not env.traced:
+            raise ValidationError("env", env, "a pure environment; a host one goes into gymnasium's SyncVectorEnv")
+        if not is_integer(num_envs) or int(num_envs) < 1:
+            raise ValidationError("num_envs", num_envs, "a whole number of at least 1")
+        check_render_mode(render_mode, RENDER_MODES)
+        self.env = env
+        self.params = override(env.default_params(), {} if params is None else params)
+        self.num_envs = int(num_envs)
+        self.render_mode = render_mode
+        self._mode = _mode(autoreset_mode)
+        self.metadata = {
+            "render_modes": RENDER_MODES,
+            "render_fps": FPS,
+            "autoreset_mode": gymnasium.vector.AutoresetMode[self._mode.upper()],
+        }
+        self.single_action_space = to_gymnasium_space(env.action_space(self.params))
+        self.single_observation_space = to_gymnasium_space(env.observation_space(self.params))
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._buffer: Any = None
+        self._lengths = np.zeros(self.num_envs, np.int64)
+        self._totals = np.zeros(self.num_envs)
+        self._counts = np.zeros(self.num_envs, np.int64)
+        self._finished = np.zeros(self.num_envs, bool)
+        self._rows: NDArray[Any] | None = None  # packed params of each environment, where options changed some
+        self._connect()
+        self.closed = False
+
+    def _connect(self) -> None:
+        """Compiled code and readers: shared, or made again after unpickling."""
+        layout = Layout(self.params)
+        self._program = program = batch_program_of(self.env, layout, self.num_envs, self._mode)
+        self._base_row = layout.write(self.params)
+        self._base = jax.device_put(self._base_row, host_device())
+        self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, host_device())
+        self._step = program.step
+        self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
+        self._read_obs = reader(program.out.obs)
+        self._read_reward = reader(program.out.reward)
+        self._read_terminated = reader(program.out.terminated)
+        self._read_truncated = reader(program.out.truncated)
+        self._read_info = reader(program.out.info) if program.out.info else None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed that repeats the current episode of each environment."""
+        self._require_episode("read seeds")
+        keys = reader(self._program.carry.episode.key)(np.asarray(self._buffer))
+        return tuple(words_seed(key) for key in keys)
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes: all, or those of `options["reset_mask"]`. An int seeds environment i with seed + i."""
+        if self.closed:
+            raise self._misuse("reset")
+        seeds = self._seeds(seed)
+        mask, options = self._mask(options)
+        row = Layout(self.params).write(self.env.configure(self.params, options)) if options else None
+        super().reset(seed=seeds[0])
+        self._follow(mask, row)
+        self._reset(seeds, mask)
+        words = np.asarray(self._buffer)
+        own = self._read_info(words) if self._read_info else {}
+        first = {name: own[name] for name in self._program.reset_info}
+        return self._read_obs(words), with_mask(only(mask, {**self._counters(), **first}), mask)
+
+    def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
+        fresh = self._buffer is None
+        seeded = np.array([fresh or seed is not None for seed in seeds])
+        drawn = [secrets.randbits(64) if seed is None else seed for seed in seeds]
+        keys = np.stack([seed_words(seed) for seed in drawn])
+        buffer = np.zeros(self._program.layout.size, np.uint32) if fresh else self._buffer
+        self._buffer = self._program.reset(buffer, keys, seeded, mask, self._episode_params)
+        given = np.array([seed is not None for seed in seeds])
+        self._counts = np.where(mask, np.where(given, 1, self._counts + 1), self._counts)
+        self._lengths[mask] = 0
+        self._totals[mask] = 0
+        self._finished = self._finished & ~mask
+
+    def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        if self.closed or self._buffer is None:
+            raise self._misuse("step")
+        ready = self._ready(actions)
+        finished = self._finished
+        if self._mode == "disabled" and finished.any():
+            raise self._misuse("step", np.flatnonzero(finished))
+        self._buffer = buffer = self._step(self._buffer, ready, self._episode_params, self._base)
+        words = np.asarray(buffer)
+        reward = self._read_reward(words).astype(np.float64)
+        terminated, truncated = self._read_terminated(words), self._read_truncated(words)
+        self._lengths += 1
+        self._totals += reward
+        self._finished = done = terminated | truncated
+        if self._mode == "same_step":
+            infos = self._same_step_infos(words, done)
+        else:
+            infos = self._infos(words, finished)
+        return self._read_obs(words), reward, terminated, truncated, infos
+
+    def _infos(self, words: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+        """Those of environments that went on, and of the ones that this step restarted."""
+        if restarted.any():
+            self._restarted(restarted)
+        everywhere = np.ones(self.num_envs, bool)
+        infos = with_mask(self._counters(), everywhere)
+        if self._read_info is None:
+            return infos
+        own = self._read_info(words)
+        for name, value in own.items():
+            mask = everywhere if name in self._program.reset_info else ~restarted
+            infos |= with_mask({name: value}, mask)
+        return infos
+
+    def _same_step_infos(self, words: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
+        if not done.any():
+            return self._infos(words, done)
+        out = self._program.out
+        final = {**self._counters(), **reader(out.final_info)(words)}
+        final_obs = final_observations(reader(out.final_obs)(words), done)
+        infos = self._infos(words, done)
+        infos["final_obs"], infos["_final_obs"] = final_obs, done.copy()
+        infos["final_info"], infos["_final_info"] = with_mask(only(done, final), done), done.copy()
+        return infos
+
+    def _counters(self) -> dict[str, Any]:
+        return {
+            "step_count": self._lengths.copy(),
+            "episode_count": self._counts.copy(),
+            "total_reward": self._totals.copy(),
+        }
+
+    def _restarted(self, which: NDArray[Any]) -> None:
+        self._lengths[which] = 0
+        self._totals[which] = 0
+        self._counts[which] += 1
+        if self._rows is not None:
+            self._follow(which, None)
+
+    def _follow(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
+        """Options hold for the episodes they began: give those environments `row`, or the params of all."""
+        if row is None and self._rows is None:
+            return
+        rows = np.tile(self._base_row, (self.num_envs, 1)) if self._rows is None else self._rows.copy()
+        rows[which] = self._base_row if row is None else row
+        changed = (rows != self._base_row).any()
+        self._rows = rows if changed else None
+        self._episode_params = jax.device_put(rows, host_device()) if changed else self._base
+
+    def _seeds(self, seed: Any) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, list | tuple | np.ndarray) and np.ndim(seed) == 1:  # pyright: ignore[reportArgumentType]
+            if len(seed) != self.num_envs:
+                raise ValidationError("seed", seed, f"an int, or a list of {self.num_envs}")
+            return [None if each is None else check_seed(each) for each in seed]
+        first = check_seed(seed)
+        return [first + number for number in range(self.num_envs)]
+
+    def _mask(self, options: Any) -> tuple[NDArray[Any], dict[str, Any]]:
+        """`reset_mask`, and the options that are for the environment."""
+        if options is not None and not isinstance(options, Mapping):
+            raise ValidationError("options", options, "None or a dict")
+        rest = dict(options or {})
+        mask = rest.pop("reset_mask", None)
+        if mask is None:
+            return np.ones(self.num_envs, bool), rest
+        if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
+            expected = f"a bool array of shape ({self.num_envs},) with at least one True"
+            raise ValidationError("options['reset_mask']", mask, expected)
+        if self._buffer is None and not mask.all():
+            raise self._misuse("reset only some environments")
+        return mask.copy(), rest
+
+    def render(self) -> tuple[Any, ...] | None:
+        """A (H, W, 3) uint8 picture of each environment in `rgb_array` mode."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() shows nothing: make the environment with render_mode='rgb_array'")
+            return None
+        self._require_episode("render")
+        pictures = self._program.render(self._buffer, self._episode_params)
+        return None if pictures is None else tuple(np.array(pictures))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._buffer = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.__dict__.items() if name not in MADE_ANEW}
+        return {**kept, "_buffer": None if self._buffer is None else np.array(self._buffer)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connect()
+
+    def _require_episode(self, call: str) -> None:
+        if self._buffer is None:
+            raise self._misuse(call)
+
+    def _misuse(self, call: str, finished: Any = None) -> StateError:
+        if finished is not None:
+            state, advice = "TERMINATED or TRUNCATED", "reset those first, with options={'reset_mask': …}"
+            return StateError("finished", finished, advice, f"cannot {call}: {finished} are {state}; {advice}")
+        state, advice = ("CLOSED", "make another") if self.closed else ("CREATED", "call reset() first")
+        return StateError("lifecycle", state, advice, f"cannot {call}: the vector is {state}; {advice}")
+
+
+def _mode(mode: Any) -> Mode:
+    for name in get_args(Mode):
+        if mode in (name, gymnasium.vector.AutoresetMode[name.upper()], gymnasium.vector.AutoresetMode[name.upper()].value):
+            return name
+    raise ValidationError("autoreset_mode", mode, f"one of {', '.join(get_args(Mode))}")
+
+
+def _check_version() -> None:
+    installed = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
+    if installed < NEEDED:
+        needed = ".".join(map(str, NEEDED))
+        raise MissingExtraError(
+            "gymnasium",
+            gymnasium.__version__,
+            f"Gymnasium {needed} or later",
+            f"the vector environment needs Gymnasium {needed} or later, and {gymnasium.__version__} is installed: "
+            f'pip install "gymnasium>={needed}"',
+        )

@@ -1,0 +1,1 @@
+"""The physics and biology of smell: fields, winds, sensors, motions, rewards, strategies."""

@@ -1,0 +1,1 @@
+"""Concentration fields, one file each."""

@@ -1,0 +1,33 @@
+"""A concentration field: how strong the smell is at a point, and how that changes with time."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+
+class Field(eqx.Module):
+    """Abstract. Numbers are pytree leaves, so they vmap; what changes a shape is a static field.
+
+    `source` is where the smell comes from, (x, y) in the field's own length unit; +y is up. `advance` moves
+    the field on by one step of the environment. Points are arrays whose last axis is (x, y): one point or
+    any number of them.
+    """
+
+    source: eqx.AbstractVar[Any]
+
+    @abstractmethod
+    def init(self, key: Any) -> Any:
+        """The state at the start of an episode; a static field has an empty one, ()."""
+
+    @abstractmethod
+    def advance(self, key: Any, state: Any) -> Any:
+        """The state one step later."""
+
+    @abstractmethod
+    def concentration(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]: ...
+
+    @abstractmethod
+    def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        """The velocity of the air, in length units a second."""

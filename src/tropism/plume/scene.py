@@ -1,0 +1,78 @@
+"""What a searching agent is in: itself, the arena, and the smell around it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tropism.plume.fields.field import Field
+
+
+class Agent(eqx.Module):
+    """A searcher. `heading` is in radians, 0 along +x and growing to the left."""
+
+    xy: Float[Array, " 2"]
+    heading: Float[Array, ""]
+    velocity: Float[Array, " 2"]  # over the last step, length units a step
+    lost: Bool[Array, ""]  # whether it has left an arena whose boundary absorbs
+
+
+class Arena(eqx.Module):
+    """The rectangle between `low` and `high`, ends included, seen through a raster of `shape` points."""
+
+    low: Any
+    high: Any
+    obstacles: Bool[Array, "height width"] | None
+    shape: tuple[int, int] = eqx.field(static=True)  # (height, width)
+
+    def raster(self) -> Float[Array, "height width 2"]:
+        """The points of the raster; row 0 is the lowest y."""
+        height, width = self.shape
+        x = jnp.linspace(self.low[0], self.high[0], width)
+        y = jnp.linspace(self.low[1], self.high[1], height)
+        return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
+
+    def inside(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
+        return jnp.all((xy >= jnp.stack(self.low)) & (xy <= jnp.stack(self.high)), -1)
+
+    def blocked(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
+        """Whether an obstacle is there."""
+        if self.obstacles is None:
+            return jnp.zeros(xy.shape[:-1], bool)
+        low, high = jnp.stack(self.low), jnp.stack(self.high)
+        last = jnp.array([self.shape[1] - 1, self.shape[0] - 1])
+        cell = jnp.clip(jnp.round((xy - low) / (high - low) * last), 0, last).astype(jnp.int32)
+        return self.obstacles[cell[..., 1], cell[..., 0]]
+
+
+class Scene(eqx.Module):
+    """All that a sensor, a motion or a reward may look at."""
+
+    agent: Agent
+    arena: Arena
+    field: Field
+    field_state: Any
+
+    def smell(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
+        """The concentration at any points; obstacles and the outside of the arena do not smell."""
+        strength = self.field.concentration(self.field_state, xy)
+        return jnp.where(self.arena.inside(xy) & ~self.arena.blocked(xy), strength, 0)
+
+    def wind(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        return self.field.wind(self.field_state, xy)
+
+    @property
+    def source(self) -> Float[Array, " 2"]:
+        return jnp.stack([jnp.asarray(side, self.agent.xy.dtype) for side in self.field.source])
+
+    @property
+    def distance(self) -> Float[Array, ""]:
+        """From the agent to the source."""
+        offset = self.agent.xy - self.source
+        return jnp.sqrt(jnp.sum(offset * offset))
+
+
+def direction(angle: Float[Array, "*angles"]) -> Float[Array, "*angles 2"]:
+    """The unit vector at this angle."""
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)

@@ -1,0 +1,302 @@
+"""Environments with one fault each, named by the law that has to find it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from tests.core.lines import HostLine, Line, LineState
+from tropism.core.environment import Environment
+from tropism.core.spaces import Box, Space
+
+calls: list[None] = []
+finished: list[None] = []
+serials: dict[int, int] = {}
+workspaces: dict[int, list[int]] = {}
+rng = np.random.default_rng(0)
+
+
+class ClockStands(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, *rest = super().step(key, state, action, params)
+        return obs, LineState(state.time, after.x), *rest
+
+
+class NoInfo(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        return super().step(key, state, action, params)[:4]
+
+
+class ArrayField(Line):
+    mask: Any = (1, 2)
+
+    def __init__(self) -> None:
+        self.mask = np.zeros(3)
+
+
+class SmallBox(Line):
+    """Begins outside its box."""
+
+    def observation_space(self, params: Any) -> Space:
+        return Box(5.0, 10.0, (1,))
+
+
+class LongObservation(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, *rest = super().step(key, state, action, params)
+        return jnp.concatenate([obs, obs]), *rest
+
+
+class MovingSpace(Line):
+    def observation_space(self, params: Any) -> Space:
+        calls.append(None)
+        return Box(-10.0, 10.0 + len(calls), (1,))
+
+
+class ConcreteSpace(Line):
+    def observation_space(self, params: Any) -> Space:
+        return Box(-10.0, 9.0 + float(params.stride), (1,))
+
+
+class WholeReward(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, *rest = super().step(key, state, action, params)
+        return obs, after, reward.astype(jnp.int32), *rest
+
+
+class DoneUnsaid(Line):
+    """The time limit sets `truncated` but not `done`."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, _, info = super().step(key, state, action, params)
+        return obs, after, reward, info["terminated"], {**info, "truncated": after.time >= 2}
+
+
+class NanReward(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, *rest = super().step(key, state, action, params)
+        return obs, after, jnp.where(after.x > 1.5, jnp.nan, reward), *rest
+
+
+class Bag(LineState):
+    bag: Any
+
+
+class ChangesItsState(Line):
+    def reset(self, key: Any, params: Any) -> Any:
+        obs, state = super().reset(key, params)
+        return obs, Bag(state.time, state.x, {"seen": state.x})
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, *rest = super().step(key, state, action, params)
+        state.bag["seen"] = after.x
+        return obs, Bag(after.time, after.x, state.bag), *rest
+
+
+class OutsideNoise(Line):
+    """Draws from NumPy at run time."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        shape = jax.ShapeDtypeStruct((), jnp.float32)
+        noise = jax.pure_callback(lambda _: np.float32(rng.normal()), shape, state.x, vmap_method="broadcast_all")
+        obs, *rest = super().step(key, state, action, params)
+        return obs + noise, *rest
+
+
+class UnseededHost(HostLine):
+    def reset(self, key: Any, params: Any) -> Any:
+        return super().reset(int(rng.integers(2**32)), params)
+
+
+class Counter(Line):
+    """Counts its calls in Python, which a compilation freezes."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        calls.append(None)
+        obs, *rest = super().step(key, state, action, params)
+        return obs + 1e-3 * (len(calls) % 7), *rest
+
+
+class OneEpisodeHost(HostLine):
+    """Remembers the episode in a global, so only one can be alive."""
+
+    def reset(self, key: Any, params: Any) -> Any:
+        obs, state = super().reset(key, params)
+        workspaces[0] = [state.x]
+        return obs, state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        state.x = workspaces[0][-1]
+        obs, after, *rest = super().step(key, state, action, params)
+        workspaces[0].append(after.x)
+        return obs, after, *rest
+
+
+class PythonBranch(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        return super().step(key, state, 2 if state.x < -1.0 else action, params)
+
+
+class KnowsTracers(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, *rest = super().step(key, state, action, params)
+        return obs + isinstance(action, jax.core.Tracer), *rest
+
+
+class ChangesDtype(Line):
+    def reset(self, key: Any, params: Any) -> Any:
+        state = LineState(jnp.int32(0), random.randint(key, (), -1, 2))
+        return self.observation(state), state
+
+
+class Unbatchable(Line):
+    """A callback that says nothing about batches."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, *rest = super().step(key, state, action, params)
+        reward = jax.pure_callback(lambda x: np.float32(-abs(x)), jax.ShapeDtypeStruct((), jnp.float32), after.x)
+        return obs, after, reward, *rest
+
+
+class ConcreteParams(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, *rest = super().step(key, state, action, params)
+        return obs * float(params.stride), *rest
+
+
+class DefaultParamsUnderTrace(Line):
+    """A number that a trace cannot see is taken from somewhere else."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        known = self.default_params() if isinstance(params.stride, jax.core.Tracer) else params
+        return super().step(key, state, action, known)
+
+
+class NeverEnds(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, done, info = super().step(key, state, action, params)
+        after = LineState(after.time, jnp.clip(after.x, -2.0, 2.0))
+        return self.observation(after), after, reward, done & False, {name: flag & False for name, flag in info.items()}
+
+
+class EndlessHost(HostLine):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        state.x = 0
+        obs, after, reward, _, _ = super().step(key, state, action, params)
+        return obs, after, reward, False, {}
+
+
+class RemembersEnds(HostLine):
+    """A new episode begins farther out with each one that ended."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        result = super().step(key, state, action, params)
+        finished.extend([None] * bool(result[3]))
+        return result
+
+    def observation(self, state: Any) -> Any:
+        return np.array([state.x + len(finished) % 5], np.float32)
+
+
+class KnowsItself(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, *rest = super().step(key, state, action, params)
+        return obs + serials.setdefault(id(self), len(serials) % 5), *rest
+
+
+class OneBuffer(HostLine):
+    """Hands out the same array at every step."""
+
+    def reset(self, key: Any, params: Any) -> Any:
+        _, state = super().reset(key, params)
+        state.buffer = np.array([state.x], np.float32)
+        return state.buffer, state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, *rest = super().step(key, state, action, params)
+        state.buffer[:] = obs
+        return state.buffer, *rest
+
+
+class SharedWorkspace(HostLine):
+    """Keeps its work under its seed, where a copy of the episode finds it too."""
+
+    def reset(self, key: Any, params: Any) -> Any:
+        obs, state = super().reset(key, params)
+        state.seed = key
+        workspaces[key] = []
+        return obs, state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, *rest = super().step(key, state, action, params)
+        workspaces[after.seed].append(1)
+        return obs, after, float(len(workspaces[after.seed])), *rest
+
+
+class FloatPicture(Line):
+    def render(self, state: Any, params: Any) -> Any:
+        return jnp.zeros((4, 6, 3))
+
+
+class RenderMoves(HostLine):
+    def render(self, state: Any, params: Any) -> Any:
+        state.x += 1
+
+
+class WrongWord(Line):
+    def parse(self, text: str, params: Any) -> Any:
+        return (super().parse(text, params) + 1) % 3
+
+
+class AnythingGoes(Line):
+    def parse(self, text: str, params: Any) -> Any:
+        return int(text) if text.isdigit() else 0
+
+
+class SilentDescription(Line):
+    def describe(self, state: Any, obs: Any, params: Any) -> Any:
+        return None
+
+
+class ResetRaises(Line):
+    def reset(self, key: Any, params: Any) -> Any:
+        raise KeyError("no map")
+
+
+BROKEN: list[tuple[str, str, Environment]] = [
+    ("interface", "step", ClockStands()),
+    ("interface", "step", NoInfo()),
+    ("interface", "env", ArrayField()),
+    ("interface", "reset", ResetRaises()),
+    ("spaces", "reset", SmallBox()),
+    ("spaces", "step", LongObservation()),
+    ("spaces", "observation_space", MovingSpace()),
+    ("spaces", "observation_space", ConcreteSpace()),
+    ("flags", "step", WholeReward()),
+    ("flags", "step", DoneUnsaid()),
+    ("finite-rewards", "step", NanReward()),
+    ("purity", "step", ChangesItsState()),
+    ("same-seed", "step", OutsideNoise()),
+    ("same-seed", "reset", UnseededHost()),
+    ("global-state", "step", Counter()),
+    ("global-state", "step", OneEpisodeHost()),
+    ("jit", "step", PythonBranch()),
+    ("jit", "step", KnowsTracers()),
+    ("scan", "step", ChangesDtype()),
+    ("vmap", "step", Unbatchable()),
+    ("params", "step", ConcreteParams()),
+    ("params", "step", DefaultParamsUnderTrace()),
+    ("termination", "step", NeverEnds()),
+    ("termination", "step", EndlessHost()),
+    ("episodes", "reset", RemembersEnds()),
+    ("instances", "step", KnowsItself()),
+    ("immutability", "reset", OneBuffer()),
+    ("snapshot", "session", SharedWorkspace()),
+    ("render", "render", FloatPicture()),
+    ("render", "render", RenderMoves()),
+    ("words", "parse", WrongWord()),
+    ("words", "parse", AnythingGoes()),
+    ("words", "describe", SilentDescription()),
+]

@@ -1,0 +1,36 @@
+"""The README, the docs and the examples are run, each page as one program."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: str) -> str:
+    return "\n".join(BLOCK.findall((ROOT / page).read_text()))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    script = tmp_path / "page.py"
+    script.write_text(blocks(page))
+    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example_runs(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_environment_of_ones_own_fits_in_forty_lines() -> None:
+    [source] = [block for block in BLOCK.findall((ROOT / "README.md").read_text()) if "class LightsOut(" in block]
+    assert len([line for line in source.splitlines() if line.strip()]) < 40
+    assert source == (ROOT / "examples" / "lights_out.py").read_text()
