@@ -1,6 +1,7 @@
 """CartPole of ours: compiled rollout, and through Gymnasium one at a time or as a vector."""
 
 import importlib
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,18 +12,22 @@ from benchmarks.worker import Run, serve
 
 def consumed(transition: Any) -> jax.Array:
     flags = transition.terminated.sum() + transition.truncated.sum()
-    return transition.obs.sum() + transition.reward.sum() + flags
+    return transition.next_obs.sum() + transition.reward.sum() + flags
 
 
 def rollout(num_envs: int) -> Run:
+    """As on the other side, params are constants of the compiled function."""
     tropism: Any = importlib.import_module("tropism")
     env, params = tropism.make("CartPole-v1")
     policy = tropism.random_policy(env, params)
 
-    def run(num_steps: int, seed: int) -> float:
-        key = jax.random.key(seed)
+    @partial(jax.jit, static_argnums=0)
+    def compiled(num_steps: int, key: jax.Array) -> jax.Array:
         result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=consumed)
-        return float(result.totals)
+        return result.totals
+
+    def run(num_steps: int, seed: int) -> float:
+        return float(compiled(num_steps, jax.random.key(seed)))
 
     return run
 

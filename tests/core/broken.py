@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-
+from jax.core import Tracer
 from tests.core.lines import HostLine, Line, LineState
+
 from tropism.core.environment import Environment
 from tropism.core.spaces import Box, Space
 
@@ -142,7 +143,7 @@ class PythonBranch(Line):
 class KnowsTracers(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, *rest = super().step(key, state, action, params)
-        return obs + isinstance(action, jax.core.Tracer), *rest
+        return obs + isinstance(action, Tracer), *rest
 
 
 class ChangesDtype(Line):
@@ -170,13 +171,13 @@ class DefaultParamsUnderTrace(Line):
     """A number that a trace cannot see is taken from somewhere else."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
-        known = self.default_params() if isinstance(params.stride, jax.core.Tracer) else params
+        known = self.default_params() if isinstance(params.stride, Tracer) else params
         return super().step(key, state, action, known)
 
 
 class NeverEnds(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
-        obs, after, reward, done, info = super().step(key, state, action, params)
+        _, after, reward, done, info = super().step(key, state, action, params)
         after = LineState(after.time, jnp.clip(after.x, -2.0, 2.0))
         return self.observation(after), after, reward, done & False, {name: flag & False for name, flag in info.items()}
 
@@ -230,7 +231,7 @@ class SharedWorkspace(HostLine):
         return obs, state
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
-        obs, after, reward, *rest = super().step(key, state, action, params)
+        obs, after, _, *rest = super().step(key, state, action, params)
         workspaces[after.seed].append(1)
         return obs, after, float(len(workspaces[after.seed])), *rest
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -117,17 +117,27 @@ def flags(done: Any, info: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def override(params: Any, values: Any) -> Any:
-    """`params` with some numbers replaced by name; an unknown name or a non-number is refused."""
+    """`params` with some numbers replaced by name; a number of a part has a dotted name, "field.sigma"."""
     if isinstance(values, type(params)):
         return values
     if not isinstance(values, Mapping):
         raise ValidationError("params", values, f"a dict of numbers or {type(params).__name__}")
-    known = [field.name for field in fields(params)]
     for name, value in values.items():
-        if name not in known:
-            raise ValidationError("params", name, f"a field of {type(params).__name__}: {', '.join(known)}")
-        _check_number(name, value, getattr(params, name))
-    return replace(params, **values)
+        params = _override_one(params, str(name), str(name).split("."), value)
+    return params
+
+
+def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> Any:
+    known = [field.name for field in fields(params)] if is_dataclass(params) else []
+    if path[0] not in known:
+        expected = f"a field of {type(params).__name__}: {', '.join(known) or 'it has none'}"
+        raise ValidationError("params", full_name, expected)
+    current = getattr(params, path[0])
+    if len(path) > 1:
+        value = _override_one(current, full_name, path[1:], value)
+    else:
+        _check_number(full_name, value, current)
+    return replace(params, **{path[0]: value})
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:

@@ -14,7 +14,7 @@ from tropism.core.episode import Episode, Timestep, advance, begin, next_key
 from tropism.core.packing import Layout, Slot
 from tropism.errors import ValidationError
 
-Words = UInt32[Array, " words"]
+Words = UInt32[Array, " _"]  # any length: the buffer of an episode and that of its params differ
 
 
 class Program:

@@ -30,7 +30,7 @@ from tropism.errors import ValidationError
 Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 REPORTS = 20  # how often a rollout with a progress bar reports
-ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
+ACCELERATOR_UNROLL = 4  # steps a loop iteration, where launching a kernel costs more than its work
 
 
 class Transition(NamedTuple):
@@ -62,11 +62,15 @@ class EpisodeTotals(eqx.Module):
 
 
 class Rollout(NamedTuple):
-    """`transitions` are stacked (time, environment, …), None unless collected; `totals` the summed reduction."""
+    """`transitions` are stacked (time, environment, …), None unless collected.
+
+    `totals` is the sum of your own `reduce`; without one, `episodes` sums up the episodes instead. `obs` is the
+    batch of observations after the last step, where transitions are collected.
+    """
 
     transitions: Transition | None
     totals: Any
-    episodes: EpisodeTotals
+    episodes: EpisodeTotals | None
     obs: Any
     policy_state: Any
 
@@ -105,8 +109,9 @@ def rollout(
 
     `policy` is pure and batched, `(key, policy_state, obs[B]) -> (actions[B], policy_state)`; lift one for
     a single environment with `jax.vmap`. `collect=False` keeps no transitions; `reduce` maps each
-    Transition to a pytree that is summed over time. All randomness comes from `key`, one key a step; with
-    `reproducible=True` environment i draws what `Session` draws with the seed `key + i` (an int or a key).
+    Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
+    comes from `key`, one key a step; with `reproducible=True` environment i draws what `Session` draws
+    with the seed `key + i` (an int or a key).
     `progress=True` draws a bar on standard error; a function is called with (steps done, steps in all).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
@@ -117,14 +122,14 @@ def rollout(
     params = jax.tree.map(jnp.asarray, params)
     key = random.wrap_key_data(seed_words(check_seed(key))) if is_integer(key) else key
     plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
-    carry = _begin(plan, key, params, policy_state)
-    pieces: list[Transition] = []
-    for done, length in _segments(num_steps, progress):
-        carry, piece = _run(plan, carry, key, params, jnp.int32(done), length)
+    carry, pieces = policy_state, []
+    for start, length in _segments(num_steps, progress):
+        last = start + length == num_steps
+        carry, piece = _run(plan, carry, key, params, jnp.int32(start), length, start == 0, last)
         pieces.append(piece)
-        _report(progress, carry, done + length, num_steps)
+        _report(progress, carry, start + length, num_steps)
     transitions = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)
-    return Rollout(transitions if collect else None, carry.totals, carry.finished, carry.obs, carry.policy_state)
+    return carry._replace(transitions=transitions if collect else None)
 
 
 class _Plan(eqx.Module):
@@ -166,56 +171,87 @@ class _Plan(eqx.Module):
         return self.env.restart(random.fold_in(random.fold_in(key, NEXT_EPISODE), lane), state, params)
 
 
+class _Episodes(eqx.Module):
+    """Sums of each environment, added up only at the end: a sum over the batch at every step costs more."""
+
+    current: Float[Array, " envs"]  # return of the running episode
+    returns: Float[Array, " envs"]  # of all finished ones
+    count: Int[Array, " envs"]
+    started: Int[Array, " envs"]  # the step the running episode began at: the length of all before it
+
+    def after(self, timestep: Timestep, time: Any) -> "_Episodes":
+        done = timestep.terminated | timestep.truncated
+        current = self.current + timestep.reward
+        return _Episodes(
+            jnp.where(done, 0, current),
+            self.returns + jnp.where(done, current, 0),
+            self.count + done,
+            jnp.where(done, time + 1, self.started),
+        )
+
+    def totals(self) -> EpisodeTotals:
+        return EpisodeTotals(self.count.sum(), self.returns.sum(), self.started.sum())
+
+
 class _Carry(NamedTuple):
     obs: Any
     state: Any
     policy_state: Any
-    returns: Any
-    lengths: Any
-    finished: EpisodeTotals
+    episodes: _Episodes | None
     totals: Any
 
 
 @eqx.filter_jit
-def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
-    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
-    obs, state = jax.vmap(plan.first, (None, 0, None))(key, lanes, params)
-    zeros = jnp.zeros(plan.num_envs)
-    finished = EpisodeTotals(jnp.int32(0), jnp.float32(0), jnp.int32(0))
-    carry = _Carry(obs, state, policy_state, zeros.astype(jnp.float32), zeros.astype(jnp.int32), finished, None)
-    totals = jax.eval_shape(lambda carry: _step(plan, carry, key, params, jnp.int32(0))[1], carry)
-    return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
+def _run(
+    plan: _Plan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, last: bool
+) -> tuple[Any, Any]:
+    """Some steps of a rollout. The first call gets the policy's state for a carry, the last returns a Rollout.
 
+    Doing both ends inside lets the compiler drop what nobody reads, such as the observations of a random policy.
+    """
 
-@eqx.filter_jit
-def _run(plan: _Plan, carry: _Carry, key: Any, params: Any, start: Any, length: int) -> tuple[_Carry, Any]:
-    def one(carry: _Carry, time: Any) -> tuple[_Carry, Any]:
-        after, summand, transition = _step(plan, carry, key, params, time)
+    def one(carry: _Carry, now: Any) -> tuple[_Carry, Any]:
+        time, keys = now
+        after, summand, transition = _step(plan, carry, keys, params, time)
         totals = jax.tree.map(lambda total, new: total + new, carry.totals, summand)
         return after._replace(totals=totals), transition if plan.collect else None
 
+    times = start + jnp.arange(length)
     unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
-    return lax.scan(one, carry, start + jnp.arange(length), unroll=unroll)
+    carry = _begin(plan, key, params, carry) if first else carry
+    carry, transitions = lax.scan(one, carry, (times, _keys(key, times)), unroll=unroll)
+    if not last:
+        return carry, transitions
+    episodes = None if carry.episodes is None else carry.episodes.totals()
+    obs = carry.obs if plan.collect else None
+    return Rollout(None, carry.totals, episodes, obs, carry.policy_state), transitions
 
 
-def _step(plan: _Plan, carry: _Carry, key: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
+def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
+    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    obs, state = jax.vmap(plan.first, (None, 0, None))(key, lanes, params)
+    none = jnp.zeros(plan.num_envs, jnp.int32)
+    episodes = None if plan.reduce else _Episodes(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
+    carry = _Carry(obs, state, policy_state, episodes, None)
+    totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, int))[0], params, 0)[1], carry)
+    return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
+
+
+def _keys(key: Any, times: Any) -> Any:
+    """Two keys for each step, the policy's and the environments'; made together, they are one kernel."""
+    return jax.vmap(lambda time: random.split(random.fold_in(key, time)))(times)
+
+
+def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
     """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
-    policy_key, step_key = random.split(random.fold_in(key, time))
-    action, policy_state = plan.policy(policy_key, carry.policy_state, carry.obs)
+    action, policy_state = plan.policy(keys[0], carry.policy_state, carry.obs)
     lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
     step = jax.vmap(plan.step, (None, 0, 0, 0, None))
-    timestep, obs, state = step(step_key, lanes, carry.state, action, params)
-    done = timestep.terminated | timestep.truncated
+    timestep, obs, state = step(keys[1], lanes, carry.state, action, params)
     transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
-    returns, lengths = carry.returns + timestep.reward, carry.lengths + 1
-    finished = EpisodeTotals(
-        carry.finished.episodes + jnp.sum(done, dtype=jnp.int32),
-        carry.finished.total_return + jnp.sum(jnp.where(done, returns, 0)),
-        carry.finished.total_length + jnp.sum(jnp.where(done, lengths, 0), dtype=jnp.int32),
-    )
-    returns, lengths = jnp.where(done, 0, returns), jnp.where(done, 0, lengths)
     summand = plan.reduce(transition) if plan.reduce else None
-    return _Carry(obs, state, policy_state, returns, lengths, finished, carry.totals), summand, transition
+    episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
+    return _Carry(obs, state, policy_state, episodes, carry.totals), summand, transition
 
 
 def _add(words: Any, lane: Any) -> Any:
@@ -229,7 +265,7 @@ def _segments(num_steps: int, progress: Any) -> list[tuple[int, int]]:
     return [(start, min(length, num_steps - start)) for start in range(0, num_steps, length)]
 
 
-def _report(progress: Any, carry: _Carry, done: int, total: int) -> None:
+def _report(progress: Any, carry: Any, done: int, total: int) -> None:
     if not progress:
         return
     jax.block_until_ready(carry)

@@ -83,7 +83,7 @@ class Session:
         self._require_episode("timestep")
         return self._engine.last()
 
-    def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None) -> Timestep:
+    def reset(self, *, seed: Any = None, options: Any = None) -> Timestep:
         """Begin an episode; without a seed, the next one of this session's own stream."""
         if self._lifecycle is EnvironmentState.CLOSED:
             raise self._misuse("reset")

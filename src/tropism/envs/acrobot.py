@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.envs.words import parse_word
+from tropism.core.words import parse_word
 
 ACTIONS = ("negative", "none", "positive")  # torque on the elbow
 START = 0.1  # every coordinate starts in U(-START, START)

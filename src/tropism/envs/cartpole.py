@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.envs.words import parse_word
+from tropism.core.words import parse_word
 
 ACTIONS = ("left", "right")
 START = 0.05  # every coordinate starts in U(-START, START)

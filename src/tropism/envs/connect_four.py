@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int, Int8
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.envs.words import parse_json, plain
+from tropism.core.words import parse_json, plain
 from tropism.errors import ValidationError
 
 ROWS, COLUMNS = 6, 7

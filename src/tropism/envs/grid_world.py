@@ -10,7 +10,7 @@ from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
 from tropism.core.spaces.space import is_integer
-from tropism.envs.words import parse_word
+from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 
 ACTIONS = ("up", "right", "down", "left")

@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box
-from tropism.envs.words import parse_number
+from tropism.core.words import parse_number
 
 START_ANGLE, START_SPEED = math.pi, 1.0  # an episode starts in U(-START, START)
 TURN = 6.28125  # nearly 2 pi, in nine binary digits

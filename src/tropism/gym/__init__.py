@@ -3,7 +3,7 @@
 from tropism.errors import MissingExtraError
 
 try:
-    import gymnasium  # noqa: F401
+    import gymnasium as gymnasium
 except ImportError as error:
     raise MissingExtraError(
         "gymnasium", None, "Gymnasium", 'tropism.gym needs Gymnasium: pip install "tropism[gym]"'

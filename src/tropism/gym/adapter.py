@@ -83,7 +83,7 @@ class Adapter(Environment):
         state.env.close()
 
 
-def from_gymnasium(gym_env: str | Callable[[], GymnasiumEnv] | GymnasiumEnv) -> Adapter:
+def from_gymnasium(gym_env: Any) -> Adapter:
     """A Gymnasium environment, given by its id, by a function that makes it, or as one instance.
 
     An instance is never stepped itself: each episode makes it again from its spec, or copies it.

@@ -1,7 +1,8 @@
 """Many environments as one compiled program over one packed buffer."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +16,13 @@ from tropism.core.engine import action_reader
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, advance, begin, next_episode, next_key
 from tropism.core.packing import Layout
+from tropism.core.program import host_device
 from tropism.core.restart import replace_where
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import ValidationError
+
+SEQUENTIAL = {"xla_cpu_scheduler_type": 1}
 
 Words = UInt32[Array, "..."]
 
@@ -78,7 +82,7 @@ class BatchProgram:
     @cached_property
     def step(self) -> Any:
         """`(buffer, actions, params of the episodes, params of episodes to come) -> buffer`."""
-        return jax.jit(self._step)
+        return jax.jit(self._step, compiler_options=step_options())
 
     @cached_property
     def reset(self) -> Any:
@@ -150,6 +154,32 @@ def _column(mask: Any, like: Any) -> Any:
     return mask.reshape(mask.shape + (1,) * (jnp.ndim(like) - 1))
 
 
+@cache
+def batch_device() -> Any:
+    """A CPU that runs a step in the thread that asks for it, because waking another one costs more than a small step.
+
+    JAX's own CPU is asynchronous; what lives on this one never leaves the vector environment. Without
+    this part of jaxlib's interface it is JAX's own.
+    """
+    try:
+        return import_module("jaxlib.xla_client").make_cpu_client(asynchronous=False).local_devices()[0]
+    except (ImportError, AttributeError, TypeError):
+        return host_device()
+
+
+@cache
+def step_options() -> dict[str, Any]:
+    """One kernel after another: a step's kernels are too small to be worth handing to other threads.
+
+    The option is XLA's, and a version that does not have it says so when it compiles.
+    """
+    try:
+        jax.jit(lambda x: x, compiler_options=SEQUENTIAL)(jax.device_put(np.float32(0), batch_device()))
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return SEQUENTIAL
+
+
 _programs: dict[Any, BatchProgram] = {}
 
 
@@ -194,14 +224,15 @@ def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
 
 
 def _discrete_batch_reader(space: Discrete, size: int, checked: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    shape, low, high = (size,), space.start, space.start + space.n - 1
-    least, greatest = np.minimum.reduce, np.maximum.reduce
+    shape, start, n, int64 = (size,), space.start, space.n, np.dtype(np.int64)
+    greatest = np.maximum.reduce
 
     def read(actions: Any) -> Any:
-        if type(actions) is np.ndarray and actions.shape == shape and actions.dtype.kind in "iu":
-            if least(actions) >= low and greatest(actions) <= high:
-                return actions.astype(np.int32)
-        return checked(actions)
+        if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:
+            return checked(actions)
+        # Seen as unsigned, a negative number is a large one: one comparison does for both ends.
+        inside = greatest((actions - start if start else actions).view(np.uint64)) < n
+        return actions.astype(np.int32) if inside else checked(actions)
 
     return read
 

@@ -19,7 +19,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, env: Environment, params: Any = None, render_mode: str | None = None):
+    def __init__(self, env: Environment, params: Any = None, render_mode: Any = None):
         check_render_mode(render_mode, RENDER_MODES)
         self.session = Session(env, params)
         self.render_mode = render_mode
@@ -42,7 +42,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
     def episode_id(self) -> str | None:
         return self.session.episode_id
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         session = self.session
         first = session.reset(seed=seed, options=options)
         self._seed = None if seed is None else session.seed
@@ -106,7 +106,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self._connect()
 
 
-def to_gymnasium(env: Environment, params: Any = None, render_mode: str | None = None) -> GymEnv:
+def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
     """Any environment as a `gymnasium.Env`."""
     return GymEnv(env, params, render_mode)
 

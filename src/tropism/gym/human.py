@@ -24,7 +24,9 @@ class Window:
         if picture is None or self._blind:
             return
         height, width = picture.shape[:2]
-        if self._screen is None and not self._open((width, height)):
+        if self._screen is None:
+            self._open((width, height))
+        if self._screen is None:
             return
         surface = self._pygame.surfarray.make_surface(np.transpose(picture, (1, 0, 2)))
         self._screen.blit(surface, (0, 0))
@@ -32,24 +34,24 @@ class Window:
         self._pygame.display.flip()
         self._clock.tick(self._fps)
 
-    def _open(self, size: tuple[int, int]) -> bool:
+    def _open(self, size: tuple[int, int]) -> None:
         try:
             self._pygame = importlib.import_module("pygame")
         except ImportError:
-            return self._give_up(f"pygame is not installed: {INSTALL}")
+            self._give_up(f"pygame is not installed: {INSTALL}")
+            return
         try:
             self._pygame.display.init()
             self._screen = self._pygame.display.set_mode(size)
         except self._pygame.error as error:
-            return self._give_up(f"there is no display ({error}); render_mode='rgb_array' needs none")
+            self._give_up(f"there is no display ({error}); render_mode='rgb_array' needs none")
+            return
         self._pygame.display.set_caption(self._title)
         self._clock = self._pygame.time.Clock()
-        return True
 
-    def _give_up(self, reason: str) -> bool:
+    def _give_up(self, reason: str) -> None:
         self._blind = True
         warnings.warn(f"render_mode='human' shows nothing: {reason}", stacklevel=2)
-        return False
 
     def close(self) -> None:
         if self._screen is not None:

@@ -7,12 +7,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.registry import EnvironmentSpec, make, on_register
 from tropism.gym.env import GymEnv
-from tropism.gym.vector import GymVectorEnv
+from tropism.gym.vector import GymVectorEnv, check_version
 
 NAMESPACE = "tropism"
 
 
-def make_env(env_id: str, render_mode: str | None = None, params: Any = None, **arguments: Any) -> GymEnv:
+def make_env(env_id: str, render_mode: Any = None, params: Any = None, **arguments: Any) -> GymEnv:
     """What `gymnasium.make` calls; `arguments` go to the environment's constructor."""
     env, params = make(env_id, params=params, **arguments)
     return GymEnv(env, params, render_mode)
@@ -23,14 +23,15 @@ make_env.metadata = GymEnv.metadata  # pyright: ignore[reportFunctionMemberAcces
 
 
 def make_vector_env(
-    env_id: str,
-    num_envs: int = 1,
-    render_mode: str | None = None,
+    env_id: str = "",
+    num_envs: Any = 1,
+    render_mode: Any = None,
     autoreset_mode: Any = "next_step",
     params: Any = None,
     **arguments: Any,
 ) -> GymVectorEnv:
-    """What `gymnasium.make_vec` calls."""
+    """What `gymnasium.make_vec` calls; Gymnasium 0.29 does so without the id."""
+    check_version()
     env, params = make(env_id, params=params, **arguments)
     return GymVectorEnv(env, num_envs, params, autoreset_mode=autoreset_mode, render_mode=render_mode)
 

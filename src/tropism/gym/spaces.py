@@ -23,11 +23,12 @@ class AnyText(spaces.Text):
     def contains(self, x: Any) -> bool:
         return isinstance(x, str) and self.min_length <= len(x) <= self.max_length
 
-    def sample(self, mask: Any = None, **probability: Any) -> str:
-        if mask is None and not probability:
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        if mask is None and probability is None:
             longest = max(self.min_length, min(self.max_length, SAMPLED_LENGTH))
             mask = (int(self.np_random.integers(self.min_length, longest + 1)), None)
-        return super().sample(mask, **probability)
+        # Gymnasium 0.29 has no probabilities.
+        return super().sample(mask) if probability is None else super().sample(mask, probability)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AnyText) and super().__eq__(other)
@@ -50,7 +51,7 @@ class Anything(gymnasium.Space[Any]):
     def contains(self, x: Any) -> bool:
         return isinstance(x, self.kind)
 
-    def sample(self, mask: Any = None, **probability: Any) -> Any:
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
         return self.kind()
 
     def __eq__(self, other: object) -> bool:

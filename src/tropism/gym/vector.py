@@ -14,35 +14,36 @@ from numpy.typing import NDArray
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
 from tropism.core.packing import Layout, reader
-from tropism.core.program import host_device
 from tropism.core.spaces.space import is_integer
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
-from tropism.gym.batch import batch_program_of, batch_reader
+from tropism.gym.batch import batch_device, batch_program_of, batch_reader
 from tropism.gym.env import FPS, check_render_mode
-from tropism.gym.infos import final_observations, only, with_mask
+from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space
 
 NEEDED = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
-MADE_ANEW = ("_program", "_base", "_episode_params", "_step", "_ready", "_read_obs", "_read_reward")
-MADE_ANEW += ("_read_terminated", "_read_truncated", "_read_info")
+MADE_ANEW = (
+    *("_program", "_base", "_episode_params", "_step", "_ready"),
+    *("_read_obs", "_read_reward", "_read_terminated", "_read_truncated", "_read_info"),
+)
 
 
-class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
+class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
     """`num_envs` environments in one compiled step; environment i repeats `Session` with seed + i."""
 
     def __init__(
         self,
-        env: Environment,
-        num_envs: int,
+        env: Any,
+        num_envs: Any,
         params: Any = None,
         *,
         autoreset_mode: Any = "next_step",
-        render_mode: str | None = None,
+        render_mode: Any = None,
     ):
         self.closed = True  # until there is something to close
-        _check_version()
+        check_version()
         if not isinstance(env, Environment) or not env.traced:
             raise ValidationError("env", env, "a pure environment; a host one goes into gymnasium's SyncVectorEnv")
         if not is_integer(num_envs) or int(num_envs) < 1:
@@ -52,7 +53,7 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self.params = override(env.default_params(), {} if params is None else params)
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
-        self._mode = _mode(autoreset_mode)
+        self._mode: Mode = _mode(autoreset_mode)
         self.metadata = {
             "render_modes": RENDER_MODES,
             "render_fps": FPS,
@@ -66,9 +67,7 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def _begin_life(self) -> None:
         self._buffer: Any = None
-        self._lengths = np.zeros(self.num_envs, np.int64)
-        self._totals = np.zeros(self.num_envs)
-        self._counts = np.zeros(self.num_envs, np.int64)
+        self._counters = Counters(self.num_envs)
         self._finished = np.zeros(self.num_envs, bool)
         self._rows: NDArray[Any] | None = None  # packed params of each environment, where options changed some
         self._connect()
@@ -79,8 +78,8 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         layout = Layout(self.params)
         self._program = program = batch_program_of(self.env, layout, self.num_envs, self._mode)
         self._base_row = layout.write(self.params)
-        self._base = jax.device_put(self._base_row, host_device())
-        self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, host_device())
+        self._base = jax.device_put(self._base_row, batch_device())
+        self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, batch_device())
         self._step = program.step
         self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
         self._read_obs = reader(program.out.obs)
@@ -96,9 +95,7 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         keys = reader(self._program.carry.episode.key)(np.asarray(self._buffer))
         return tuple(words_seed(key) for key in keys)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: all, or those of `options["reset_mask"]`. An int seeds environment i with seed + i."""
         if self.closed:
             raise self._misuse("reset")
@@ -110,8 +107,8 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._reset(seeds, mask)
         words = np.asarray(self._buffer)
         own = self._read_info(words) if self._read_info else {}
-        first = {name: own[name] for name in self._program.reset_info}
-        return self._read_obs(words), with_mask(only(mask, {**self._counters(), **first}), mask)
+        first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
+        return self._read_obs(words), only(mask, {**self._counters.infos(), **first})
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
         fresh = self._buffer is None
@@ -121,9 +118,8 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         buffer = np.zeros(self._program.layout.size, np.uint32) if fresh else self._buffer
         self._buffer = self._program.reset(buffer, keys, seeded, mask, self._episode_params)
         given = np.array([seed is not None for seed in seeds])
-        self._counts = np.where(mask, np.where(given, 1, self._counts + 1), self._counts)
-        self._lengths[mask] = 0
-        self._totals[mask] = 0
+        np.putmask(self._counters.episodes, mask & given, 0)
+        self._counters.restart(mask)
         self._finished = self._finished & ~mask
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
@@ -137,53 +133,35 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         words = np.asarray(buffer)
         reward = self._read_reward(words).astype(np.float64)
         terminated, truncated = self._read_terminated(words), self._read_truncated(words)
-        self._lengths += 1
-        self._totals += reward
         self._finished = done = terminated | truncated
-        if self._mode == "same_step":
-            infos = self._same_step_infos(words, done)
-        else:
-            infos = self._infos(words, finished)
+        self._counters.step(reward)
+        infos = self._same_step_infos(words, done) if self._mode == "same_step" else self._infos(words, finished)
         return self._read_obs(words), reward, terminated, truncated, infos
 
     def _infos(self, words: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
         """Those of environments that went on, and of the ones that this step restarted."""
-        if restarted.any():
-            self._restarted(restarted)
-        everywhere = np.ones(self.num_envs, bool)
-        infos = with_mask(self._counters(), everywhere)
+        self._counters.restart(restarted)
+        if self._rows is not None:
+            self._follow(restarted, None)
+        infos = self._counters.infos()
         if self._read_info is None:
             return infos
-        own = self._read_info(words)
-        for name, value in own.items():
-            mask = everywhere if name in self._program.reset_info else ~restarted
+        for name, value in self._read_info(words).items():
+            mask = infos["_step_count"] if name in self._program.reset_info else ~restarted
             infos |= with_mask({name: value}, mask)
         return infos
 
     def _same_step_infos(self, words: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
+        """As `_infos`, and the last words of the episodes that this step ended."""
         if not done.any():
             return self._infos(words, done)
         out = self._program.out
-        final = {**self._counters(), **reader(out.final_info)(words)}
+        last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
+        final_info = only(done, {**self._counters.infos(), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
         infos = self._infos(words, done)
-        infos["final_obs"], infos["_final_obs"] = final_obs, done.copy()
-        infos["final_info"], infos["_final_info"] = with_mask(only(done, final), done), done.copy()
-        return infos
-
-    def _counters(self) -> dict[str, Any]:
-        return {
-            "step_count": self._lengths.copy(),
-            "episode_count": self._counts.copy(),
-            "total_reward": self._totals.copy(),
-        }
-
-    def _restarted(self, which: NDArray[Any]) -> None:
-        self._lengths[which] = 0
-        self._totals[which] = 0
-        self._counts[which] += 1
-        if self._rows is not None:
-            self._follow(which, None)
+        infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
+        return infos | {"final_info": final_info, "_final_info": done.copy()}
 
     def _follow(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
         """Options hold for the episodes they began: give those environments `row`, or the params of all."""
@@ -193,7 +171,7 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         rows[which] = self._base_row if row is None else row
         changed = (rows != self._base_row).any()
         self._rows = rows if changed else None
-        self._episode_params = jax.device_put(rows, host_device()) if changed else self._base
+        self._episode_params = jax.device_put(rows, batch_device()) if changed else self._base
 
     def _seeds(self, seed: Any) -> list[int | None]:
         if seed is None:
@@ -254,12 +232,13 @@ class GymVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
 def _mode(mode: Any) -> Mode:
     for name in get_args(Mode):
-        if mode in (name, gymnasium.vector.AutoresetMode[name.upper()], gymnasium.vector.AutoresetMode[name.upper()].value):
+        theirs = gymnasium.vector.AutoresetMode[name.upper()]
+        if mode in (name, theirs, theirs.value):
             return name
     raise ValidationError("autoreset_mode", mode, f"one of {', '.join(get_args(Mode))}")
 
 
-def _check_version() -> None:
+def check_version() -> None:
     installed = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
     if installed < NEEDED:
         needed = ".".join(map(str, NEEDED))

@@ -11,7 +11,7 @@ from tropism.plume.scene import Scene
 
 
 class Reward(eqx.Module):
-    """Abstract. `before` and `after` are the scene on both sides of a step; `reached` says whether it ended at the goal."""
+    """Abstract. `before` and `after` are the scene on both sides of a step, `reached` whether it ended at the goal."""
 
     @abstractmethod
     def __call__(self, before: Scene, action: Any, after: Scene, reached: Bool[Array, ""]) -> Float[Array, ""]: ...

@@ -1,12 +1,32 @@
 """What a searching agent is in: itself, the arena, and the smell around it."""
 
+from hashlib import blake2b
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from tropism.errors import ValidationError
 from tropism.plume.fields.field import Field
+
+
+class Mask:
+    """A fixed boolean picture, hashable by its content."""
+
+    def __init__(self, array: Any, shape: tuple[int, int]):
+        self.array = np.array(array)
+        if self.array.shape != shape or self.array.dtype != bool:
+            found = f"{self.array.dtype} {self.array.shape}"
+            raise ValidationError("obstacles", found, f"a boolean array of shape {shape}, (height, width)")
+        self.array.setflags(write=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mask) and np.array_equal(self.array, other.array)
+
+    def __hash__(self) -> int:
+        return hash(blake2b(self.array.tobytes(), digest_size=8).digest())
 
 
 class Agent(eqx.Module):

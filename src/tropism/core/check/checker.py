@@ -44,7 +44,9 @@ LAWS = (
     Law("jit", "compiled calls give what plain calls give", tracing.check_jit, ("global-state",), for_host=False),
     Law("scan", "a scan gives what a loop gives", tracing.check_scan, ("jit",), for_host=False),
     Law("vmap", "a batch gives what its members give one by one", tracing.check_vmap, ("jit",), for_host=False),
-    Law("params", "params vmap, and a new value does not compile again", tracing.check_params, ("vmap",), for_host=False),
+    Law(
+        "params", "params vmap, and a new value does not compile again", tracing.check_params, ("vmap",), for_host=False
+    ),
     Law("termination", "some episode ends", living.check_termination, ("global-state", *COMPILED)),
     Law(
         "episodes",

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax, random
 
 from tropism.core.check.compare import difference, host, spell
-from tropism.core.check.subject import Finding, Subject, attempt, compare_runs, play
+from tropism.core.check.subject import Finding, Subject, compare_runs, play
 from tropism.core.environment import Environment
 from tropism.core.session import EnvironmentState, Session
 from tropism.core.spaces import Record, Text
@@ -39,7 +39,7 @@ def check_immutability(subject: Subject) -> Finding | None:
                 return Finding(place, f"the observation of step {time} was changed by a later step: {found}")
         return _check_scribbling(subject, seed, actions)
 
-    return subject.smallest(fails, STEPS)
+    return subject.smallest(fails, STEPS, "session")
 
 
 def _check_scribbling(subject: Subject, seed: int, actions: list[Any]) -> Finding | None:
@@ -85,7 +85,7 @@ def check_snapshot(subject: Subject) -> Finding | None:
                 return Finding("session", f"{name} does not go on as the episode did from step {half}: {found.message}")
         return None
 
-    return subject.smallest(fails, STEPS)
+    return subject.smallest(fails, STEPS, "session")
 
 
 def check_render(subject: Subject) -> Finding | None:
@@ -102,7 +102,7 @@ def check_render(subject: Subject) -> Finding | None:
         found = compare_runs("step", seen, expected)
         return found and Finding("render", f"rendering changed the episode: {found.message}")
 
-    return subject.smallest(fails, 2)
+    return subject.smallest(fails, 2, "render")
 
 
 def _is_picture(frame: Any) -> bool:
@@ -123,7 +123,7 @@ def check_words(subject: Subject) -> Finding | None:
                     break
         return None
 
-    return subject.smallest(fails, 2) or _check_parse(subject)
+    return subject.smallest(fails, 2, "describe") or _check_parse(subject)
 
 
 def _check_parse(subject: Subject) -> Finding | None:

@@ -1,52 +1,51 @@
 """Laws of repetition: same-seed, global-state, episodes, instances."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from tropism.core.check.compare import host
-from tropism.core.check.subject import SHORT, Calls, Finding, Moment, Subject, calls_of, compare_runs, play
+from tropism.core.check.subject import SHORT, Finding, Moment, Subject, calls_of, compare_runs, play
 from tropism.core.session import EnvironmentState, Session
 
 
 def check_same_seed(subject: Subject) -> Finding | None:
     def fails(seed: int, actions: list[Any]) -> Finding | None:
+        actions = _unfinished(subject, seed, actions)
         once = list(subject.run(subject.fast, seed, actions))
         return compare_runs("step", subject.run(subject.fast, seed, actions), once)
 
     # What does not compile is called plainly, and then the law that follows is the one to judge it.
-    return None if subject.traced and subject.fast is subject.plain else subject.smallest(_unfinished(subject, fails))
+    return None if subject.traced and subject.fast is subject.plain else subject.smallest(fails)
 
 
 def check_global_state(subject: Subject) -> Finding | None:
     """Uncompiled calls see what a compilation would have frozen: counters, clocks, global generators."""
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
+        others = _unfinished(subject, seed + 1, subject.actions(seed + 1, len(actions)))
+        actions = _unfinished(subject, seed, actions)
         before = hash(subject.env)
         once = list(subject.run(subject.plain, seed, actions))
-        again = _interleaved(subject, subject.plain, seed, actions)
+        again = _interleaved(subject.run(subject.plain, seed, actions), subject.run(subject.plain, seed + 1, others))
         if hash(subject.env) != before:
             return Finding("step", "the environment itself changed while it was stepped: its hash is another")
         return compare_runs("step", again, once)
 
-    return subject.smallest(_unfinished(subject, fails))
+    return subject.smallest(fails)
 
 
-def _unfinished(subject: Subject, fails: Any) -> Any:
-    """Stop before the step that ends the episode: what an end leaves behind is the law of episodes."""
-
-    def fails_before_the_end(seed: int, actions: list[Any]) -> Finding | None:
-        moments = list(subject.run(subject.fast, seed, actions))
-        ended = len(moments) > 1 and bool(moments[-1].done)
-        return fails(seed, actions[: len(moments) - 2] if ended else actions)
-
-    return fails_before_the_end
+def _unfinished(subject: Subject, seed: int, actions: list[Any]) -> list[Any]:
+    """The actions without the one that ends the episode: what an end leaves behind is the law of episodes."""
+    moments = list(subject.run(subject.fast, seed, actions))
+    ended = len(moments) > 1 and bool(moments[-1].done)
+    return actions[: len(moments) - 2] if ended else actions
 
 
-def _interleaved(subject: Subject, calls: Calls, seed: int, actions: list[Any]) -> list[Moment]:
-    """The episode of `seed`, with one of another seed going on between its steps."""
-    other = subject.run(calls, seed + 1, subject.actions(seed + 1, len(actions)))
+def _interleaved(run: Iterator[Moment], other: Iterator[Moment]) -> list[Moment]:
+    """The moments of one run, with another going on between its steps."""
     moments: list[Moment] = []
-    for moment in subject.run(calls, seed, actions):
+    for moment in run:
         moments.append(moment)
         next(other, None)
     for _ in other:
@@ -67,16 +66,14 @@ def check_episodes(subject: Subject) -> Finding | None:
         after = f"an episode of {steps} steps{'' if ended else ' cut short'}"
         return found and found._replace(message=f"after {after}, {found.message}")
 
-    return subject.smallest(fails, subject.num_steps)
+    return subject.smallest(fails, subject.num_steps, "session")
 
 
 def check_instances(subject: Subject) -> Finding | None:
     twin = calls_of(copy.deepcopy(subject.env), subject.params)
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
-        found = compare_runs(
-            "step", subject.run(twin, seed, actions), list(subject.run(subject.plain, seed, actions))
-        )
+        found = compare_runs("step", subject.run(twin, seed, actions), list(subject.run(subject.plain, seed, actions)))
         if found is not None:
             return found._replace(message=f"an equal environment behaves differently: {found.message}")
         alone = _lived(subject, seed, actions)
@@ -91,7 +88,7 @@ def check_instances(subject: Subject) -> Finding | None:
         found = compare_runs("step", mine, alone)
         return found and found._replace(message=f"beside a second session, {found.message}")
 
-    return subject.smallest(fails)
+    return subject.smallest(fails, place="session")
 
 
 def _lived(subject: Subject, seed: int, actions: list[Any]) -> list[Any]:

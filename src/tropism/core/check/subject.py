@@ -94,7 +94,7 @@ class Subject:
     def actions(self, seed: int, count: int) -> list[Any]:
         """Random members of the action space, one at a time as an agent would give them."""
         key = random.key(seed)
-        if not self.traced:
+        if not self.traced and self.action_space.shape is None:  # texts and records do not stack
             return [self.action_space.sample(random.fold_in(key, i)) for i in range(count)]
         batch = host(self.action_space.sample(key, (count,)))
         return [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(count)]
@@ -123,11 +123,12 @@ class Subject:
     def session(self) -> Session:
         return Session(self.env, self.params)
 
-    def smallest(self, fails: Fails, count: int = SHORT) -> Finding | None:
-        """Try random actions; of those that fail, the fewest that still do."""
+    def smallest(self, fails: Fails, count: int = SHORT, place: str = "step") -> Finding | None:
+        """Try random actions; of those that fail, the fewest that still do. `place` is where an exception
+        belongs that was not raised inside a method of the environment."""
         for seed in range(self.seed, self.seed + NUM_SEEDS):
             actions = self.actions(seed, count)
-            finding = attempt(lambda seed=seed, actions=actions: fails(seed, actions))
+            finding = attempt(lambda seed=seed, actions=actions: fails(seed, actions), place)
             if finding is not None:
                 finding, actions = shrink(lambda some, seed=seed: fails(seed, some), finding, actions)
                 return finding._replace(message=f"{finding.message} (seed {seed}, {self._spell(actions)})")
@@ -143,41 +144,49 @@ def calls_of(env: Environment, params: Any) -> Calls:
     return Calls(lambda key: env.reset(key, params), lambda key, state, action: env.step(key, state, action, params))
 
 
-def attempt(judge: Callable[[], Finding | None]) -> Finding | None:
+def attempt(judge: Callable[[], Finding | None], place: str = "env") -> Finding | None:
     """What `judge` finds, or the exception that the environment raised meanwhile."""
     try:
         return judge()
     except Exception as error:  # noqa: BLE001  whatever a stranger's environment raises belongs in the report
         text = " ".join(str(error).split())
         text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}…"
-        return Finding(_place_of(error), f"{type(error).__name__}: {text}")
+        return Finding(_place_of(error) or place, f"{type(error).__name__}: {text}")
 
 
-def _place_of(error: Exception) -> str:
+def _place_of(error: Exception) -> str | None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if isinstance(frame.f_locals.get("self"), Environment) and frame.f_code.co_name in PLACES:
             return frame.f_code.co_name
-    return "session"
+    return None
 
 
 def shrink(
     fails: Callable[[list[Any]], Finding | None], finding: Finding, actions: list[Any]
 ) -> tuple[Finding, list[Any]]:
     """The shortest beginning of `actions` that fails in the same place, then without those that do not matter."""
-    trials = MOST_TRIALS
-    length = 0
-    while length < len(actions):
-        found = attempt(lambda length=length: fails(actions[:length]))
-        if found is not None and found.place == finding.place:
-            finding, actions = found, actions[:length]
-        length = 2 * length or 1
-    for i in reversed(range(len(actions))):
-        fewer = actions[:i] + actions[i + 1 :]
-        found = attempt(lambda fewer=fewer: fails(fewer)) if trials > 0 else None
-        trials -= 1
+    trials = 0
+    for fewer in _prefixes(actions):
+        found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
         if found is not None and found.place == finding.place:
             finding, actions = found, fewer
+            break
+    i = len(actions) - 1
+    while i >= 0 and trials < MOST_TRIALS:
+        fewer = actions[:i] + actions[i + 1 :]
+        found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
+        trials += 1
+        i -= 1
+        if found is not None and found.place == finding.place:
+            finding, actions, i = found, fewer, len(fewer) - 1  # what was needed before may not be any more
     return finding, actions
+
+
+def _prefixes(actions: list[Any]) -> Iterator[list[Any]]:
+    length = 0
+    while length < len(actions):
+        yield actions[:length]
+        length = 2 * length or 1
 
 
 def compare_runs(place: str, ours: Any, theirs: Any, tolerance: float = 0.0) -> Finding | None:

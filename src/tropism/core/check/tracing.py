@@ -32,7 +32,8 @@ def check_scan(subject: Subject) -> Finding | None:
         obs, state = subject.plain.reset(keys[0])
 
         def step(state: Any, xs: Any) -> tuple[Any, Moment]:
-            obs, state, *rest = subject.plain.step(*xs[:1], state, xs[1])
+            key, action = xs
+            obs, state, *rest = subject.plain.step(key, state, action)
             return state, Moment(obs, state, *rest)
 
         return Moment(obs, state), lax.scan(step, state, (keys[1:], actions))[1]

@@ -84,15 +84,15 @@ def _check_space(name: str, subject: Subject) -> Finding | None:
         return Finding(name, f"returned {spell(space)}, not a Space")
     if space != build(subject.params):
         return Finding(name, f"returned {space!r} and then {build(subject.params)!r}")
-    for number in range(NUM_SAMPLES):
-        sample = space.sample(random.key(number))
+    samples = [space.sample(random.key(number)) for number in range(NUM_SAMPLES)]
+    for number, sample in enumerate(samples):
         if not space.contains(sample):
             return Finding(name, f"{space!r} does not contain its own sample {spell(sample)} (seed {number})")
     if not subject.traced:
         return None
 
     def build_traced(params: Any) -> Any:
-        return build(params).contains(sample)
+        return build(params).contains(samples[0])
 
     found = attempt(lambda: jax.jit(build_traced)(subject.params) and None)
     return found and Finding(name, f"cannot be built under jit with params as an argument: {found.message}")
@@ -116,9 +116,7 @@ def _later_obs(subject: Subject) -> Any:
             if not space.contains(moment.obs):
                 message = f"step {time}: observation {spell(moment.obs)} is not in {space!r}"
                 outside = _fits(moment, model)
-                return Finding(
-                    "step", f"{message}; state {in_words(moment)}" if outside else message, _status(outside)
-                )
+                return Finding("step", f"{message}; state {in_words(moment)}" if outside else message, _status(outside))
         return None
 
     return fails
@@ -184,7 +182,7 @@ def _check_outcome(subject: Subject, reward: Any, done: Any, info: Any) -> str |
 
 
 def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool) or (getattr(value, "dtype", None) == bool and np.shape(value) == ())
+    return isinstance(value, bool) or (getattr(value, "dtype", None) == np.bool_ and np.shape(value) == ())
 
 
 def _typed(value: Any) -> str:

@@ -83,11 +83,12 @@ class Box(Space):
         if self.dtype.kind in "iu":
             inside = (array >= self.low) & (array <= self.high)
         else:
-            slack = ROUNDING_ULPS * np.finfo(self.dtype).eps * np.maximum(1, np.abs(array))
+            size = np.where(np.isfinite(array), np.maximum(1, np.abs(array)), 0)  # infinity is not a rounding error
+            slack = ROUNDING_ULPS * np.finfo(self.dtype).eps * size
             inside = (array >= self.low - slack) & (array <= self.high + slack)
         if not inside.all():
             raise ValidationError(name, x, f"values within {self!r}")
-        return np.clip(array.astype(self.dtype), self.low, self.high)
+        return np.asarray(np.clip(array.astype(self.dtype), self.low, self.high))
 
     def identity(self) -> tuple[Any, ...]:
         return self.shape_, self.dtype_.str, _digest(self.low), _digest(self.high)

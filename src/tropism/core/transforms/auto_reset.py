@@ -53,7 +53,9 @@ class AutoReset(Transform):
         obs, reward, terminated, truncated, rest = step_timestep(self.env, obs, inner, reward, done, info, params)
         over = (terminated | truncated) if self.mode == "same_step" else state.memory
         final_obs, final_info = obs, rest
-        obs, inner = replace_where(self._restart, over, (key, inner, params), (obs, inner), self.restarts)
+        # In `next_step` the step just made is discarded, so what outlives the episode is taken from before it.
+        ended = inner if self.mode == "same_step" else state.inner
+        obs, inner = replace_where(self._restart, over, (key, ended, params), (obs, inner), self.restarts)
         first_info = {**jax.tree.map(jnp.zeros_like, rest), **self.env.info(inner, params)}
         rest = jax.tree.map(lambda new, old: jnp.where(over, new, old), first_info, rest)
         if self.mode == "same_step":

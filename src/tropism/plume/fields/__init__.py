@@ -1,1 +1,25 @@
 """Concentration fields, one file each."""
+
+from tropism.plume.fields.field import Field
+from tropism.plume.fields.filaments import Filaments
+from tropism.plume.fields.gaussian import Gaussian
+from tropism.plume.fields.meander import Meander
+from tropism.plume.fields.movie import Movie
+from tropism.plume.fields.puffs import Puffs
+from tropism.plume.fields.recording import Recording, synthetic
+from tropism.plume.fields.shared import Shared, share
+from tropism.plume.fields.turbulence import Turbulence
+
+__all__ = [
+    "Field",
+    "Filaments",
+    "Gaussian",
+    "Meander",
+    "Movie",
+    "Puffs",
+    "Recording",
+    "Shared",
+    "Turbulence",
+    "share",
+    "synthetic",
+]

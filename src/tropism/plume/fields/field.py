@@ -1,6 +1,7 @@
 """A concentration field: how strong the smell is at a point, and how that changes with time."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -31,3 +32,7 @@ class Field(eqx.Module):
     @abstractmethod
     def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         """The velocity of the air, in length units a second."""
+
+    def moved(self, source: tuple[float, float]) -> "Field":
+        """The same field with its source elsewhere."""
+        return replace(self, source=source)

@@ -1,0 +1,231 @@
+"""PlumeNav: find the source of a smell carried by the air."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jaxtyping import Array, ArrayLike, Float
+
+from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.spaces import Space
+from tropism.core.spaces.space import as_array, is_integer
+from tropism.core.words import parse_word
+from tropism.errors import ValidationError
+from tropism.plume import picture
+from tropism.plume.fields import Field, Gaussian
+from tropism.plume.motion import Cardinal, Motion
+from tropism.plume.rewards import Reward, SparseGoal
+from tropism.plume.scene import Agent, Arena, Mask, Scene
+from tropism.plume.sensors import Concentration, Sensor
+from tropism.plume.start import Start
+
+FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part draws from its own
+
+
+class PlumeNavParams(EnvParams):
+    """The numbers of all parts; those of a part go by a dotted name, as in `params={"field.sigma": 30.0}`."""
+
+    field: Field
+    sensor: Sensor
+    motion: Motion
+    reward: Reward
+    start: Start
+    arena: Arena
+    goal_radius: ArrayLike
+    max_steps: ArrayLike
+
+
+class PlumeNavState(EnvState):
+    agent: Agent
+    field: Any
+    sensor: Any
+    trail: Float[Array, "steps 2"]  # the last positions, oldest first; empty unless asked for
+
+
+class PlumeNav(Environment):
+    """Choose the parts; their numbers become params.
+
+    `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed
+    on, whose own corners are the default bounds. `obstacles` is a (height, width) mask. `trail` is how
+    many past positions a picture shows.
+    """
+
+    field: Field
+    sensor: Sensor
+    motion: Motion
+    reward: Reward
+    start: Start
+    grid_size: tuple[int, int]
+    low: tuple[float, float]
+    high: tuple[float, float]
+    obstacles: Mask | None
+    goal_radius: float
+    max_steps: int
+    trail: int
+
+    def __init__(
+        self,
+        field: Field = Gaussian(source=(64.0, 64.0), sigma=20.0),
+        sensor: Sensor = Concentration(),
+        motion: Motion = Cardinal(),
+        reward: Reward = SparseGoal(),
+        start: Start = Start(),
+        grid_size: Any = (128, 128),
+        low: Any = None,
+        high: Any = None,
+        obstacles: Any = None,
+        goal_radius: Any = 5.0,
+        max_steps: Any = 1000,
+        trail: Any = 0,
+    ):
+        self.field = _part("field", field, Field)
+        self.sensor = _part("sensor", sensor, Sensor)
+        self.motion = _part("motion", motion, Motion)
+        self.reward = _part("reward", reward, Reward)
+        self.start = _part("start", start, Start)
+        self.grid_size = _grid_size(grid_size)
+        self.low = (0.0, 0.0) if low is None else _point("low", low)
+        self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else _point("high", high)
+        self.obstacles = None if obstacles is None else Mask(obstacles, self.grid_size[::-1])
+        self.goal_radius = _positive("goal_radius", goal_radius)
+        self.max_steps = _whole("max_steps", max_steps, 1)
+        self.trail = _whole("trail", trail, 0)
+        _check_inside("source", self.field.source, self.low, self.high)
+
+    def default_params(self) -> PlumeNavParams:
+        mask = None if self.obstacles is None else jnp.asarray(self.obstacles.array)
+        arena = Arena(self.low, self.high, mask, self.grid_size[::-1])
+        parts = self.field, self.sensor, self.motion, self.reward, self.start
+        return PlumeNavParams(*parts, arena, self.goal_radius, self.max_steps)
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, PlumeNavState]:
+        field = params.field.init(random.fold_in(key, FIELD))
+        source = jnp.stack([jnp.asarray(side, float) for side in params.field.source])
+        agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid)
+        scene = Scene(agent, params.arena, params.field, field)
+        memory = params.sensor.start(params.arena.shape)
+        obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), memory, scene)
+        trail = jnp.broadcast_to(agent.xy, (self.trail, 2))
+        return obs, PlumeNavState(jnp.int32(0), agent, field, memory, trail)
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        before = self.scene(state, params)
+        agent = params.motion.move(random.fold_in(key, MOTION), action, before)
+        field = params.field.advance(random.fold_in(key, FIELD), state.field)
+        after = Scene(agent, params.arena, params.field, field)
+        reached = after.distance <= params.goal_radius
+        reward = params.reward(before, action, after, reached).astype(jnp.float32)
+        obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), state.sensor, after)
+        trail = jnp.concatenate([state.trail[1:], agent.xy[None]]) if self.trail else state.trail
+        state = PlumeNavState(state.time + 1, agent, field, memory, trail)
+        ended = outcome(reached | agent.lost, state.time >= params.max_steps, self.info(state, params))
+        return obs, state, reward, *ended
+
+    def scene(self, state: Any, params: Any) -> Scene:
+        return Scene(state.agent, params.arena, params.field, state.field)
+
+    def info(self, state: Any, params: Any) -> Info:
+        scene = self.scene(state, params)
+        here, goal = (self._whole_on_grid(xy) for xy in (scene.agent.xy, scene.source))
+        return {
+            "goal_reached": scene.distance <= params.goal_radius,
+            "agent_xy": here,
+            "agent_position": here,
+            "source_location": goal,
+            "goal_location": goal,
+            "distance_to_goal": scene.distance,
+            "concentration_at_agent": scene.smell(scene.agent.xy),
+        }
+
+    def _whole_on_grid(self, xy: Float[Array, " 2"]) -> tuple[Any, Any]:
+        xy = jnp.round(xy).astype(jnp.int32) if self.motion.on_grid else xy
+        return xy[0], xy[1]
+
+    def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
+        """Options of a reset: `start_location`, `source_location`, `params`."""
+        own = {"start_location", "source_location"}
+        unknown = sorted(set(options) - own - {"params"})
+        if unknown:
+            known = "params, source_location, start_location"
+            raise ValidationError("options", unknown[0], f"a known option; this environment takes: {known}")
+        params = super().configure(params, {name: options[name] for name in options if name not in own})
+        places = {name: self._place(name, options[name]) for name in own & set(options)}
+        if "source_location" in places:
+            params = replace(params, field=params.field.moved(places["source_location"]))
+        if "start_location" in places:
+            params = replace(params, start=replace(params.start, fixed=1, point=places["start_location"]))
+        return params
+
+    def _place(self, name: str, xy: Any) -> tuple[float, float]:
+        point = _point(f"options[{name!r}]", xy)
+        _check_inside(f"options[{name!r}]", point, self.low, self.high)
+        if self.motion.on_grid and any(side != round(side) for side in point):
+            raise ValidationError(f"options[{name!r}]", xy, "whole numbers: this arena is a grid")
+        if self.obstacles is not None and self.obstacles.array[round(point[1]), round(point[0])]:
+            raise ValidationError(f"options[{name!r}]", xy, "a place that is not an obstacle")
+        return point
+
+    def observation_space(self, params: Any) -> Space:
+        return params.sensor.space(params.arena.shape)
+
+    def action_space(self, params: Any) -> Space:
+        return params.motion.action_space
+
+    def render(self, state: Any, params: Any) -> Array:
+        return picture.paint(self.scene(state, params), state.trail, params.goal_radius)
+
+    def describe(self, state: Any, obs: Any, params: Any) -> str:
+        x, y = (float(side) for side in np.asarray(state.agent.xy))
+        heading = float(np.degrees(state.agent.heading))
+        felt = np.array2string(np.asarray(obs), precision=4) if not isinstance(obs, dict) else str(obs)
+        moves = f" Actions: {', '.join(self.motion.words)}." if self.motion.words else ""
+        return (
+            "Find the source of the smell: get within "
+            f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
+            f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). You sense {felt}.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}.{moves}"
+        )
+
+    def parse(self, text: str, params: Any) -> Any:
+        return parse_word(text, self.motion.words, self.action_space(params))
+
+
+def _part(name: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValidationError(name, value, f"a {kind.__name__}")
+    return value
+
+
+def _grid_size(value: Any) -> tuple[int, int]:
+    if not isinstance(value, tuple | list) or len(value) != 2 or not all(is_integer(n) and int(n) >= 2 for n in value):
+        raise ValidationError("grid_size", value, "(width, height), whole numbers of at least 2")
+    return int(value[0]), int(value[1])
+
+
+def _point(name: str, value: Any) -> tuple[float, float]:
+    array = as_array(value)
+    if array is None or array.shape != (2,) or array.dtype.kind == "b" or not np.isfinite(array).all():
+        raise ValidationError(name, value, "two finite numbers, (x, y)")
+    return float(array[0]), float(array[1])
+
+
+def _check_inside(name: str, point: Any, low: Any, high: Any) -> None:
+    x, y = (float(side) for side in point)
+    if not (low[0] <= x <= high[0] and low[1] <= y <= high[1]):
+        raise ValidationError(name, (x, y), f"a point between {low} and {high}")
+
+
+def _positive(name: str, value: Any) -> float:
+    array = as_array(value)
+    if array is None or array.shape != () or not (np.isfinite(array) and array >= 0) or array.dtype.kind == "b":
+        raise ValidationError(name, value, "a finite number of at least 0")
+    return float(array)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if not is_integer(value) or int(value) < least:
+        raise ValidationError(name, value, f"a whole number of at least {least}")
+    return int(value)

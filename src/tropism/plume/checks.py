@@ -1,0 +1,50 @@
+"""Refusing impossible numbers where a plume part is made; traced and device values are not looked at."""
+
+from typing import Any
+
+import numpy as np
+
+from tropism.errors import ValidationError
+
+
+def positive(**values: Any) -> None:
+    for name, value in values.items():
+        _require(name, value, lambda number: np.isfinite(number) & (number > 0), "a finite number above 0")
+
+
+def non_negative(**values: Any) -> None:
+    for name, value in values.items():
+        _require(name, value, lambda number: np.isfinite(number) & (number >= 0), "a finite number, 0 or more")
+
+
+def fraction(**values: Any) -> None:
+    for name, value in values.items():
+        _require(name, value, lambda number: (number >= 0) & (number <= 1), "a number from 0 to 1")
+
+
+def finite(**values: Any) -> None:
+    for name, value in values.items():
+        _require(name, value, np.isfinite, "a finite number")
+
+
+def point(**values: Any) -> None:
+    """(x, y), as two numbers or one array."""
+    for name, value in values.items():
+        if isinstance(value, tuple | list | np.ndarray) and len(value) != 2:
+            raise ValidationError(name, value, "(x, y)")
+        for part in value if isinstance(value, tuple | list) else (value,):
+            _require(name, part, np.isfinite, "(x, y), both finite")
+
+
+def count(at_least: int = 1, **values: Any) -> None:
+    """A static number: how many there are of something."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+            raise ValidationError(name, value, f"an integer, {at_least} or more")
+
+
+def _require(name: str, value: Any, allowed: Any, expected: str) -> None:
+    if isinstance(value, str | bool | None):
+        raise ValidationError(name, value, expected)
+    if isinstance(value, int | float | np.ndarray | np.generic) and not np.all(allowed(value)):
+        raise ValidationError(name, value, expected)

@@ -1,0 +1,97 @@
+"""Filaments of smell in a turbulent wind (Farrell et al. 2002, doi:10.1023/A:1016283702837)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from tropism.plume import checks
+from tropism.plume.fields import births
+from tropism.plume.fields.field import Field
+from tropism.plume.fields.turbulence import Turbulence, TurbulenceState
+
+STEP = 0.01  # s; the step that the paper's noise amplitudes belong to
+
+
+class FilamentsState(eqx.Module):
+    air: TurbulenceState
+    x: Float[Array, " n"]  # m
+    y: Float[Array, " n"]  # m
+    squared: Float[Array, " n"]  # m², the squared radius R²; 0: no puff here
+    oldest: Int[Array, ""]  # where the next puff goes
+
+
+class Filaments(Field):
+    """Puffs are born at the source, ride on the turbulent wind, scatter around it and grow;
+    C = Σ Q/((8π³)^½ R³) · exp(−|r − p|²/2R²). A puff that leaves the arena of `air` is gone.
+
+    The paper displaces a puff by (wind + scatter · N(0, 1)) · dt with dt = 0.01 s. That random walk
+    depends on the step, so it is written here as the diffusion it amounts to, and `dt` is free.
+
+    `init` grows the plume by `warmup` steps of `warmup_dt`, 100 s in all by default, from a wind drawn from its
+    long-run distribution. That costs as much as `warmup` steps: for many short episodes share one
+    realisation (`share`), whose start is free, or take `warmup=0` and watch the plume arrive.
+    """
+
+    source: Any = (5.0, 0.0)  # m
+    air: Turbulence = Turbulence()
+    rate: ArrayLike = 10.0  # puffs/s
+    scatter: ArrayLike = 2.0  # m/s, standard deviation, drawn afresh each 0.01 s
+    radius: ArrayLike = 0.001**0.5  # m, at birth
+    growth: ArrayLike = 0.001  # m²/s, of R²
+    amount: ArrayLike = 8.3e8  # molecules in a puff, Q
+    dt: ArrayLike = 0.1  # s, one step of the environment
+    warmup_dt: ArrayLike = 0.5  # s
+    warmup: int = eqx.field(static=True, default=200)
+    max_puffs: int = eqx.field(static=True, default=1000)
+    max_births: int = eqx.field(static=True, default=32)  # a step
+
+    def __check_init__(self):
+        checks.point(source=self.source)
+        checks.non_negative(rate=self.rate, scatter=self.scatter, growth=self.growth, amount=self.amount)
+        checks.positive(radius=self.radius, dt=self.dt, warmup_dt=self.warmup_dt)
+        checks.count(max_puffs=self.max_puffs, max_births=self.max_births)
+        checks.count(at_least=0, warmup=self.warmup)
+
+    def init(self, key: Any) -> FilamentsState:
+        air_key, grow_key = random.split(key)
+        none = jnp.zeros(self.max_puffs)
+        state = FilamentsState(self.air.init(air_key), none, none, none, jnp.zeros((), jnp.int32))
+        if self.warmup == 0:
+            return state
+        return jax.lax.fori_loop(
+            0, self.warmup, lambda i, grown: self._step(random.fold_in(grow_key, i), grown, self.warmup_dt), state
+        )
+
+    def advance(self, key: Any, state: FilamentsState) -> FilamentsState:
+        return self._step(key, state, self.dt)
+
+    def concentration(self, state: FilamentsState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
+        alive = state.squared > 0
+        squared = jnp.where(alive, state.squared, 1)
+        peak = jnp.where(alive, self.amount / ((8 * jnp.pi**3) ** 0.5 * squared**1.5), 0)
+        distance = (xy[..., 0, None] - state.x) ** 2 + (xy[..., 1, None] - state.y) ** 2
+        return (peak * jnp.exp(distance * (-0.5 / squared))).sum(-1)
+
+    def wind(self, state: FilamentsState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        return jnp.stack(self.air.velocity(state.air, xy[..., 0], xy[..., 1]), axis=-1)
+
+    def _step(self, key: Any, state: FilamentsState, dt: Any) -> FilamentsState:
+        air_key, scatter_key, birth_key = random.split(key, 3)
+        air = self.air.advance(air_key, state.air, dt)
+        born = births.draw(birth_key, self.rate, dt, self.max_births)
+        place = births.places(born, state.oldest, self.max_puffs)
+        x = state.x.at[place].set(self.source[0], mode="drop")
+        y = state.y.at[place].set(self.source[1], mode="drop")
+        squared = state.squared.at[place].set(self.radius**2, mode="drop")
+        # The newborn live for the rest of the step only.
+        time = jnp.full(x.shape, dt).at[place].set(dt - born.wait, mode="drop")
+        u, v = self.air.velocity(air, x, y)
+        walk = self.scatter * STEP**0.5 * jnp.sqrt(time) * random.normal(scatter_key, (2, *x.shape))
+        x, y = x + u * time + walk[0], y + v * time + walk[1]
+        alive = (squared > 0) & self.air.contains(x, y)
+        squared = jnp.where(alive, squared + self.growth * time, 0)
+        return FilamentsState(air, x, y, squared, (state.oldest + born.count) % self.max_puffs)

@@ -1,0 +1,81 @@
+"""A recorded plume played back."""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jaxtyping import Array, ArrayLike, Float, Int, Real
+
+from tropism.errors import ValidationError
+from tropism.plume import checks
+from tropism.plume.fields.field import Field
+from tropism.plume.wind import Constant, Wind
+
+ROUNDING = 1e-3  # frames; 25 steps of 0.04 s are one second, whatever floats say
+
+
+class MovieState(eqx.Module):
+    start: Float[Array, ""]  # s, into the recording
+    steps: Int[Array, ""]
+    flow: Any
+
+
+class Movie(Field):
+    """Frames (time, y, x) of which the one that was recorded at the present time is seen, bilinear between pixels
+    and nothing beyond them. The source is at `source_pixel`, (row, column); row 0 is the lowest y.
+
+    At its end the recording starts again (`end="wrap"`) or stands still (`"clamp"`). An episode begins
+    anywhere in a recording that wraps unless `shuffle` is False, and at the first frame of one that does not.
+    """
+
+    source: Any  # length units
+    frames: Real[Array, "time height width"] | Real[np.ndarray, "time height width"]
+    source_pixel: tuple[Any, Any] | Array  # (row, column)
+    pixel_size: ArrayLike  # length units
+    frame_rate: ArrayLike  # frames/s
+    scale: ArrayLike = 1.0  # concentration of a pixel value of 1
+    flow: Wind = Constant()
+    dt: ArrayLike = 0.04  # s, one step of the environment
+    end: Literal["wrap", "clamp"] = eqx.field(static=True, default="wrap")
+    shuffle: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        checks.point(source=self.source, source_pixel=self.source_pixel)
+        checks.positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate, scale=self.scale, dt=self.dt)
+        if self.end not in ("wrap", "clamp"):
+            raise ValidationError("end", self.end, '"wrap" or "clamp"')
+
+    def init(self, key: Any) -> MovieState:
+        start_key, flow_key = random.split(key)
+        start = jnp.zeros((), jnp.result_type(float))
+        if self.shuffle and self.end == "wrap":
+            start = random.randint(start_key, (), 0, self.frames.shape[0]) / self.frame_rate
+        return MovieState(start, jnp.zeros((), jnp.int32), self.flow.init(flow_key))
+
+    def advance(self, key: Any, state: MovieState) -> MovieState:
+        return MovieState(state.start, state.steps + 1, self.flow.advance(key, state.flow, self.dt))
+
+    def concentration(self, state: MovieState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
+        frame = jnp.asarray(self.frames)[self.frame(state)]
+        height, width = frame.shape
+        row = self.source_pixel[0] + (xy[..., 1] - self.source[1]) / self.pixel_size
+        column = self.source_pixel[1] + (xy[..., 0] - self.source[0]) / self.pixel_size
+        left = jnp.clip(jnp.floor(column), 0, width - 2).astype(jnp.int32)
+        below = jnp.clip(jnp.floor(row), 0, height - 2).astype(jnp.int32)
+        right, up = column - left, row - below
+        lower = (1 - right) * frame[below, left] + right * frame[below, left + 1]
+        upper = (1 - right) * frame[below + 1, left] + right * frame[below + 1, left + 1]
+        inside = (column >= 0) & (column <= width - 1) & (row >= 0) & (row <= height - 1)
+        return jnp.where(inside, self.scale * ((1 - up) * lower + up * upper), 0)
+
+    def wind(self, state: MovieState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        return jnp.broadcast_to(self.flow.velocity(state.flow), xy.shape)
+
+    def frame(self, state: MovieState) -> Int[Array, ""]:
+        """Which frame is seen now."""
+        seconds = state.start + state.steps * self.dt
+        index = jnp.floor(seconds * self.frame_rate + ROUNDING).astype(jnp.int32)
+        num_frames = self.frames.shape[0]
+        return index % num_frames if self.end == "wrap" else jnp.minimum(index, num_frames - 1)

@@ -1,0 +1,212 @@
+"""Recorded plumes on disk: NumPy, HDF5 and Zarr files of frames (time, y, x), and a small synthetic one."""
+
+import hashlib
+import importlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from numpy.typing import NDArray
+
+from tropism.errors import MissingExtraError, ValidationError
+from tropism.plume import checks
+from tropism.plume.fields.meander import Meander
+from tropism.plume.fields.movie import Movie
+from tropism.plume.wind import Constant, Wind
+
+CHUNK = 64  # frames looked at together
+METADATA = ("pixel_size", "frame_rate", "source_pixel")
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Frames and what is known of them; equal and hashable by content, so an environment can hold it.
+
+    The frames of a `.npy` file stay on disk until `field` puts them on the device.
+    """
+
+    frames: NDArray[Any]
+    pixel_size: float  # length units
+    frame_rate: float  # frames/s
+    source_pixel: tuple[float, float]  # (row, column)
+    digest: str = field(init=False)
+
+    def __post_init__(self):
+        _check_frames(self.frames)
+        checks.positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate)
+        _check_source(self.source_pixel, self.frames.shape[1:])
+        object.__setattr__(self, "digest", _checked_digest(self.frames, self._metadata()))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        pixel_size: float | None = None,
+        frame_rate: float | None = None,
+        source_pixel: tuple[float, float] | None = None,
+        dataset: str | None = None,
+    ) -> "Recording":
+        """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr may bring the numbers with them, as attributes
+        of those names; `dataset` names the array where a file has several."""
+        path = Path(path)
+        if path.suffix.lower() not in OPENERS:
+            raise ValidationError("path", str(path), f"a file that ends in {', '.join(OPENERS)}")
+        if not path.exists():
+            raise ValidationError("path", str(path), "a file that exists")
+        frames, found = OPENERS[path.suffix.lower()](path, dataset)
+        given = {"pixel_size": pixel_size, "frame_rate": frame_rate, "source_pixel": source_pixel}
+        known: dict[str, Any] = {name: found.get(name) if value is None else value for name, value in given.items()}
+        for name, value in known.items():
+            if value is None:
+                raise ValidationError(name, None, f"a value: {path.name} does not say it")
+        return cls(frames, _number(known, "pixel_size"), _number(known, "frame_rate"), _pair(known["source_pixel"]))
+
+    def field(
+        self,
+        *,
+        dt: float = 0.04,
+        end: Literal["wrap", "clamp"] = "wrap",
+        shuffle: bool = True,
+        flow: Wind = Constant(),  # noqa: B008 - immutable
+    ) -> Movie:
+        """The plume of this recording; whole numbers are taken as shares of the largest their type holds.
+
+        Pixel (row, column) is the point (column · pixel_size, row · pixel_size)."""
+        kind = self.frames.dtype
+        scale = 1.0 / np.iinfo(kind).max if kind.kind in "iu" else 1.0
+        row, column = self.source_pixel
+        source = (column * self.pixel_size, row * self.pixel_size)
+        frames = jnp.asarray(self.frames)
+        return Movie(source, frames, self.source_pixel, self.pixel_size, self.frame_rate, scale, flow, dt, end, shuffle)
+
+    def _metadata(self) -> tuple[Any, ...]:
+        return self.pixel_size, self.frame_rate, tuple(self.source_pixel), self.frames.shape, self.frames.dtype.str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recording) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Recording({'×'.join(map(str, self.frames.shape))}, {self.frame_rate:g} Hz, {self.digest[:8]})"
+
+
+def synthetic(num_frames: int = 60, height: int = 48, width: int = 72, seed: int = 0) -> Recording:
+    """A meandering plume filmed at 10 frames a second, one length unit a pixel, in bytes."""
+    source = (4.0, height / 2)
+    plume = Meander(source, speed=16.0, sigma=1.5, spread=5.0, time_constant=1.5, dt=0.1, history=64)
+    x, y = jnp.meshgrid(jnp.arange(width, dtype=float), jnp.arange(height, dtype=float))
+
+    def film(state: Any, key: Any) -> tuple[Any, Any]:
+        picture = plume.concentration(state, jnp.stack([x, y], axis=-1))
+        return plume.advance(key, state), jnp.round(255 * picture).astype(jnp.uint8)
+
+    start_key, film_key = random.split(random.key(seed))
+    _, frames = jax.lax.scan(film, plume.init(start_key), random.split(film_key, num_frames))
+    return Recording(np.asarray(frames), pixel_size=1.0, frame_rate=10.0, source_pixel=(source[1], source[0]))
+
+
+def _check_frames(frames: Any) -> None:
+    if not isinstance(frames, np.ndarray) or frames.ndim != 3:
+        raise ValidationError("frames", np.shape(frames), "an array with the axes (time, y, x)")
+    if frames.dtype.kind not in "iuf":
+        raise ValidationError("frames", frames.dtype, "an array of real numbers")
+    if frames.shape[0] < 1 or min(frames.shape[1:]) < 2:
+        raise ValidationError("frames", frames.shape, "at least one frame of at least 2×2 pixels")
+
+
+def _number(known: dict[str, Any], name: str) -> float:
+    if np.shape(known[name]) != () or isinstance(known[name], str):
+        raise ValidationError(name, known[name], "a number")
+    return float(known[name])
+
+
+def _pair(source_pixel: Any) -> tuple[float, float]:
+    if np.shape(source_pixel) != (2,):
+        raise ValidationError("source_pixel", source_pixel, "(row, column)")
+    row, column = source_pixel
+    return float(row), float(column)
+
+
+def _check_source(source_pixel: Any, shape: Any) -> None:
+    for value, size in zip(_pair(source_pixel), shape, strict=True):
+        if not 0 <= value <= size - 1:
+            raise ValidationError("source_pixel", source_pixel, f"(row, column) inside frames of {shape} pixels")
+
+
+def _checked_digest(frames: NDArray[Any], metadata: tuple[Any, ...]) -> str:
+    """One pass over all the frames, a few at a time: a recording need not fit into memory."""
+    digest = hashlib.blake2b(repr(metadata).encode(), digest_size=16)
+    for first in range(0, len(frames), CHUNK):
+        chunk = np.ascontiguousarray(frames[first : first + CHUNK])
+        if not np.all(np.isfinite(chunk)):
+            raise ValidationError("frames", f"not finite near frame {first}", "finite concentrations")
+        if chunk.dtype.kind != "u" and np.any(chunk < 0):
+            raise ValidationError("frames", f"negative near frame {first}", "concentrations of 0 or more")
+        digest.update(chunk.data)
+    return digest.hexdigest()
+
+
+def _open_numpy(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
+    if dataset is not None:
+        raise ValidationError("dataset", dataset, "none: a .npy file holds one array")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False), {}
+    except (ValueError, EOFError) as error:
+        raise ValidationError("path", str(path), f"a NumPy file; it cannot be read: {error}") from error
+
+
+def _open_hdf5(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
+    h5py = _import("h5py")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ValidationError("path", str(path), f"an HDF5 file; it cannot be read: {error}") from error
+    with file:
+        array = _choose(file, dataset)
+        return array[()], {**_numbers(file.attrs), **_numbers(array.attrs)}
+
+
+def _open_zarr(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
+    zarr = _import("zarr")
+    try:
+        opened = zarr.open(str(path), mode="r")
+    except (FileNotFoundError, ValueError) as error:
+        raise ValidationError("path", str(path), f"a Zarr store; it cannot be read: {error}") from error
+    if isinstance(opened, zarr.Array):
+        return np.asarray(opened[...]), _numbers(opened.attrs)
+    array = _choose(opened, dataset)
+    return np.asarray(array[...]), {**_numbers(opened.attrs), **_numbers(array.attrs)}
+
+
+OPENERS = {".npy": _open_numpy, ".h5": _open_hdf5, ".hdf5": _open_hdf5, ".zarr": _open_zarr}
+
+
+def _choose(group: Any, dataset: str | None) -> Any:
+    """The named array of a file, or its only one with three axes."""
+    arrays = {name: item for name, item in group.items() if len(np.shape(item)) == 3}
+    if dataset is None and len(arrays) != 1:
+        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(arrays)}")
+    if dataset is None:
+        return next(iter(arrays.values()))
+    if dataset not in group:
+        raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(group)}")
+    return group[dataset]
+
+
+def _numbers(attributes: Any) -> dict[str, Any]:
+    return {name: attributes[name] for name in METADATA if name in attributes}
+
+
+def _import(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        message = f'this file needs {package}: pip install "tropism[movie]"'
+        raise MissingExtraError(package, None, "an installed package", message) from error

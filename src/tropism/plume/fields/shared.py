@@ -1,0 +1,60 @@
+"""One realisation of a plume, simulated once and played to any number of agents."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, Float, Int
+
+from tropism.plume import checks
+from tropism.plume.fields.field import Field
+
+
+class Shared(Field):
+    """`inner` in the states of `states`, one after the other and then from the first again, where it jumps.
+
+    The state is which of them is now. An episode begins with any of them, or with the first if `offset` is False.
+    """
+
+    source: Any  # moved from where the inner field has it, all moves along
+    inner: Field
+    states: Any  # those of `inner`, stacked
+    num_frames: int = eqx.field(static=True)
+    offset: bool = eqx.field(static=True, default=True)
+
+    def init(self, key: Any) -> Int[Array, ""]:
+        return random.randint(key, (), 0, self.num_frames if self.offset else 1)
+
+    def advance(self, key: Any, state: Int[Array, ""]) -> Int[Array, ""]:
+        return (state + 1) % self.num_frames
+
+    def concentration(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
+        return self.inner.concentration(self.now(state), self._inner_point(xy))
+
+    def wind(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        return self.inner.wind(self.now(state), self._inner_point(xy))
+
+    def now(self, state: Int[Array, ""]) -> Any:
+        """The state of the inner field."""
+        return jax.tree.map(lambda stack: stack[state], self.states)
+
+    def _inner_point(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+        return xy - (jnp.asarray(self.source) - jnp.asarray(self.inner.source))
+
+
+def share(field: Field, key: Any, num_frames: int, *, offset: bool = True) -> Shared:
+    """Simulate `num_frames` steps of a field, all at once."""
+    checks.count(num_frames=num_frames)
+    return Shared(field.source, field, _simulate(field, key, num_frames), num_frames, offset)
+
+
+@eqx.filter_jit
+def _simulate(field: Field, key: Any, num_frames: int) -> Any:
+    start_key, steps_key = random.split(key)
+
+    def move(state: Any, step_key: Any) -> tuple[Any, Any]:
+        return field.advance(step_key, state), state
+
+    return jax.lax.scan(move, field.init(start_key), random.split(steps_key, num_frames))[1]

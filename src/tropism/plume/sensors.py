@@ -1,0 +1,226 @@
+"""Sensors: what an agent feels of the smell and the wind; they compose."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jaxtyping import Array, Float
+
+from tropism.core.spaces import Box, Dict, Space
+from tropism.errors import ValidationError
+from tropism.plume.scene import Scene, direction
+
+
+class Sensor(eqx.Module):
+    """Abstract. A sensor may remember: `sense` takes its memory and returns the next one with the observation."""
+
+    @abstractmethod
+    def space(self, shape: tuple[int, int]) -> Space:
+        """The observations, in an arena with a raster of `shape` (height, width)."""
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        """The memory at the start of an episode."""
+        return ()
+
+    @abstractmethod
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        """`(observation, memory)`."""
+
+
+class Concentration(Sensor):
+    """The concentration where the agent is, cut off at `limit`."""
+
+    limit: Any = 1.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, self.limit, (1,))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        return _cut(scene.smell(scene.agent.xy)[None], self.limit), memory
+
+
+class Odour(Sensor):
+    """1 where the concentration is at least `threshold`, else 0."""
+
+    threshold: Any = 0.1
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, 1, (1,))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        return (scene.smell(scene.agent.xy) >= self.threshold).astype(jnp.float32)[None], memory
+
+
+class Hits(Sensor):
+    """Molecules that hit the sensor in one step: Poisson with mean `rate` × concentration, at most `limit`."""
+
+    rate: Any = 5.0
+    limit: Any = 255.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, self.limit, (1,))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        mean = self.rate * scene.smell(scene.agent.xy)
+        return _cut(random.poisson(key, mean).astype(jnp.float32)[None], self.limit), memory
+
+
+class Antennae(Sensor):
+    """Concentrations at points around the head; an angle is from the heading, positive to the left.
+
+    The default is a pair: the left antenna first, then the right one.
+    """
+
+    angles: tuple[float, ...] = (45.0, -45.0)  # degrees
+    reach: Any = 1.0  # length units
+    limit: Any = 1.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, self.limit, (len(self.angles),))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        angles = scene.agent.heading + jnp.deg2rad(jnp.stack(jnp.asarray(self.angles)))
+        return _cut(scene.smell(scene.agent.xy + self.reach * direction(angles)), self.limit), memory
+
+
+def array_of(count: int, reach: float = 1.0, limit: float = 1.0) -> Antennae:
+    """`count` antennae evenly around the agent, the first straight ahead, then to the left."""
+    if not isinstance(count, int) or count < 1:
+        raise ValidationError("count", count, "a whole number of at least 1")
+    return Antennae(tuple(360.0 * i / count for i in range(count)), reach, limit)
+
+
+class WindSense(Sensor):
+    """The wind where the agent is: (x, y), or (forward, left) if `egocentric`; `apparent` is what a mover feels."""
+
+    egocentric: bool = eqx.field(static=True, default=False)
+    apparent: bool = eqx.field(static=True, default=False)
+    dt: Any = 1.0  # seconds a step, for the agent's own velocity
+    limit: Any = np.inf
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(-self.limit, self.limit, (2,))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        wind = scene.wind(scene.agent.xy)
+        if self.apparent:
+            wind = wind - scene.agent.velocity / self.dt
+        if self.egocentric:
+            forward = direction(scene.agent.heading)
+            wind = jnp.stack([wind @ forward, forward[0] * wind[1] - forward[1] * wind[0]])
+        return jnp.clip(wind, -self.limit, self.limit).astype(jnp.float32), memory
+
+
+class SinceWhiff(Sensor):
+    """Steps since the concentration was last at least `threshold`; at most `limit`, and that before the first whiff."""
+
+    threshold: Any = 0.1
+    limit: Any = 1000.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, self.limit, (1,))
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        return jnp.float32(self.limit)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        whiff = scene.smell(scene.agent.xy) >= self.threshold
+        since = jnp.where(whiff, 0, jnp.minimum(memory + 1, self.limit)).astype(jnp.float32)
+        return since[None], since
+
+
+class WhiffRate(Sensor):
+    """How often the smell comes: onsets of whiffs, averaged exponentially over `memory_steps`."""
+
+    threshold: Any = 0.1
+    memory_steps: Any = 20.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, 1, (1,))
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        return jnp.bool_(False), jnp.float32(0)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        was, rate = memory
+        whiff = scene.smell(scene.agent.xy) >= self.threshold
+        rate = (rate + ((whiff & ~was) - rate) / self.memory_steps).astype(jnp.float32)
+        return rate[None], (whiff, rate)
+
+
+class Position(Sensor):
+    """Where the agent is: whole numbers on a raster with one point a unit."""
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(np.zeros(2), np.array([shape[1] - 1, shape[0] - 1]), (2,), np.int32)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        return jnp.round(scene.agent.xy).astype(jnp.int32), memory
+
+
+class SourcePosition(Position):
+    """Where the source is, for an agent that is told."""
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        return jnp.round(scene.source).astype(jnp.int32), memory
+
+
+class FullField(Sensor):
+    """The whole concentration field, (height, width); row = y."""
+
+    limit: Any = 1.0
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, self.limit, shape)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        return _cut(scene.smell(scene.arena.raster()), self.limit), memory
+
+
+class Together(Sensor):
+    """Several sensors as one vector."""
+
+    parts: tuple[Sensor, ...]
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        spaces = [part.space(shape) for part in self.parts]
+        for space in spaces:
+            if not isinstance(space, Box) or len(space.shape) != 1:
+                raise ValidationError("parts", space, "sensors whose observation is a vector")
+        return Box(np.concatenate([s.low for s in spaces]), np.concatenate([s.high for s in spaces]))  # pyright: ignore
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        return tuple(part.start(shape) for part in self.parts)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
+        return jnp.concatenate([obs for obs, _ in felt]), tuple(kept for _, kept in felt)
+
+
+class Named(Sensor):
+    """Several sensors as a Dict; made by `named(left=…, wind=…)`."""
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    parts: tuple[Sensor, ...]
+
+    def space(self, shape: tuple[int, int]) -> Dict:
+        return Dict({name: part.space(shape) for name, part in zip(self.names, self.parts, strict=True)})
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        return tuple(part.start(shape) for part in self.parts)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
+        obs = {name: obs for name, (obs, _) in zip(self.names, felt, strict=True)}
+        return obs, tuple(kept for _, kept in felt)
+
+
+def named(**parts: Sensor) -> Named:
+    return Named(tuple(parts), tuple(parts.values()))
+
+
+def _cut(values: Float[Array, "..."], limit: Any) -> Float[Array, "..."]:
+    return jnp.clip(values, 0, limit).astype(jnp.float32)

@@ -1,0 +1,93 @@
+"""Dict and Tuple: spaces made of spaces."""
+
+from collections import OrderedDict
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+from tropism.core.spaces import Box, Dict, Discrete, Text, Tuple
+from tropism.errors import ValidationError
+
+PAIR = Dict(go=Discrete(2), aim=Box(-1.0, 1.0, (2,)))
+TRIPLE = Tuple((Discrete(2), Box(-1.0, 1.0, (2,)), Dict(x=Discrete(3))))
+
+
+def test_samples_are_contained_and_stack():
+    assert PAIR.sample(random.key(0)) in PAIR
+    assert TRIPLE.sample(random.key(0)) in TRIPLE
+    assert PAIR.sample(random.key(0), (5,))["aim"].shape == (5, 2)
+
+
+def test_members_are_drawn_independently():
+    twice = Tuple((Box(0.0, 1.0), Box(0.0, 1.0))).sample(random.key(0))
+    assert twice[0] != twice[1]
+
+
+@pytest.mark.parametrize(
+    "x", [{}, {"go": 0}, {"go": 0, "aim": [0, 0], "more": 1}, {"go": 5, "aim": [0, 0]}, [0], None, 3]
+)
+def test_a_dict_has_exactly_its_keys(x: Any):
+    assert PAIR.contains(x) is False
+    with pytest.raises(ValidationError):
+        PAIR.coerce(x)
+
+
+@pytest.mark.parametrize("x", [(), (0, [0, 0]), (0, [0, 0], {"x": 9}), "abc", None, {0: 1}])
+def test_a_tuple_has_exactly_its_items(x: Any):
+    assert TRIPLE.contains(x) is False
+    with pytest.raises(ValidationError):
+        TRIPLE.coerce(x)
+
+
+def test_an_error_names_the_part():
+    with pytest.raises(ValidationError) as caught:
+        TRIPLE.coerce((0, [0, 0], {"x": 9}))
+    assert caught.value.name == "action[2]['x']"
+
+
+def test_equal_whatever_the_order_of_keys():
+    other = Dict(OrderedDict(aim=Box(-1.0, 1.0, (2,)), go=Discrete(2)))
+    assert other == PAIR
+    assert hash(other) == hash(PAIR)
+    assert Dict(go=Discrete(2)) != PAIR
+    assert Tuple((Discrete(2),)) == Tuple([Discrete(2)])
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("spaces", [{"a": 3}, {1: Discrete(2)}, [Discrete(2)]])
+def test_a_dict_is_made_of_spaces(spaces: Any):
+    with pytest.raises(ValidationError):
+        Dict(spaces)
+
+
+@pytest.mark.parametrize("spaces", [[3], Discrete(2), None])
+def test_a_tuple_is_made_of_spaces(spaces: Any):
+    with pytest.raises(ValidationError):
+        Tuple(spaces)
+
+
+def test_json_round_trip():
+    for space in (PAIR, TRIPLE):
+        sample = space.sample(random.key(3))
+        back = space.from_json(space.to_json(sample))
+        assert jax.tree.all(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), back, jax.device_get(sample)))
+
+
+def test_contains_works_under_jit():
+    assert bool(jax.jit(PAIR.contains)({"go": jnp.int32(1), "aim": jnp.zeros(2)}))
+    assert not bool(jax.jit(PAIR.contains)({"go": jnp.int32(2), "aim": jnp.zeros(2)}))
+
+
+def test_empty_spaces_hold_the_empty_value():
+    assert Dict().sample(random.key(0)) in Dict()
+    assert Tuple(()).sample(random.key(0)) in Tuple(())
+
+
+def test_parts_can_be_looked_up():
+    assert PAIR["go"] == Discrete(2)
+    assert TRIPLE[0] == Discrete(2)
+    assert Dict(say=Text(5)).sample(random.key(0))["say"] in Text(5)

@@ -1,0 +1,115 @@
+"""Text and Record: spaces of strings and typed messages."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import pytest
+from jax import random
+
+from tropism.core.spaces import Discrete, Record, Text
+from tropism.errors import ValidationError
+
+
+@dataclass(frozen=True)
+class Order:
+    dish: Literal["soup", "bread"]
+    count: int
+    table: Annotated[int, Discrete(4)] = 0
+    note: str | None = None
+    extras: tuple[str, ...] = field(default=())
+    price: float = 1.0
+
+
+ORDERS = Record(Order)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_are_contained(seed: int):
+    assert ORDERS.sample(random.key(seed)) in ORDERS
+    assert ORDERS.sample(seed) in ORDERS
+    for text in (Text(10), Text(3, 3), Text(5, charset="ab"), Text(0)):
+        assert text.sample(random.key(seed)) in text
+
+
+def test_samples_depend_on_the_key():
+    assert Text(20).sample(random.key(0)) == Text(20).sample(random.key(0)) != Text(20).sample(random.key(1))
+
+
+@pytest.mark.parametrize("x", ["", "abcd", b"ab", 3, None, ["a"], "xy"])
+def test_text_refuses(x: Any):
+    space = Text(3, 1, charset="abc")
+    assert space.contains(x) is False
+    with pytest.raises(ValidationError):
+        space.coerce(x)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("arguments", [(-1,), (1.5,), (2, 3), (2, 0, ""), (2, 0, 5), ("2",)])
+def test_text_needs_sensible_lengths(arguments: tuple[Any, ...]):
+    with pytest.raises(ValidationError):
+        Text(*arguments)
+
+
+def test_text_is_its_own_words():
+    assert Text(20).from_text('"quoted"') == '"quoted"'
+
+
+def test_a_plain_dict_becomes_a_record():
+    assert ORDERS.coerce({"dish": "soup", "count": 2}) == Order("soup", 2)
+    assert ORDERS.coerce(Order("soup", 2, note="hot")) == Order("soup", 2, note="hot")
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"dish": "soup"}, "action"),
+        ({"dish": "soup", "count": 1, "colour": "red"}, "action"),
+        ({"dish": "cake", "count": 1}, "action.dish"),
+        ({"dish": "soup", "count": True}, "action.count"),
+        ({"dish": "soup", "count": 1.0}, "action.count"),
+        ({"dish": "soup", "count": 1, "table": 4}, "action.table"),
+        ({"dish": "soup", "count": 1, "note": 3}, "action.note"),
+        ({"dish": "soup", "count": 1, "extras": ["salt", 1]}, "action.extras"),
+        ({"dish": "soup", "count": 1, "price": float("nan")}, "action.price"),
+        (["soup", 1], "action"),
+        (None, "action"),
+    ],
+)
+def test_a_wrong_record_is_refused_by_the_name_of_its_field(data: Any, name: str):
+    assert data not in ORDERS
+    with pytest.raises(ValidationError) as caught:
+        ORDERS.coerce(data)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("cls", [int, 3, None, Order("soup", 1)])
+def test_a_record_is_of_a_frozen_dataclass(cls: Any):
+    with pytest.raises(ValidationError, match="frozen dataclass"):
+        Record(cls)
+
+
+def test_a_thawed_dataclass_is_refused():
+    @dataclass
+    class Thawed:
+        x: int
+
+    with pytest.raises(ValidationError, match="frozen dataclass"):
+        Record(Thawed)
+
+
+def test_json_round_trip():
+    order = ORDERS.sample(random.key(0))
+    assert ORDERS.from_json(ORDERS.to_json(order)) == order
+    assert ORDERS.from_text('{"dish": "bread", "count": 3}') == Order("bread", 3)
+
+
+def test_host_values_do_not_stack():
+    for space in (ORDERS, Text(3)):
+        with pytest.raises(ValidationError, match="no arrays to stack"):
+            space.sample(random.key(0), (2,))
+
+
+def test_equal_by_value():
+    assert Record(Order) == ORDERS
+    several: list[Any] = [Text(3), Text(3), Text(4), Text(3, 1), Text(3, 0, "a"), ORDERS, Record(Order)]
+    assert len(set(several)) == 5

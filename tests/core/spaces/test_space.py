@@ -1,0 +1,85 @@
+"""What all spaces share: `contains` answers for anything at all."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from jax import random
+from tests.core.spaces.test_message import Order
+
+from tropism.core.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    Image,
+    MultiBinary,
+    MultiDiscrete,
+    Record,
+    Space,
+    Text,
+    Tuple,
+)
+
+SPACES: list[Space] = [
+    Discrete(3, start=-1),
+    MultiDiscrete([2, 3]),
+    MultiBinary(2),
+    Box(-1.0, 1.0, (2,)),
+    Box(0, 9, (), np.int32),
+    Image(2, 2),
+    Text(5),
+    Record(Order),
+    Dict(a=Discrete(2), b=Box(0.0, 1.0)),
+    Tuple((Discrete(2), Text(3))),
+]
+every_space = pytest.mark.parametrize("space", SPACES, ids=repr)
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary()
+arrays = npst.arrays(
+    st.sampled_from([np.float32, np.float64, np.int8, np.int64, np.uint64, bool, np.complex64, "U3", object]),
+    npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+)
+junk = st.recursive(
+    scalars | arrays,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.sampled_from("ab") | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@every_space
+@given(x=junk)
+def test_contains_answers_for_anything(space: Space, x: Any):
+    assert space.contains(x) in (True, False)
+    assert isinstance(x in space, bool)
+
+
+class Hostile:
+    """An object that refuses to be looked at."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("no")
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        raise KeyError(index)
+
+
+@every_space
+@pytest.mark.parametrize("x", [Hostile(), object(), int, lambda: 0, iter([1]), np.datetime64("2020"), random.key(0)])
+def test_contains_answers_for_odd_objects(space: Space, x: Any):
+    assert space.contains(x) is False
+
+
+@every_space
+def test_a_space_equals_only_its_like(space: Space):
+    assert [other == space for other in SPACES] == [other is space for other in SPACES]
+    assert space != "space"

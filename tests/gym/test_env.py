@@ -1,0 +1,345 @@
+"""One environment as a gymnasium.Env."""
+
+import copy
+import inspect
+import pickle
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from tropism import (
+    Environment,
+    EnvironmentState,
+    EnvParams,
+    Record,
+    Session,
+    StateError,
+    ValidationError,
+    make,
+    registered,
+)
+from tropism.gym import GymEnv, to_gymnasium
+
+IDS = [spec.id for spec in registered()]
+
+
+def cartpole(**arguments: Any) -> GymEnv:
+    env, params = make("CartPole-v1")
+    return to_gymnasium(env, params, **arguments)
+
+
+def through_pickle(env: Any) -> Any:
+    return pickle.loads(pickle.dumps(env))
+
+
+def pendulum() -> GymEnv:
+    return to_gymnasium(*make("Pendulum-v1"))
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_check_env_passes_with_its_render_check_on(id: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    with warnings.catch_warnings():
+        # Unbounded boxes and the like: advice, not failures.
+        warnings.filterwarnings("ignore", category=UserWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        check_env(gymnasium.make(f"tropism/{id}").unwrapped)
+
+
+def test_signatures_are_gymnasiums():
+    for name in ("reset", "step", "render", "close"):
+        ours, theirs = (inspect.signature(getattr(kind, name)).parameters for kind in (GymEnv, gymnasium.Env))
+        assert list(ours) == list(theirs)
+        assert [p.kind for p in ours.values()] == [p.kind for p in theirs.values()]
+        assert [p.default for p in ours.values()] == [p.default for p in theirs.values()]
+
+
+def test_a_step_returns_plain_values_and_the_contract_s_info():
+    env = cartpole()
+    obs, info = env.reset(seed=np.int64(7))
+    assert info == {"seed": 7, "step_count": 0, "episode_count": 1, "total_reward": 0.0}
+    assert env.observation_space.contains(obs)
+    _, reward, terminated, truncated, info = env.step(1)
+    assert type(reward) is float
+    assert type(terminated) is bool
+    assert type(truncated) is bool
+    assert info == {"seed": 7, "step_count": 1, "episode_count": 1, "total_reward": 1.0}
+    assert env.metadata == {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+
+
+def test_info_counts_over_episodes_and_forgets_the_seed():
+    env = cartpole()
+    env.reset(seed=7)
+    env.step(1)
+    _, info = env.reset()
+    assert info == {"seed": None, "step_count": 0, "episode_count": 2, "total_reward": 0.0}
+    assert env.step(0)[4] == {"seed": None, "step_count": 1, "episode_count": 2, "total_reward": 1.0}
+    assert env.reset(seed=0)[1]["episode_count"] == 1
+
+
+def test_total_reward_is_the_sum_of_the_rewards():
+    env = pendulum()
+    env.reset(seed=0)
+    total = 0.0
+    for _ in range(20):
+        _, reward, _, _, info = env.step(env.action_space.sample())
+        total += reward
+        assert info["total_reward"] == total
+
+
+def test_the_environment_s_own_info_is_there_and_fresh():
+    env = to_gymnasium(*make("ConnectFour-v0"))
+    _, first = env.reset(seed=0)
+    assert first["legal_actions"].all()
+    info = env.step(3)[4]
+    assert set(info) == {"legal_actions", "winner", "seed", "step_count", "episode_count", "total_reward"}
+    assert info["legal_actions"] is not first["legal_actions"]
+
+
+def test_lifecycle_and_episode_id_are_attributes():
+    env = cartpole()
+    assert env.lifecycle is EnvironmentState.CREATED
+    env.reset(seed=0)
+    first = env.episode_id
+    assert env.lifecycle is EnvironmentState.READY
+    while not env.step(0)[2]:
+        pass
+    assert env.lifecycle is EnvironmentState.TERMINATED
+    env.reset(seed=0)
+    assert env.episode_id != first
+    assert isinstance(env.session, Session)
+
+
+@pytest.mark.parametrize("call", [lambda env: env.step(0), lambda env: env.render()], ids=["step", "render"])
+def test_nothing_before_the_first_reset(call: Any):
+    with pytest.raises(StateError, match="CREATED; call reset"):
+        call(cartpole(render_mode="rgb_array"))
+
+
+def test_no_step_after_the_end():
+    env = cartpole()
+    env.reset(seed=0)
+    while not env.step(0)[2]:
+        pass
+    steps = env.session.step_count
+    with pytest.raises(StateError, match="TERMINATED; call reset"):
+        env.step(0)
+    assert env.session.step_count == steps
+
+
+def test_nothing_after_close_and_close_twice_is_fine():
+    env = cartpole()
+    env.reset(seed=0)
+    env.close()
+    env.close()
+    with pytest.raises(StateError, match="CLOSED"):
+        env.reset(seed=0)
+    with pytest.raises(StateError, match="CLOSED"):
+        env.step(0)
+
+
+@pytest.mark.parametrize("seed", [True, -1, 1.0, "1", [1], np.float32(2)])
+def test_a_bad_seed_is_refused_and_changes_nothing(seed: Any):
+    env = cartpole()
+    env.reset(seed=5)
+    env.step(1)
+    episode, generator = env.episode_id, env.np_random
+    with pytest.raises(ValidationError) as caught:
+        env.reset(seed=seed)
+    assert caught.value.name == "seed"
+    assert env.episode_id == episode
+    assert env.np_random is generator
+    assert env.session.step_count == 1
+
+
+@pytest.mark.parametrize("options", [{"gravity": 3}, {"params": {"gravty": 3}}, {"params": 3}, [("params", {})], "x"])
+def test_bad_options_are_refused(options: Any):
+    env = cartpole()
+    with pytest.raises(ValidationError):
+        env.reset(seed=0, options=options)
+    assert env.lifecycle is EnvironmentState.CREATED
+
+
+def test_options_change_one_episode():
+    env = cartpole()
+    env.reset(seed=0, options={"params": {"max_steps": 1}})
+    assert env.step(0)[3] is True
+    env.reset(seed=0)
+    assert env.step(0)[3] is False
+
+
+@pytest.mark.parametrize("action", [True, 1.0, 2, -1, np.array([1]), np.float32(1), "1", None, float("nan")])
+def test_a_bad_discrete_action_is_refused_and_changes_nothing(action: Any):
+    env, twin = cartpole(), cartpole()
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    with pytest.raises(ValidationError) as caught:
+        env.step(action)
+    assert caught.value.name == "action"
+    assert "Discrete(2)" in str(caught.value)
+    assert same(env.step(1), twin.step(1))
+
+
+@pytest.mark.parametrize("action", [1, np.int64(1), np.uint8(1), np.array(1)])
+def test_what_is_an_int_is_an_action(action: Any):
+    env, twin = cartpole(), cartpole()
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    assert same(env.step(action), twin.step(1))
+
+
+@pytest.mark.parametrize(
+    "action",
+    [[float("nan")], [2.1], [-np.inf], [[0.0]], 0.0, [True], ["0"], None, [0.0, 0.0], np.array([1j])],
+    ids=str,
+)
+def test_a_bad_box_action_is_refused_and_changes_nothing(action: Any):
+    env, twin = pendulum(), pendulum()
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    with pytest.raises(ValidationError):
+        env.step(action)
+    assert same(env.step([0.5]), twin.step([0.5]))
+
+
+@pytest.mark.parametrize("action", [np.array([1.0]), np.array([1], np.int8), [1], np.array([1.0], np.float16)], ids=str)
+def test_a_box_action_of_any_real_dtype_is_cast(action: Any):
+    env, twin = pendulum(), pendulum()
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    assert same(env.step(action), twin.step(np.array([1.0], np.float32)))
+
+
+def test_observations_are_fresh_and_writable():
+    env = cartpole()
+    obs, _ = env.reset(seed=0)
+    kept = obs.copy()
+    after = env.step(1)[0]
+    assert (obs == kept).all()
+    obs[:] = 9
+    after[:] = 9
+    assert env.step(1)[0].max() < 9
+
+
+def test_spaces_never_change():
+    env = cartpole()
+    spaces = env.observation_space, env.action_space
+    env.reset(seed=0)
+    env.step(0)
+    assert spaces == (env.observation_space, env.action_space)
+    assert spaces[0] is env.observation_space
+
+
+def test_the_generator_is_seeded_as_gymnasium_seeds_it():
+    env = cartpole()
+    env.reset(seed=11)
+    assert env.np_random.random() == np.random.Generator(np.random.PCG64(np.random.SeedSequence(11))).random()
+
+
+def test_unseeded_environments_differ():
+    first, second = (cartpole().reset()[0] for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("through", [copy.deepcopy, through_pickle])
+@pytest.mark.parametrize("id", IDS)
+def test_a_copy_made_in_an_episode_goes_on_identically(id: str, through: Any):
+    env: Any = gymnasium.make(f"tropism/{id}", render_mode="rgb_array")
+    env.reset(seed=3)
+    env.action_space.seed(3)
+    for _ in range(3):
+        env.step(env.action_space.sample())
+    twin = through(env)
+    assert twin.unwrapped.session is not env.unwrapped.session
+    for _ in range(3):
+        if env.unwrapped.lifecycle is not EnvironmentState.READY:
+            assert same(env.reset(), twin.reset())
+        action = env.action_space.sample()
+        assert same(env.step(action), twin.step(action))
+    assert np.array_equal(env.render(), twin.render())
+
+
+def test_a_copy_made_before_the_first_reset_or_after_close_is_one_too():
+    env = cartpole()
+    assert copy.deepcopy(env).lifecycle is EnvironmentState.CREATED
+    env.close()
+    assert copy.deepcopy(env).lifecycle is EnvironmentState.CLOSED
+
+
+def test_rgb_array_is_a_picture_and_leaves_the_episode_alone():
+    env, twin = cartpole(render_mode="rgb_array"), cartpole()
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    assert picture.ndim == 3
+    assert picture.shape[2] == 3
+    assert same(env.step(1), twin.step(1))
+
+
+def test_render_without_a_mode_says_so():
+    env = cartpole()
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="render_mode"):
+        assert env.render() is None
+
+
+@pytest.mark.parametrize("mode", ["ansi", "rgb", 3])
+def test_an_unknown_render_mode_is_refused(mode: Any):
+    with pytest.raises(ValidationError, match="rgb_array"):
+        cartpole(render_mode=mode)
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+    length: int = 0
+
+
+class Parrot(Environment):
+    """Says what it hears: a host environment with typed messages."""
+
+    traced: ClassVar[bool] = False
+
+    def default_params(self) -> EnvParams:
+        return EnvParams()
+
+    def reset(self, key: Any, params: Any) -> tuple[Note, int]:
+        return Note(""), 0
+
+    def step(self, key: Any, state: int, action: Note, params: Any) -> tuple[Note, int, float, bool, dict[str, Any]]:
+        return Note(action.text, len(action.text)), state + 1, 1.0, state == 1, {"heard": [action.text]}
+
+    def observation_space(self, params: Any) -> Record:
+        return Record(Note)
+
+    def action_space(self, params: Any) -> Record:
+        return Record(Note)
+
+
+def test_typed_messages_are_dicts_here():
+    env = to_gymnasium(Parrot())
+    obs, _ = env.reset(seed=0)
+    assert env.observation_space.contains(obs)
+    obs, reward, terminated, _, info = env.step({"text": "hi"})
+    assert env.observation_space.contains(obs)
+    assert obs == {"text": "hi", "length": np.array(2)}
+    assert (reward, terminated, info["heard"]) == (1.0, False, ["hi"])
+    assert env.step(env.action_space.sample())[2] is True
+    with pytest.raises(StateError):
+        env.step({"text": "hi"})
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return type(one) is type(other) and one == other

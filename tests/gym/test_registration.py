@@ -1,0 +1,131 @@
+"""Our ids in Gymnasium's registry."""
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+from tropism import ValidationError, make, register, registered
+from tropism.core import registry
+from tropism.gym import GymEnv, GymVectorEnv
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch):
+    registered()
+    monkeypatch.setattr(registry, "_specs", dict(registry._specs))  # pyright: ignore[reportPrivateUsage]
+    known = dict(gymnasium.registry)
+    yield
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+
+
+@pytest.mark.parametrize("id", [spec.id for spec in registered()])
+def test_every_id_is_there_without_wrappers(id: str):
+    env = gymnasium.make(f"tropism/{id}")
+    assert type(env) is GymEnv
+    assert env.spec is not None
+    assert env.spec.id == f"tropism/{id}"
+    assert env.spec.max_episode_steps is None
+
+
+def test_make_imports_the_room_by_itself():
+    code = 'import gymnasium; print(gymnasium.make("tropism.gym:tropism/GridWorld-v0").reset(seed=0)[0])'
+    result = python(code)
+    assert result.stdout.strip() == "[0. 0.]", result.stderr
+
+
+def test_make_vec_gives_the_compiled_vector():
+    env = gymnasium.make_vec("tropism/CartPole-v1", num_envs=3)
+    assert type(env) is GymVectorEnv
+    assert env.num_envs == 3
+    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
+
+
+def test_make_vec_can_still_loop_in_python():
+    env = gymnasium.make_vec("tropism/GridWorld-v0", num_envs=2, vectorization_mode="sync", size=4)
+    obs, info = env.reset(seed=0)
+    assert obs.shape == (2, 2)
+    assert info["step_count"].tolist() == [0, 0]
+
+
+def test_arguments_and_params_pass_through():
+    env: Any = gymnasium.make("tropism/GridWorld-v0", size=8, params={"max_steps": 1})
+    assert env.unwrapped.session.env.size == 8
+    env.reset(seed=0)
+    assert env.step(1)[3] is True
+    vector: Any = gymnasium.make_vec("tropism/GridWorld-v0", 2, size=8, params={"max_steps": 1})
+    assert vector.env.size == 8
+    vector.reset(seed=0)
+    assert vector.step(np.array([1, 1]))[3].all()
+
+
+@pytest.mark.parametrize("make_it", [gymnasium.make, gymnasium.make_vec])
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [({"sise": 8}, "sise"), ({"params": {"max_step": 1}}, "max_step"), ({"params": 3}, "params")],
+    ids=str,
+)
+def test_unknown_arguments_and_params_are_refused(make_it: Any, arguments: dict[str, Any], word: str):
+    with pytest.raises(ValidationError, match=word):
+        make_it("tropism/GridWorld-v0", **arguments)
+
+
+def test_a_spec_survives_pickle_and_json():
+    env = gymnasium.make("tropism/GridWorld-v0", size=4, params={"max_steps": 3})
+    assert env.spec is not None
+    for spec in (pickle.loads(pickle.dumps(env.spec)), EnvSpec.from_json(env.spec.to_json())):
+        again: Any = gymnasium.make(spec)
+        assert again.unwrapped.session.env.size == 4
+        assert again.unwrapped.session.params.max_steps == 3
+    assert "GridWorld" in json.dumps(env.spec.to_json())
+
+
+def test_rgb_array_list_is_collected_by_gymnasium():
+    env = gymnasium.make("tropism/GridWorld-v0", render_mode="rgb_array_list")
+    env.reset(seed=0)
+    env.step(1)
+    frames: Any = env.render()
+    assert len(frames) == 2
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_an_id_registered_later_is_there_too_and_force_replaces_it():
+    env, _ = make("GridWorld-v0", size=3)
+    register("Later-v0", env)
+    obs, _ = gymnasium.make("tropism/Later-v0").reset(seed=0)
+    assert obs.shape == (2,)
+    other, _ = make("CartPole-v1")
+    register("Later-v0", other, force=True)
+    obs, _ = gymnasium.make("tropism/Later-v0").reset(seed=0)
+    assert obs.shape == (4,)
+    assert gymnasium.make_vec("tropism/Later-v0", 2).reset(seed=0)[0].shape == (2, 4)
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("id", ["My Maze", "a/b", "a:b", "", "Mäze!"])
+def test_an_id_that_gymnasium_could_not_take_is_refused_by_register(id: str):
+    env, _ = make("GridWorld-v0")
+    with pytest.raises(ValidationError):
+        register(id, env)
+
+
+def test_without_gymnasium_the_room_says_what_to_install():
+    result = python("import sys; sys.modules['gymnasium'] = None\nimport tropism.gym")
+    assert "MissingExtraError" in result.stderr
+    assert 'pip install "tropism[gym]"' in result.stderr
+
+
+def test_a_space_without_gymnasium_says_it_too():
+    code = "import sys; sys.modules['gymnasium'] = None\nimport tropism; tropism.Discrete(2).to_gymnasium()"
+    assert 'pip install "tropism[gym]"' in python(code).stderr

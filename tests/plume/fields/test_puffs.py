@@ -1,0 +1,163 @@
+"""Puffs against the equations of Singh et al. and against a plain NumPy loop."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+from tropism.errors import ValidationError
+from tropism.plume.fields import Puffs
+from tropism.plume.fields.puffs import PuffsState
+from tropism.plume.wind import Constant, Switching, Wandering
+
+SMALL = Puffs(max_puffs=400)
+
+
+def run(field: Puffs, state: Any, key: Any, num: int) -> Any:
+    return jax.lax.scan(lambda s, k: (field.advance(k, s), s.oldest), state, random.split(key, num))
+
+
+def empty(field: Puffs) -> PuffsState:
+    none = jnp.zeros(field.max_puffs)
+    return PuffsState(none, none, none, jnp.zeros((), jnp.int32), field.flow.init(random.key(0)))
+
+
+def numpy_plume(seconds: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Singh's update, one substep at a time, as plume.md words it."""
+    rng, dt = np.random.default_rng(seed), 0.01
+    x, y, radius = np.zeros(0), np.zeros(0), np.zeros(0)
+    for _ in range(round(seconds / dt)):
+        x, y = x + 0.5 * dt, y + rng.normal(0, 0.5, y.shape) * dt
+        radius = radius + 0.01 * dt
+        born = rng.poisson(1.0)
+        x, y = np.append(x, np.zeros(born)), np.append(y, np.zeros(born))
+        radius = np.append(radius, np.full(born, 0.01))
+    return x, y, radius
+
+
+def test_births_are_poisson() -> None:
+    _, heads = run(SMALL, empty(SMALL), random.key(0), 8000)
+    births = np.diff(np.asarray(heads, int)) % SMALL.max_puffs
+    assert births.mean() == pytest.approx(4.0, rel=0.03)  # four substeps of 1.0
+    assert births.var() == pytest.approx(4.0, rel=0.06)
+    assert np.mean(births == 0) == pytest.approx(math.exp(-4), rel=0.25)
+
+
+def test_a_sparse_plume_keeps_a_fraction() -> None:
+    field = Puffs(max_puffs=400, keep=0.25)
+    _, heads = run(field, empty(field), random.key(0), 8000)
+    births = np.diff(np.asarray(heads, int)) % field.max_puffs
+    assert births.mean() == pytest.approx(1.0, rel=0.05)
+    assert births.var() == pytest.approx(1.0, rel=0.08)
+
+
+def test_no_births_no_smell() -> None:
+    field = Puffs(max_puffs=50, rate=0.0)
+    state, _ = run(field, field.init(random.key(0)), random.key(1), 5)
+    assert not np.any(state.radius)
+    assert float(field.concentration(state, jnp.zeros(2))) == 0
+
+
+def test_puffs_drift_grow_and_spread_as_the_equations_say() -> None:
+    """All puffs are followed from birth: x and radius tell the age, y is a random walk of that length."""
+    field = Puffs(max_puffs=6000)
+    state, _ = run(field, empty(field), random.key(0), 1000)  # 40 s, 4000 births
+    alive = np.asarray(state.radius) > 0
+    x, y, radius = (np.asarray(part, float)[alive] for part in (state.x, state.y, state.radius))
+    assert alive.sum() == pytest.approx(4000, abs=4 * 63)
+    substeps = (radius - 0.01) / (0.01 * 0.01)
+    np.testing.assert_allclose(x, 0.5 * 0.01 * substeps, atol=5e-3)
+    old = substeps > 100
+    step = 0.5 * 0.01
+    assert (y[old] ** 2 / (step**2 * substeps[old])).mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
+    """Against the plain loop, after 20 s, when puffs have gone 10 m."""
+    plumes = jax.vmap(Puffs().init)(random.split(random.key(0), 40))
+    x, y, radius = (np.asarray(part, float) for part in (plumes.x, plumes.y, plumes.radius))
+    near = x < 8.0
+    loops = [numpy_plume(18.0, seed) for seed in range(2)]
+    looped = [tuple(part[loop[0] < 8.0] for part in loop) for loop in loops]
+    assert near.sum() / 40 == pytest.approx(1600, abs=4 * 40 / math.sqrt(40) + 2)
+    assert np.mean([part[0].size for part in looped]) == pytest.approx(1600, abs=4 * 40)
+    for low, high in ((0.0, 0.5), (2.0, 3.0), (6.0, 8.0)):
+        ours = y[(x >= low) & (x < high)]
+        theirs = np.concatenate([part[1][(part[0] >= low) & (part[0] < high)] for part in looped])
+        assert ours.std() == pytest.approx(theirs.std(), rel=4 / math.sqrt(2 * theirs.size))
+        assert ours.mean() == pytest.approx(0, abs=5 * ours.std() / math.sqrt(ours.size))
+    np.testing.assert_allclose(radius[near], 0.01 + 0.02 * x[near], atol=1e-4)
+
+
+def test_stepping_on_leaves_the_statistics_as_they_are() -> None:
+    first = jax.vmap(SMALL.init)(random.split(random.key(0), 200))
+    later = jax.vmap(lambda state, key: run(SMALL, state, key, 150)[0])(first, random.split(random.key(1), 200))
+    for statistic in (lambda s: s.x, lambda s: s.y**2, lambda s: s.radius):
+        a, b = (np.asarray(statistic(state)).mean(axis=1) for state in (first, later))
+        assert a.mean() == pytest.approx(b.mean(), abs=4 * math.hypot(a.std(), b.std()) / math.sqrt(200))
+
+
+@pytest.mark.parametrize("flow", [Constant((0.5, 0.0)), Switching.many(), Wandering()])
+def test_concentration_is_the_sum_over_the_puffs_around_a_point(flow: Any) -> None:
+    field = Puffs(max_puffs=500, flow=flow)
+    state, _ = run(field, field.init(random.key(3)), random.key(4), 200)
+    x, y, radius = (np.asarray(part, float) for part in (state.x, state.y, state.radius))
+    rng = np.random.default_rng(0)
+    points = np.stack([x, y], axis=-1)[rng.integers(0, 500, 200)] + rng.normal(0, 0.03, (200, 2))
+    expected = np.zeros(200)
+    for index, (px, py) in enumerate(points):
+        for puff in range(500):
+            if (px - x[puff]) ** 2 + (py - y[puff]) ** 2 < radius[puff] ** 2:
+                expected[index] += (0.01 / radius[puff]) ** 3
+    assert (expected > 0).sum() > 20
+    np.testing.assert_allclose(field.concentration(state, jnp.asarray(points)), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
+    """The wander of the centre line 20 s downwind is that of the integral of an Ornstein–Uhlenbeck angle."""
+    wind = Wandering(spread=0.05, time_constant=5.0)
+    field = Puffs(max_puffs=2000, flow=wind, shake=0.0)
+    states = jax.vmap(field.init)(random.split(random.key(0), 400))
+    age = (np.asarray(states.radius) - 0.01) / 0.01
+    y = np.asarray(states.y)[np.abs(age - 10) < 0.2]
+    theory = 0.5 * 0.05 * math.sqrt(2 * 5.0 * (10 - 5 * (1 - math.exp(-2))))
+    assert y.std() == pytest.approx(theory, rel=0.12)
+
+
+def test_a_switched_wind_turns_the_young_plume_only() -> None:
+    field = Puffs(max_puffs=2000, flow=Switching.once(at=1.0), shake=0.0)
+    state, _ = run(field, field.init(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
+    x, y = np.asarray(state.x), np.asarray(state.y)
+    age = (np.asarray(state.radius) - 0.01) / 0.01
+    young = age < 2.9
+    np.testing.assert_allclose(y[young], x[young], atol=0.01)
+    old = age > 4.1
+    np.testing.assert_allclose(y[old], 0.5 * 3.0 * math.sqrt(0.5), atol=0.02)
+
+
+def test_the_buffer_keeps_the_newest() -> None:
+    field = Puffs(max_puffs=50)
+    state, _ = run(field, field.init(random.key(0)), random.key(1), 200)
+    assert float(state.x.max()) < 0.5 * 0.5 * 2.0  # 50 births take about half a second
+    assert np.all(np.asarray(state.radius) >= 0.01 - 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rate", -1.0),
+        ("keep", 1.5),
+        ("radius", 0.0),
+        ("shake", math.nan),
+        ("dt", 0.0),
+        ("max_puffs", 0),
+        ("substeps", 0),
+    ],
+)
+def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Puffs(**{name: value})

@@ -1,0 +1,108 @@
+"""The same seed and actions give the same trajectory on every surface, for every registered id."""
+
+from dataclasses import fields
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from jax import random
+
+from tropism import Session, make, registered, rollout
+from tropism.gym import GymVectorEnv
+
+NUM_ENVS, NUM_STEPS, SEED = 3, 40, 17
+PURE = [spec.id for spec in registered() if spec.traced]
+ALL = [spec.id for spec in registered()]
+
+
+def short(id: str) -> dict[str, Any]:
+    """Params with which episodes end within the test, where a number can do that."""
+    env, params = make(id)
+    limits = {field.name for field in fields(params)} & {"max_steps"}
+    return {"params": dict.fromkeys(limits, 7)} if env.traced else {}
+
+
+def action_table(env: Any, params: Any) -> Any:
+    return np.asarray(env.action_space(params).sample(random.key(0), (NUM_STEPS, NUM_ENVS)))
+
+
+def lived_through(env: Any, params: Any, table: Any) -> tuple[list[Any], int]:
+    """What Session returns for each environment: rows of (obs, reward, terminated, truncated, next obs)."""
+    lanes, ends = [], 0
+    for number in range(NUM_ENVS):
+        session, lane = Session(env, params), []
+        obs = session.reset(seed=SEED + number).obs
+        for action in table[:, number]:
+            then = session.step(action)
+            lane.append((obs, then.reward, then.terminated, then.truncated, then.obs))
+            obs = then.obs
+            if then.terminated or then.truncated:
+                obs, ends = session.reset().obs, ends + 1
+        lanes.append(lane)
+    return lanes, ends
+
+
+def assert_lanes(lanes: list[Any], obs: Any, reward: Any, terminated: Any, truncated: Any, next_obs: Any) -> None:
+    for number, lane in enumerate(lanes):
+        for time, row in enumerate(lane):
+            where = f"environment {number}, step {time + 1}"
+            assert (row[2], row[3]) == (terminated[time][number], truncated[time][number]), where
+            np.testing.assert_allclose(obs[time][number], row[0], atol=1e-4, err_msg=where)
+            np.testing.assert_allclose(next_obs[time][number], row[4], atol=1e-4, err_msg=where)
+            np.testing.assert_allclose(reward[time][number], row[1], atol=1e-4, err_msg=where)
+
+
+@pytest.mark.parametrize("id", ALL)
+def test_gymnasium_is_the_session_exactly(id: str):
+    env, params = make(id, **short(id))
+    session, gym = Session(env, params), gymnasium.make(f"tropism.gym:tropism/{id}", **short(id))
+    ts, (obs, info) = session.reset(seed=SEED), gym.reset(seed=SEED)
+    gym.action_space.seed(SEED)
+    for _ in range(NUM_STEPS):
+        assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), obs, ts.obs))
+        action = gym.action_space.sample()
+        ts, (obs, reward, terminated, truncated, info) = session.step(action), gym.step(action)
+        assert (reward, terminated, truncated) == (ts.reward, ts.terminated, ts.truncated)
+        assert info["total_reward"] == session.total_reward
+        if terminated or truncated:
+            ts, (obs, info) = session.reset(), gym.reset()
+    assert gym.unwrapped.session.seed == session.seed  # pyright: ignore
+
+
+@pytest.mark.parametrize("id", PURE)
+def test_vector_environment_i_is_the_session_of_seed_plus_i(id: str):
+    env, params = make(id, **short(id))
+    table = action_table(env, params)
+    lanes, ends = lived_through(env, params, table)
+    assert ends >= NUM_ENVS
+    vector = GymVectorEnv(env, NUM_ENVS, params, autoreset_mode="same_step")
+    before, _ = vector.reset(seed=SEED)
+    rows: list[Any] = []
+    for actions in table:
+        obs, reward, terminated, truncated, infos = vector.step(actions)
+        final = infos.get("final_obs", [None] * NUM_ENVS)
+        then = [one if last is None else last for one, last in zip(obs, final, strict=True)]
+        rows.append((before, reward, terminated, truncated, then))
+        before = obs
+    assert_lanes(lanes, *zip(*rows, strict=True))
+
+
+def replay(key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
+    """A policy that plays the actions of a table, one row a step."""
+    table, time = policy_state
+    return table[time], (table, time + 1)
+
+
+@pytest.mark.parametrize("id", PURE)
+def test_a_reproducible_rollout_is_the_sessions(id: str):
+    env, params = make(id, **short(id))
+    table = action_table(env, params)
+    lanes, ends = lived_through(env, params, table)
+    state = jax.numpy.asarray(table), jax.numpy.int32(0)
+    result = rollout(env, replay, SEED, NUM_ENVS, NUM_STEPS, params=params, policy_state=state, reproducible=True)
+    steps = result.transitions
+    assert steps is not None
+    assert result.episodes is None or int(result.episodes.episodes) == ends
+    assert_lanes(lanes, steps.obs, steps.reward, steps.terminated, steps.truncated, steps.next_obs)
