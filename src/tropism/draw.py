@@ -7,6 +7,7 @@ its edge, negative inside, so every edge is smoothed over one pixel.
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, UInt8
 
 Color = tuple[int, int, int]
@@ -58,12 +59,27 @@ def ring(canvas: Canvas, center: Any, radius: Any, thickness: Any, color: Any) -
 
 def segment(canvas: Canvas, start: Any, end: Any, thickness: Any, color: Any) -> Canvas:
     """A straight line with round ends."""
+    return paint(canvas, _to_segment(canvas, start, end) - thickness / 2, color)
+
+
+def path(canvas: Canvas, points: Float[Array, "points 2"], thickness: Any, color: Any) -> Canvas:
+    """A line through any number of points."""
+
+    def nearer(nearest: Any, ends: Any) -> tuple[Any, None]:
+        return jnp.minimum(nearest, _to_segment(canvas, *ends)), None
+
+    far = jnp.full(canvas.shape[:2], jnp.inf)
+    nearest, _ = lax.scan(nearer, far, (points[:-1], points[1:]))
+    return paint(canvas, nearest - thickness / 2, color)
+
+
+def _to_segment(canvas: Canvas, start: Any, end: Any) -> Float[Array, "height width"]:
+    """The distance of every pixel to a straight line."""
     x, y = pixels(canvas)
     along_x, along_y = end[0] - start[0], end[1] - start[1]
     length2 = jnp.maximum(along_x**2 + along_y**2, 1e-12)
     share = jnp.clip(((x - start[0]) * along_x + (y - start[1]) * along_y) / length2, 0, 1)
-    distance = jnp.hypot(x - start[0] - share * along_x, y - start[1] - share * along_y)
-    return paint(canvas, distance - thickness / 2, color)
+    return jnp.hypot(x - start[0] - share * along_x, y - start[1] - share * along_y)
 
 
 def polygon(canvas: Canvas, corners: Any, color: Any) -> Canvas:

@@ -106,19 +106,26 @@ class CompiledEngine:
         return twin
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
-        layouts = [self.program.params_layout.signature, self.program.layout.signature]
-        return {"layouts": layouts}, np.asarray(self._params).tobytes() + np.asarray(self._buffer).tobytes()
+        words, *large = self._params
+        header = {"layouts": self._layouts(), "large": [_digest(array) for array in large]}
+        return header, np.asarray(words).tobytes() + np.asarray(self._buffer).tobytes()
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
-        here = [self.program.params_layout.signature, self.program.layout.signature]
-        for there, ours in zip(header["layouts"], here, strict=True):
+        """Take over a dumped episode; large arrays of params are not in it, and must be the same here."""
+        for there, ours in zip(header["layouts"], self._layouts(), strict=True):
             if there != ours:
                 raise ValidationError("snapshot", there, f"the layout of this environment, {ours}")
-        words = np.frombuffer(body, np.uint32)
-        size = self.program.params_layout.size
-        self._params = jax.device_put(words[:size], host_device())
+        words, *large = self._params
+        for there, array in zip(header["large"], large, strict=True):
+            if there != _digest(array):
+                raise ValidationError("params", array, "the large arrays the snapshot was made with")
+        stored = np.frombuffer(body, np.uint32)
+        self._params = (jax.device_put(stored[: words.size], host_device()), *large)
         self._episode_params = None
-        self._buffer = jax.device_put(words[size:], host_device())
+        self._buffer = jax.device_put(stored[words.size :], host_device())
+
+    def _layouts(self) -> list[str]:
+        return [self.program.params_layout.signature, self.program.layout.signature]
 
     def close(self) -> None:
         self._buffer = None
@@ -226,6 +233,10 @@ class HostEngine:
         if self._state is not None:
             self.env.close(self._state)
         self._state = None
+
+
+def _digest(array: Any) -> str:
+    return blake2b(np.asarray(array).tobytes(), digest_size=8).hexdigest()
 
 
 def action_reader(space: Space) -> Callable[[Any], Any]:

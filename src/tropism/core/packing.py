@@ -13,6 +13,7 @@ from jaxtyping import Array, UInt32
 from numpy.typing import NDArray
 
 WORD = 4  # bytes
+LARGEST_PACKED = 4096  # numbers; a larger array of params is handed on as it is
 
 
 class Slot(NamedTuple):
@@ -71,6 +72,33 @@ class Layout:
         """Equal for equal layouts, in any process."""
         leaves = ", ".join(f"{slot.dtype.name}{list(slot.shape)}" for slot in self.slots)
         return f"{self.treedef} of {leaves}"
+
+
+class SplitLayout:
+    """A layout of params that leaves large arrays beside the words, so that a step need not copy them."""
+
+    def __init__(self, example: Any):
+        leaves, self.treedef = jax.tree.flatten(example)
+        self.is_large = [math.prod(np.shape(leaf)) > LARGEST_PACKED for leaf in leaves]
+        self.small = Layout([leaf for leaf, large in zip(leaves, self.is_large, strict=True) if not large])
+        self.large = Layout([leaf for leaf, large in zip(leaves, self.is_large, strict=True) if large])
+
+    def write(self, tree: Any) -> tuple[Any, ...]:
+        leaves = jax.tree.leaves(tree)
+        small = [leaf for leaf, large in zip(leaves, self.is_large, strict=True) if not large]
+        return self.small.write(small), *(leaf for leaf, large in zip(leaves, self.is_large, strict=True) if large)
+
+    def unpack(self, packed: tuple[Any, ...]) -> Any:
+        small, large = iter(self.small.unpack(packed[0])), iter(packed[1:])
+        return self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large])
+
+    def shapes(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        words = jax.ShapeDtypeStruct((self.small.size,), jnp.uint32)
+        return words, *(jax.ShapeDtypeStruct(slot.shape, slot.dtype) for slot in self.large.slots)
+
+    @cached_property
+    def signature(self) -> str:
+        return f"{self.treedef} of {self.small.signature} and {self.large.signature}"
 
 
 def reader(slots: Any, keep_dtype: bool = False) -> Callable[[NDArray[Any]], Any]:

@@ -6,15 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import ShapeDtypeStruct
 from jaxtyping import Array, UInt32
 
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, Timestep, advance, begin, next_key
-from tropism.core.packing import Layout, Slot
+from tropism.core.packing import Layout, Slot, SplitLayout
 from tropism.errors import ValidationError
 
-Words = UInt32[Array, " _"]  # any length: the buffer of an episode and that of its params differ
+Words = UInt32[Array, " _"]
+Packed = tuple[Any, ...]  # params: words, then the large arrays
 
 
 class Program:
@@ -24,10 +24,10 @@ class Program:
     array in and one out; and since it is immutable, forking a session is keeping a reference.
     """
 
-    def __init__(self, env: Environment, params_layout: Layout):
+    def __init__(self, env: Environment, params_layout: SplitLayout):
         self.env = env
         self.params_layout = params_layout
-        example = jax.eval_shape(lambda words: self._first_step(params_layout.unpack(words)), _shape(params_layout))
+        example = jax.eval_shape(lambda packed: self._first_step(params_layout.unpack(packed)), params_layout.shapes())
         self.layout = Layout(example)
         self.head = Layout(example[0])
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
@@ -39,10 +39,10 @@ class Program:
         return advance(self.env, episode, action, params)
 
     def _reset_info(self) -> list[str]:
-        def first_info(words: Words) -> Any:
-            return begin(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(words))[1].info
+        def first_info(packed: Packed) -> Any:
+            return begin(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(packed))[1].info
 
-        return list(jax.eval_shape(first_info, _shape(self.params_layout)))
+        return list(jax.eval_shape(first_info, self.params_layout.shapes()))
 
     @cached_property
     def reset(self) -> Any:
@@ -60,25 +60,21 @@ class Program:
     def render(self) -> Any:
         return jax.jit(self._render)
 
-    def _reset(self, key: UInt32[Array, " 2"], params: Words) -> Words:
+    def _reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
         episode, first = begin(self.env, key, self.params_layout.unpack(params))
         missing = jax.tree.map(lambda slot: jnp.zeros(slot.shape, slot.dtype), self.timestep.info, is_leaf=_is_slot)
         return self.layout.pack((episode, first._replace(info={**missing, **first.info})))
 
-    def _step(self, buffer: Words, action: Any, params: Words) -> Words:
+    def _step(self, buffer: Words, action: Any, params: Packed) -> Words:
         episode = self.head.unpack(buffer)
         return self.layout.pack(advance(self.env, episode, action, self.params_layout.unpack(params)))
 
-    def _render(self, buffer: Words, params: Words) -> Any:
+    def _render(self, buffer: Words, params: Packed) -> Any:
         return self.env.render(self.head.unpack(buffer).state, self.params_layout.unpack(params))
 
 
 def _is_slot(x: Any) -> bool:
     return isinstance(x, Slot)
-
-
-def _shape(layout: Layout) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct((layout.size,), jnp.uint32)
 
 
 _programs: dict[Any, Program] = {}
@@ -89,8 +85,8 @@ def program_of(env: Environment, params: Any) -> Program:
     for leaf in jax.tree.leaves(params):
         if not isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array):
             raise ValidationError("params", leaf, "numbers and arrays; mark anything else eqx.field(static=True)")
-    layout = Layout(params)
-    which = env, layout.treedef, tuple(layout.slots), bool(jax.config.jax_enable_x64)  # pyright: ignore
+    layout = SplitLayout(params)
+    which = env, layout.signature, bool(jax.config.jax_enable_x64)  # pyright: ignore
     if which not in _programs:
         _programs[which] = Program(env, layout)
     return _programs[which]

@@ -7,8 +7,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box
-from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture, roll, situation, valley
 from tropism.core.words import parse_number
+from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture, roll, situation, valley
 
 
 class MountainCarContinuousParams(EnvParams):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from tropism.core.spaces.space import as_array, is_integer
 from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 from tropism.plume import picture
-from tropism.plume.fields import Field, Gaussian
+from tropism.plume.fields import Field, Gaussian, Recording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.scene import Agent, Arena, Mask, Scene
@@ -50,10 +51,11 @@ class PlumeNav(Environment):
 
     `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed
     on, whose own corners are the default bounds. `obstacles` is a (height, width) mask. `trail` is how
-    many past positions a picture shows.
+    many past positions a picture shows. With `shared`, the plume is simulated once and all agents of a
+    batch move in that one realisation, each episode from another moment of it; else each has its own.
     """
 
-    field: Field
+    field: Field | Recording
     sensor: Sensor
     motion: Motion
     reward: Reward
@@ -65,10 +67,11 @@ class PlumeNav(Environment):
     goal_radius: float
     max_steps: int
     trail: int
+    shared: bool
 
     def __init__(
         self,
-        field: Field = Gaussian(source=(64.0, 64.0), sigma=20.0),
+        field: Field | Recording = Gaussian(source=(64.0, 64.0), sigma=20.0),
         sensor: Sensor = Concentration(),
         motion: Motion = Cardinal(),
         reward: Reward = SparseGoal(),
@@ -80,8 +83,9 @@ class PlumeNav(Environment):
         goal_radius: Any = 5.0,
         max_steps: Any = 1000,
         trail: Any = 0,
+        shared: bool = False,
     ):
-        self.field = _part("field", field, Field)
+        self.field = _part("field", field, Field, Recording)
         self.sensor = _part("sensor", sensor, Sensor)
         self.motion = _part("motion", motion, Motion)
         self.reward = _part("reward", reward, Reward)
@@ -93,12 +97,19 @@ class PlumeNav(Environment):
         self.goal_radius = _positive("goal_radius", goal_radius)
         self.max_steps = _whole("max_steps", max_steps, 1)
         self.trail = _whole("trail", trail, 0)
-        _check_inside("source", self.field.source, self.low, self.high)
+        self.shared = bool(shared)
+        _check_inside("source", source_of(self.field), self.low, self.high)
 
     def default_params(self) -> PlumeNavParams:
         mask = None if self.obstacles is None else jnp.asarray(self.obstacles.array)
         arena = Arena(self.low, self.high, mask, self.grid_size[::-1])
-        parts = self.field, self.sensor, self.motion, self.reward, self.start
+        parts = (
+            played(self.field, self.max_steps if self.shared else 0),
+            self.sensor,
+            self.motion,
+            self.reward,
+            self.start,
+        )
         return PlumeNavParams(*parts, arena, self.goal_radius, self.max_steps)
 
     def reset(self, key: Any, params: Any) -> tuple[Any, PlumeNavState]:
@@ -193,9 +204,20 @@ class PlumeNav(Environment):
         return parse_word(text, self.motion.words, self.action_space(params))
 
 
-def _part(name: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValidationError(name, value, f"a {kind.__name__}")
+@cache
+def played(field: Field | Recording, steps: int) -> Field:
+    """The field that runs: a recording as a movie; with `steps`, a realisation long enough for that many, twice."""
+    field = field.field() if isinstance(field, Recording) else field
+    return share(field, random.key(0), 2 * steps) if steps else field
+
+
+def source_of(field: Field | Recording) -> Any:
+    return field.source_point if isinstance(field, Recording) else field.source
+
+
+def _part(name: str, value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds):
+        raise ValidationError(name, value, f"a {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 

@@ -36,8 +36,8 @@ def paint(scene: Scene, trail: Float[Array, "steps 2"], goal_radius: Any) -> UIn
     def pixel(xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return (xy - low) * scale + factor / 2
 
-    for i in range(trail.shape[0] - 1):
-        canvas = draw.segment(canvas, pixel(trail[i]), pixel(trail[i + 1]), 2, TRAIL)
+    if trail.shape[0] > 1:
+        canvas = draw.path(canvas, pixel(trail), 2, TRAIL)
     source, agent = pixel(scene.source), pixel(scene.agent.xy)
     canvas = draw.ring(canvas, source, goal_radius * scale[0], 2, SOURCE)
     canvas = draw.disc(canvas, source, 4, SOURCE)

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from tropism.plume.wind import Constant, Switching, Wandering
 SMALL = Puffs(max_puffs=400)
 
 
+@eqx.filter_jit
 def run(field: Puffs, state: Any, key: Any, num: int) -> Any:
     return jax.lax.scan(lambda s, k: (field.advance(k, s), s.oldest), state, random.split(key, num))
 
@@ -57,7 +59,7 @@ def test_a_sparse_plume_keeps_a_fraction() -> None:
 
 def test_no_births_no_smell() -> None:
     field = Puffs(max_puffs=50, rate=0.0)
-    state, _ = run(field, field.init(random.key(0)), random.key(1), 5)
+    state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 5)
     assert not np.any(state.radius)
     assert float(field.concentration(state, jnp.zeros(2))) == 0
 
@@ -78,7 +80,7 @@ def test_puffs_drift_grow_and_spread_as_the_equations_say() -> None:
 
 def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
     """Against the plain loop, after 20 s, when puffs have gone 10 m."""
-    plumes = jax.vmap(Puffs().init)(random.split(random.key(0), 40))
+    plumes = jax.jit(jax.vmap(Puffs().init))(random.split(random.key(0), 40))
     x, y, radius = (np.asarray(part, float) for part in (plumes.x, plumes.y, plumes.radius))
     near = x < 8.0
     loops = [numpy_plume(18.0, seed) for seed in range(2)]
@@ -94,7 +96,7 @@ def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
 
 
 def test_stepping_on_leaves_the_statistics_as_they_are() -> None:
-    first = jax.vmap(SMALL.init)(random.split(random.key(0), 200))
+    first = jax.jit(jax.vmap(SMALL.init))(random.split(random.key(0), 200))
     later = jax.vmap(lambda state, key: run(SMALL, state, key, 150)[0])(first, random.split(random.key(1), 200))
     for statistic in (lambda s: s.x, lambda s: s.y**2, lambda s: s.radius):
         a, b = (np.asarray(statistic(state)).mean(axis=1) for state in (first, later))
@@ -104,7 +106,7 @@ def test_stepping_on_leaves_the_statistics_as_they_are() -> None:
 @pytest.mark.parametrize("flow", [Constant((0.5, 0.0)), Switching.many(), Wandering()])
 def test_concentration_is_the_sum_over_the_puffs_around_a_point(flow: Any) -> None:
     field = Puffs(max_puffs=500, flow=flow)
-    state, _ = run(field, field.init(random.key(3)), random.key(4), 200)
+    state, _ = run(field, jax.jit(field.init)(random.key(3)), random.key(4), 200)
     x, y, radius = (np.asarray(part, float) for part in (state.x, state.y, state.radius))
     rng = np.random.default_rng(0)
     points = np.stack([x, y], axis=-1)[rng.integers(0, 500, 200)] + rng.normal(0, 0.03, (200, 2))
@@ -121,7 +123,7 @@ def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
     """The wander of the centre line 20 s downwind is that of the integral of an Ornstein–Uhlenbeck angle."""
     wind = Wandering(spread=0.05, time_constant=5.0)
     field = Puffs(max_puffs=2000, flow=wind, shake=0.0)
-    states = jax.vmap(field.init)(random.split(random.key(0), 400))
+    states = jax.jit(jax.vmap(field.init))(random.split(random.key(0), 400))
     age = (np.asarray(states.radius) - 0.01) / 0.01
     y = np.asarray(states.y)[np.abs(age - 10) < 0.2]
     theory = 0.5 * 0.05 * math.sqrt(2 * 5.0 * (10 - 5 * (1 - math.exp(-2))))
@@ -130,7 +132,7 @@ def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
 
 def test_a_switched_wind_turns_the_young_plume_only() -> None:
     field = Puffs(max_puffs=2000, flow=Switching.once(at=1.0), shake=0.0)
-    state, _ = run(field, field.init(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
+    state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
     x, y = np.asarray(state.x), np.asarray(state.y)
     age = (np.asarray(state.radius) - 0.01) / 0.01
     young = age < 2.9
@@ -141,7 +143,7 @@ def test_a_switched_wind_turns_the_young_plume_only() -> None:
 
 def test_the_buffer_keeps_the_newest() -> None:
     field = Puffs(max_puffs=50)
-    state, _ = run(field, field.init(random.key(0)), random.key(1), 200)
+    state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 200)
     assert float(state.x.max()) < 0.5 * 0.5 * 2.0  # 50 births take about half a second
     assert np.all(np.asarray(state.radius) >= 0.01 - 1e-7)
 

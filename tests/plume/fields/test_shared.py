@@ -16,11 +16,12 @@ def test_it_is_the_field_advanced_step_by_step() -> None:
     field = Puffs(max_puffs=200)
     shared = share(field, random.key(0), 6, offset=False)
     start_key, steps_key = random.split(random.key(0))
-    state, now = field.init(start_key), shared.init(random.key(9))
+    advance = jax.jit(field.advance)
+    state, now = jax.jit(field.init)(start_key), shared.init(random.key(9))
     for key in random.split(steps_key, 6):
         np.testing.assert_allclose(shared.concentration(now, POINTS), field.concentration(state, POINTS), rtol=1e-4)
         np.testing.assert_array_equal(shared.wind(now, POINTS), field.wind(state, POINTS))
-        state, now = field.advance(key, state), shared.advance(random.key(8), now)
+        state, now = advance(key, state), shared.advance(random.key(8), now)
     assert int(now) == 0  # from the first again
 
 

@@ -79,10 +79,24 @@ class Recording:
         Pixel (row, column) is the point (column · pixel_size, row · pixel_size)."""
         kind = self.frames.dtype
         scale = 1.0 / np.iinfo(kind).max if kind.kind in "iu" else 1.0
-        row, column = self.source_pixel
-        source = (column * self.pixel_size, row * self.pixel_size)
         frames = jnp.asarray(self.frames)
-        return Movie(source, frames, self.source_pixel, self.pixel_size, self.frame_rate, scale, flow, dt, end, shuffle)
+        return Movie(
+            self.source_point,
+            frames,
+            self.source_pixel,
+            self.pixel_size,
+            self.frame_rate,
+            scale,
+            flow,
+            dt,
+            end,
+            shuffle,
+        )
+
+    @property
+    def source_point(self) -> tuple[float, float]:
+        row, column = self.source_pixel
+        return column * self.pixel_size, row * self.pixel_size
 
     def _metadata(self) -> tuple[Any, ...]:
         return self.pixel_size, self.frame_rate, tuple(self.source_pixel), self.frames.shape, self.frames.dtype.str

@@ -1,0 +1,85 @@
+"""Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
+
+from typing import Any
+
+from tropism.envs.plume_nav import PlumeNav
+from tropism.errors import ValidationError
+from tropism.plume import wind
+from tropism.plume.fields import Filaments, Meander, Puffs, Turbulence, synthetic
+from tropism.plume.motion import Compass, Continuous
+from tropism.plume.receptors import Saturating
+from tropism.plume.rewards import Singh, SparseGoal
+from tropism.plume.sensors import Concentration, Odour, Together, WindSense
+from tropism.plume.start import Start
+
+WINDS = {
+    "constant": wind.Constant((0.5, 0.0)),
+    "switch_once": wind.Switching.once(),
+    "switch_many": wind.Switching.many(),
+}
+
+
+def meander(trail: int = 0) -> PlumeNav:
+    """Find the source of a plume whose centre line wanders with the wind, on a grid."""
+    zone = Start(low=(64.0, 16.0), high=(127.0, 111.0))
+    nose = Together((Concentration(), WindSense()))
+    return PlumeNav(Meander(source=(16.0, 64.0)), nose, start=zone, goal_radius=5.0, trail=trail)
+
+
+def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, trail: int = 0) -> PlumeNav:
+    """Fly to the source of a puffy plume by smell and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023)."""
+    if regime not in WINDS:
+        raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
+    return PlumeNav(
+        field=Puffs(flow=WINDS[regime], keep=keep),
+        sensor=Together((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
+        motion=Continuous(boundary="absorb"),
+        reward=Singh(),
+        start=Start(low=(4.0, -0.6), high=(8.0, 0.6)),
+        grid_size=(241, 101),
+        low=(-2.0, -2.5),
+        high=(10.0, 2.5),
+        goal_radius=0.2,
+        max_steps=300,
+        shared=shared,
+        trail=trail,
+    )
+
+
+def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
+    """Find the source of filaments of smell in a turbulent wind, over 100 metres (Farrell et al. 2002)."""
+    return PlumeNav(
+        field=Filaments(source=(5.0, 0.0), air=Turbulence()),
+        sensor=Together((Odour(threshold=1e3), WindSense())),
+        motion=Compass(step_length=1.0, on_grid=False),
+        reward=SparseGoal(),
+        start=Start(low=(40.0, -25.0), high=(90.0, 25.0)),
+        grid_size=(201, 201),
+        low=(0.0, -50.0),
+        high=(100.0, 50.0),
+        goal_radius=3.0,
+        max_steps=600,
+        shared=shared,
+        trail=trail,
+    )
+
+
+def movie(recording: Any = None, trail: int = 0) -> PlumeNav:
+    """Find the source in a recorded plume; by default a small synthetic film."""
+    recording = synthetic() if recording is None else recording
+    height, width = recording.frames.shape[1:]
+    size = recording.pixel_size
+    high = (size * (width - 1), size * (height - 1))
+    on_grid = size == 1.0
+    return PlumeNav(
+        field=recording,
+        sensor=Together((Concentration(), WindSense())),
+        motion=Compass(step_length=size, on_grid=on_grid),
+        start=Start(low=(high[0] / 2, 0.0), high=high),
+        grid_size=(width, height),
+        low=(0.0, 0.0),
+        high=high,
+        goal_radius=3.0 * size,
+        max_steps=500,
+        trail=trail,
+    )
