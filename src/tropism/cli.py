@@ -1,4 +1,4 @@
-"""The command line: list, check, rollout, bench, demo."""
+"""The command line: list, check, rollout, render, bench, demo."""
 
 import dataclasses
 import importlib
@@ -53,13 +53,14 @@ def list_environments(as_json: AsJson = False) -> None:
     """
     from tropism.core.registry import registered
 
-    rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in registered()]
+    specs = registered()
     if as_json:
+        rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
         print(json.dumps(rows, indent=2))
         return
     table = Table("id", "kind", "summary")
-    for row in rows:
-        table.add_row(row["id"], "pure" if row["traced"] else "host", row["summary"])
+    for spec in specs:
+        table.add_row(spec.id, "pure" if spec.traced else "host", spec.summary)
     console.print(table)
 
 
@@ -78,8 +79,13 @@ def check(
     from tropism.core.check import check_environment
 
     env, params = _environment(target, param, arg)
-    with console.status("checking") as status:
-        report = check_environment(env, params, seed=seed, progress=lambda law: status.update(f"checking {law}"))
+    with _progress() as bar:
+        task = bar.add_task("", total=None)
+
+        def show(law: str, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"checking {law}")
+
+        report = check_environment(env, params, seed=seed, progress=show)
     if as_json:
         print(json.dumps([dataclasses.asdict(result) for result in report.results], indent=2))
     else:
@@ -131,6 +137,30 @@ def rollout(
 
 
 @app.command()
+def render(
+    id: Id,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .gif, .mp4 or .png file (the last picture).")],
+    steps: Annotated[int, typer.Option(help="Steps at most.", min=0)] = 200,
+    seed: Seed = 0,
+    param: Params = None,
+    arg: Arguments = None,
+) -> None:
+    """Film one episode with random actions.
+
+    Example: tropism render PlumeNavPuffs-v0 --steps 100 -o puffs.gif --arg trail=100
+    """
+    from tropism import film
+    from tropism.core.session import Session
+
+    film.check_path(out)
+    session = Session(*_environment(id, param, arg))
+    with _progress() as bar:
+        pictures = film.frames(session, film.random_actions(session, seed), steps, seed)
+        film.save(out, iter(bar.track(pictures, total=steps + 1, description=id)))
+    console.print(f"{out}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}")
+
+
+@app.command()
 def bench(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Default: every pure environment.")] = None,
     envs: Annotated[int, typer.Option(help="Environments side by side.", min=1)] = 1024,
@@ -166,18 +196,19 @@ def demo(
 
     Example: tropism demo --out runs
     """
+    from tropism import film
     from tropism.core.session import Session
 
-    out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    ids = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "Acrobot-v1", "GridWorld-v0", "ConnectFour-v0"]
+    ids = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "ConnectFour-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0"]
     with _progress() as bar:
         task = bar.add_task("", total=len(ids))
         for id in ids:
             bar.update(task, description=id)
-            env, params = _environment(id, None, None)
-            picture = out / f"{id}.gif"
-            episode = _film(Session(env, params), picture, seed)
+            env, params = _environment(id, None, ["trail=100"] if id.startswith("Plume") else None)
+            session = Session(env, params)
+            film.save(out / f"{id}.gif", film.frames(session, film.random_actions(session, seed), 100, seed))
+            episode = {"steps": session.step_count, "return": session.total_reward, "ended": session.lifecycle.value}
             speed = _measure(env, params, 1024, 0.2)
             rows.append({"id": id, **episode, **speed})
             bar.advance(task)
@@ -258,23 +289,6 @@ def _latency(session: Any, actions: list[Any], seconds: float) -> float:
                 session.reset()
         steps += len(actions)
     return (time.perf_counter() - start) / steps * 1e6
-
-
-def _film(session: Any, path: Path, seed: int, frames: int = 100) -> dict[str, Any]:
-    """One episode with random actions, as a GIF."""
-    import jax
-    from PIL import Image
-
-    session.reset(seed=seed)
-    pictures = [Image.fromarray(session.render())]
-    key = jax.random.key(seed)
-    for i in range(frames):
-        timestep = session.step(session.action_space.coerce(session.action_space.sample(jax.random.fold_in(key, i))))
-        pictures.append(Image.fromarray(session.render()))
-        if timestep.terminated or timestep.truncated:
-            break
-    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=40, loop=0)
-    return {"steps": session.step_count, "return": session.total_reward, "ended": session.lifecycle.value}
 
 
 def _progress() -> Progress:

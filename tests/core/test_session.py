@@ -272,12 +272,11 @@ def test_pickle_and_deepcopy_continue_mid_episode(env: Environment):
 @both
 def test_a_fork_with_a_seed_draws_other_randomness_and_repeats(env: Environment):
     session = begun(env, 1, steps=1)
-    twins = [session.fork(seed=9), session.fork(seed=9), session.fork(seed=10)]
+    twins = [session.fork(seed=9), session.fork(seed=9), *(session.fork(seed=seed) for seed in range(10, 16))]
     assert twins[0].seed == 9
     outcomes = [[float(t.obs[0]) for t in play(twin, [1] * 8)] for twin in twins]
     assert outcomes[0] == outcomes[1]
-    if env.traced:
-        assert outcomes[0] != outcomes[2]
+    assert any(outcome != outcomes[0] for outcome in outcomes[2:])
     with pytest.raises(ValidationError):
         session.fork(seed=-1)
 

@@ -101,7 +101,8 @@ def test_observations_are_copies():
     session = Session(from_gymnasium(Reused))
     first = session.reset(seed=0)
     second = session.step(0)
-    assert (first.obs[0], second.obs[0]) == (0, 1)
+    third = session.step(0)
+    assert (first.obs[0], second.obs[0], third.obs[0]) == (0, 1, 2)
     assert (first.info, second.info) == ({"where": "start"}, {"where": "inside"})
 
 

@@ -14,7 +14,7 @@ from jax import random
 from tropism import Session, StateError, ValidationError, auto_reset, make, normalize_obs
 from tropism.gym import GymVectorEnv, from_gymnasium, to_gymnasium
 
-SHORT = {"max_steps": 6}
+SHORT = {"max_steps": 11, "theta_threshold": 0.08}  # episodes end in both ways, and not all at once
 
 
 def cartpoles(num_envs: int = 3, mode: Any = "next_step", **arguments: Any) -> GymVectorEnv:
@@ -240,6 +240,7 @@ def test_options_are_not_changed():
 
 BAD = [
     ([0, 2, 1], "actions[1]", 2),
+    (np.array([0, 2, 1]), "actions[1]", 2),
     (np.array([0, 1, -1]), "actions[2]", -1),
     (np.array([0.0, 1.0, 1.0]), "actions[0]", 0.0),
     (np.array([True, False, True]), "actions[0]", True),

@@ -86,7 +86,7 @@ class CompiledEngine:
         return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
 
     def _read(self, words: NDArray[Any]) -> Timestep:
-        reward, terminated, truncated = self._read_outcome(words)
+        reward, terminated, truncated = self._read_outcome(words.data)
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def state(self) -> Any:

@@ -128,7 +128,7 @@ def override(params: Any, values: Any) -> Any:
 
 
 def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> Any:
-    known = [field.name for field in fields(params)] if is_dataclass(params) else []
+    known: list[str] = [field.name for field in fields(params)] if is_dataclass(type(params)) else []
     if path[0] not in known:
         expected = f"a field of {type(params).__name__}: {', '.join(known) or 'it has none'}"
         raise ValidationError("params", full_name, expected)

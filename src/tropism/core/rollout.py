@@ -70,7 +70,7 @@ class Rollout(NamedTuple):
 
     transitions: Transition | None
     totals: Any
-    episodes: EpisodeTotals | None
+    episodes: Any  # EpisodeTotals, or None with a `reduce` of your own
     obs: Any
     policy_state: Any
 
@@ -120,7 +120,7 @@ def rollout(
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
-    key = random.wrap_key_data(seed_words(check_seed(key))) if is_integer(key) else key
+    key = random.wrap_key_data(jnp.asarray(seed_words(check_seed(key)))) if is_integer(key) else key
     plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
     carry, pieces = policy_state, []
     for start, length in _segments(num_steps, progress):

@@ -93,16 +93,21 @@ class PlumeNav(Environment):
         self.grid_size = _grid_size(grid_size)
         self.low = (0.0, 0.0) if low is None else _point("low", low)
         self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else _point("high", high)
-        self.obstacles = None if obstacles is None else Mask(obstacles, self.grid_size[::-1])
+        self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
         self.goal_radius = _positive("goal_radius", goal_radius)
         self.max_steps = _whole("max_steps", max_steps, 1)
         self.trail = _whole("trail", trail, 0)
         self.shared = bool(shared)
         _check_inside("source", source_of(self.field), self.low, self.high)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(height, width) of the raster."""
+        return self.grid_size[1], self.grid_size[0]
+
     def default_params(self) -> PlumeNavParams:
         mask = None if self.obstacles is None else jnp.asarray(self.obstacles.array)
-        arena = Arena(self.low, self.high, mask, self.grid_size[::-1])
+        arena = Arena(self.low, self.high, mask, self.shape)
         parts = (
             played(self.field, self.max_steps if self.shared else 0),
             self.sensor,

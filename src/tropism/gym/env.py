@@ -14,6 +14,10 @@ RENDER_MODES = ["human", "rgb_array"]
 FPS = 30
 
 
+class Seed(int):
+    """A seed in `info`. Gymnasium's vectors gather plain ints in an array that cannot hold None beside them."""
+
+
 class GymEnv(gymnasium.Env[Any, Any]):
     """The environment as Gymnasium's libraries expect it; `session` does all the work."""
 
@@ -25,7 +29,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.action_space = to_gymnasium_space(self.session.action_space)
         self.observation_space = to_gymnasium_space(self.session.observation_space)
-        self._seed: int | None = None
+        self._seed: Seed | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -45,7 +49,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         session = self.session
         first = session.reset(seed=seed, options=options)
-        self._seed = None if seed is None else session.seed
+        self._seed = None if session.seed is None or seed is None else Seed(session.seed)
         super().reset(seed=self._seed)
         obs = first.obs if self._outward is None else self._outward(first.obs)
         if self._window is not None:

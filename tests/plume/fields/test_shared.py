@@ -43,7 +43,7 @@ def test_moving_the_source_moves_all_of_it() -> None:
 
 
 def test_many_agents_read_one_plume() -> None:
-    shared = share(Puffs(max_puffs=200), random.key(0), 5)
+    shared = share(Puffs(max_puffs=200), random.key(0), 6)
     states = jax.vmap(shared.init)(random.split(random.key(1), 4))
     smells = jax.jit(jax.vmap(lambda state: shared.concentration(state, POINTS)))(states)
     for state, smell in zip(states, smells, strict=True):

@@ -131,8 +131,8 @@ class Grayscale(ObservationTransform):
         return (gray[..., None] if self.keep_dim else gray), memory
 
     def observation_space(self, params: Any) -> Space:
-        height, width = (self.env.observation_space(params).shape or ())[:2]
-        return Box(0, 255, (height, width, 1) if self.keep_dim else (height, width), np.uint8)
+        shape = (self.env.observation_space(params).shape or ())[:2]
+        return Box(0, 255, (*shape, 1) if self.keep_dim else shape, np.uint8)
 
 
 def resize(env: Environment, height: int, width: int) -> Environment:

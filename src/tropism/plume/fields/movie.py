@@ -1,6 +1,6 @@
 """A recorded plume played back."""
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -32,13 +32,13 @@ class Movie(Field):
 
     source: Any  # length units
     frames: Real[Array, "time height width"] | Real[np.ndarray, "time height width"]
-    source_pixel: tuple[Any, Any] | Array  # (row, column)
+    source_pixel: Any  # (row, column)
     pixel_size: ArrayLike  # length units
     frame_rate: ArrayLike  # frames/s
     scale: ArrayLike = 1.0  # concentration of a pixel value of 1
     flow: Wind = Constant()
     dt: ArrayLike = 0.04  # s, one step of the environment
-    end: Literal["wrap", "clamp"] = eqx.field(static=True, default="wrap")
+    end: str = eqx.field(static=True, default="wrap")
     shuffle: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self):

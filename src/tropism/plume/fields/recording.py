@@ -4,7 +4,7 @@ import hashlib
 import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +30,9 @@ class Recording:
     """
 
     frames: NDArray[Any]
-    pixel_size: float  # length units
-    frame_rate: float  # frames/s
-    source_pixel: tuple[float, float]  # (row, column)
+    pixel_size: float | int  # length units
+    frame_rate: float | int  # frames/s
+    source_pixel: tuple[float | int, float | int]  # (row, column)
     digest: str = field(init=False)
 
     def __post_init__(self):
@@ -46,9 +46,9 @@ class Recording:
         cls,
         path: str | Path,
         *,
-        pixel_size: float | None = None,
-        frame_rate: float | None = None,
-        source_pixel: tuple[float, float] | None = None,
+        pixel_size: float | int | None = None,
+        frame_rate: float | int | None = None,
+        source_pixel: tuple[float | int, float | int] | None = None,
         dataset: str | None = None,
     ) -> "Recording":
         """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr may bring the numbers with them, as attributes
@@ -70,7 +70,7 @@ class Recording:
         self,
         *,
         dt: float = 0.04,
-        end: Literal["wrap", "clamp"] = "wrap",
+        end: str = "wrap",
         shuffle: bool = True,
         flow: Wind = Constant(),  # noqa: B008 - immutable
     ) -> Movie:

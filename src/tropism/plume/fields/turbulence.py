@@ -26,9 +26,9 @@ class Turbulence(eqx.Module):
     that it has there, and the variance in the long run is (G²·0.01 s)·ω/4ζ = 2 m²/s² at any step.
     """
 
-    low: tuple[Any, Any] | Array = (0.0, -50.0)  # m, one corner of the arena
-    high: tuple[Any, Any] | Array = (100.0, 50.0)  # m, the opposite one
-    mean: tuple[Any, Any] | Array = (1.0, 0.0)  # m/s
+    low: Any = (0.0, -50.0)  # m, one corner of the arena
+    high: Any = (100.0, 50.0)  # m, the opposite one
+    mean: Any = (1.0, 0.0)  # m/s
     diffusivity: ArrayLike = 10.0  # m²/s, K
     gain: ArrayLike = 20.0  # G
     damping: ArrayLike = 0.1  # ζ

@@ -1,0 +1,83 @@
+"""Episodes as films: GIF, MP4, or one picture."""
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from numpy.typing import NDArray
+from PIL import Image
+
+from tropism.core.session import Session
+from tropism.errors import MissingExtraError, ValidationError
+
+FRAMES_PER_SECOND = 25
+SUFFIXES = (".gif", ".mp4", ".png")
+
+Act = Callable[[Session], Any]
+
+
+def random_actions(session: Session, seed: int) -> Act:
+    """Actions drawn from the space, the same for the same seed."""
+    key = jax.random.key(seed)
+    return lambda session: session.action_space.coerce(
+        session.action_space.sample(jax.random.fold_in(key, session.step_count))
+    )
+
+
+def frames(session: Session, act: Act, steps: int, seed: int) -> Iterator[NDArray[Any]]:
+    """The pictures of one episode, the first before any step."""
+    timestep = session.reset(seed=seed)
+    yield picture(session)
+    while session.step_count < steps and not (timestep.terminated or timestep.truncated):
+        timestep = session.step(act(session))
+        yield picture(session)
+
+
+def picture(session: Session) -> NDArray[Any]:
+    image = session.render()
+    if image is None:
+        raise ValidationError("env", session.env, "an environment that draws itself (it has no render)")
+    return image
+
+
+def check_path(path: Path) -> None:
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValidationError("output", str(path), f"a file that ends in {', '.join(SUFFIXES)}")
+
+
+def save(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
+    """Write a film; a `.png` shows the last picture."""
+    check_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix.lower() == ".mp4":
+        _save_mp4(path, pictures)
+        return
+    images = [Image.fromarray(image) for image in pictures]
+    if path.suffix.lower() == ".png":
+        images[-1].save(path)
+    else:
+        images[0].save(path, save_all=True, append_images=images[1:], duration=1000 // FRAMES_PER_SECOND, loop=0)
+
+
+def _save_mp4(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
+    try:
+        encoder = importlib.import_module("imageio_ffmpeg")
+    except ImportError:
+        wanted = 'pip install "tropism[video]"'
+        raise MissingExtraError(
+            "imageio_ffmpeg", None, wanted, f"writing .mp4 needs imageio-ffmpeg: {wanted}"
+        ) from None
+    first = next(pictures)
+    height, width, _ = first.shape
+    # H.264 wants even sides; the last row or column is left out where there is one too many.
+    even = (slice(height // 2 * 2), slice(width // 2 * 2))
+    writer = encoder.write_frames(
+        str(path), (width // 2 * 2, height // 2 * 2), fps=FRAMES_PER_SECOND, macro_block_size=1
+    )
+    writer.send(None)
+    writer.send(first[even].copy())
+    for image in pictures:
+        writer.send(image[even].copy())
+    writer.close()

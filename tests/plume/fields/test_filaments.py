@@ -1,0 +1,127 @@
+"""Filaments against the equations of Farrell et al."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+from tropism.errors import ValidationError
+from tropism.plume.fields import Filaments, Turbulence
+from tropism.plume.fields.filaments import FilamentsState
+
+STEADY = Filaments(air=Turbulence(gain=0.0, columns=3, rows=3), max_puffs=600, warmup=0)
+AMOUNT = 8.3e8
+
+
+@eqx.filter_jit
+def _run(field: Filaments, key: Any, num: int) -> Any:
+    start_key, steps_key = random.split(key)
+    keys = random.split(steps_key, num)
+    return jax.lax.scan(lambda s, k: (field.advance(k, s), s.oldest), field.init(start_key), keys)
+
+
+def run(field: Filaments, key: Any, num: int = 500) -> Any:
+    return _run(jax.tree.map(jnp.asarray, field), key, num)
+
+
+def living(state: FilamentsState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    alive = np.asarray(state.squared) > 0
+    x, y, squared = (np.asarray(part, float)[alive] for part in (state.x, state.y, state.squared))
+    return x, y, squared
+
+
+def with_puffs(x: Any, y: Any, squared: Any) -> FilamentsState:
+    air = STEADY.air.init(random.key(0))
+    return FilamentsState(air, jnp.asarray(x), jnp.asarray(y), jnp.asarray(squared), jnp.zeros((), jnp.int32))
+
+
+def test_births_are_poisson() -> None:
+    _, heads = run(STEADY, random.key(0))
+    born = np.diff(np.asarray(heads, int)) % STEADY.max_puffs
+    assert born.mean() == pytest.approx(1.0, abs=4 / math.sqrt(500))  # 10 a second, steps of 0.1 s
+    assert born.var() == pytest.approx(1.0, rel=0.25)
+
+
+def test_puffs_ride_the_wind_and_their_squared_radius_grows_linearly() -> None:
+    field = eqx.tree_at(lambda f: f.scatter, STEADY, 0.0)
+    state, _ = run(field, random.key(0))
+    x, y, squared = living(state)
+    age = x - 5.0  # at 1 m/s
+    assert age.max() == pytest.approx(50.0, abs=1.0)
+    np.testing.assert_allclose(squared, 0.001 + 0.001 * age, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(y, 0, atol=1e-3)
+
+
+def test_puffs_scatter_as_the_paper_has_it_at_a_hundredth_of_a_second() -> None:
+    """(2 N(0, 1)) dt a step of 0.01 s adds up to 2² · 0.01 m² a second, at any step."""
+    states = jax.jit(jax.vmap(lambda key: _run(STEADY, key, 500)[0]))(random.split(random.key(1), 12))
+    x, y, squared = living(states)
+    age = (squared - 0.001) / 0.001
+    old = age > 1
+    assert (y[old] ** 2 / (0.04 * age[old])).mean() == pytest.approx(1.0, abs=0.06)
+    assert ((x[old] - 5 - age[old]) ** 2 / (0.04 * age[old])).mean() == pytest.approx(1.0, abs=0.06)
+
+
+def test_the_amount_in_a_puff_is_conserved() -> None:
+    """In the plane of a puff C integrates to Q/(√2π R): what is left to integrate is a Gaussian in z."""
+    axis = np.linspace(-3, 3, 601)
+    points = jnp.asarray(np.stack(np.meshgrid(axis, axis), axis=-1))
+    for squared in (0.001, 0.02, 0.09):
+        smell = STEADY.concentration(with_puffs([0.0], [0.0], [squared]), points)
+        total = float(np.asarray(smell, float).sum() * 0.01**2)
+        assert total * math.sqrt(2 * math.pi * squared) == pytest.approx(AMOUNT, rel=1e-3)
+
+
+def test_concentration_is_the_sum_over_living_puffs() -> None:
+    rng = np.random.default_rng(0)
+    x, y, squared = rng.uniform(0, 2, 40), rng.uniform(0, 2, 40), rng.uniform(0.001, 0.1, 40)
+    squared[::5] = 0
+    points = rng.uniform(0, 2, (60, 2))
+    expected = np.zeros(60)
+    for index, (px, py) in enumerate(points):
+        for puff in np.nonzero(squared)[0]:
+            distance = (px - x[puff]) ** 2 + (py - y[puff]) ** 2
+            peak = AMOUNT / (math.sqrt(8 * math.pi**3) * squared[puff] ** 1.5)
+            expected[index] += peak * math.exp(-distance / (2 * squared[puff]))
+    smell = STEADY.concentration(with_puffs(x, y, squared), jnp.asarray(points))
+    np.testing.assert_allclose(smell, expected, rtol=2e-4, atol=1.0)
+
+
+def test_a_puff_that_leaves_the_arena_is_gone() -> None:
+    state = with_puffs([99.95, 50.0, 50.0], [0.0, 49.999, 0.0], [0.01, 0.01, 0.01])
+    field = Filaments(air=Turbulence(gain=0.0, columns=3, rows=3, mean=(1.0, 1.0)), max_puffs=3, rate=0.0, scatter=0.0)
+    after = field.advance(random.key(0), state)
+    np.testing.assert_array_equal(np.asarray(after.squared) > 0, [False, False, True])
+
+
+def test_without_warm_up_the_arena_is_empty_and_with_it_the_plume_is_grown() -> None:
+    assert not np.any(STEADY.init(random.key(0)).squared)
+    field = Filaments(air=Turbulence(gain=0.0, columns=3, rows=3), max_puffs=1000, warmup=200)
+    x, _, _ = living(field.init(random.key(0)))
+    assert x.size == pytest.approx(950, abs=4 * 31)
+    counts, _ = np.histogram(x, bins=[10, 30, 50, 70, 90])
+    np.testing.assert_allclose(counts, 200, atol=4 * 14)
+
+
+def test_steps_of_the_warm_up_make_the_same_plume_as_short_ones() -> None:
+    coarse = eqx.tree_at(lambda f: f.dt, STEADY, 0.5)
+    long_steps, _ = run(coarse, random.key(3), 100)
+    short_steps, _ = run(STEADY, random.key(4))
+    (x, y, squared), (_, y2, squared2) = living(long_steps), living(short_steps)
+    assert x.size == pytest.approx(500, abs=90)
+    for spread, age in ((y, squared), (y2, squared2)):
+        assert (spread**2 / (40 * age)).mean() == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rate", -1.0), ("radius", 0.0), ("amount", math.nan), ("dt", 0.0), ("max_puffs", 0), ("warmup", -1)],
+)
+def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Filaments(**{name: value})
