@@ -155,7 +155,7 @@ def render(
     film.check_path(out)
     session = Session(*_environment(id, param, arg))
     with _progress() as bar:
-        pictures = film.frames(session, film.random_actions(session, seed), steps, seed)
+        pictures = film.frames(session, film.random_actions(seed), steps, seed)
         film.save(out, iter(bar.track(pictures, total=steps + 1, description=id)))
     console.print(f"{out}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}")
 
@@ -207,7 +207,7 @@ def demo(
             bar.update(task, description=id)
             env, params = _environment(id, None, ["trail=100"] if id.startswith("Plume") else None)
             session = Session(env, params)
-            film.save(out / f"{id}.gif", film.frames(session, film.random_actions(session, seed), 100, seed))
+            film.save(out / f"{id}.gif", film.frames(session, film.random_actions(seed), 100, seed))
             episode = {"steps": session.step_count, "return": session.total_reward, "ended": session.lifecycle.value}
             speed = _measure(env, params, 1024, 0.2)
             rows.append({"id": id, **episode, **speed})

@@ -18,7 +18,7 @@ SUFFIXES = (".gif", ".mp4", ".png")
 Act = Callable[[Session], Any]
 
 
-def random_actions(session: Session, seed: int) -> Act:
+def random_actions(seed: int) -> Act:
     """Actions drawn from the space, the same for the same seed."""
     key = jax.random.key(seed)
     return lambda session: session.action_space.coerce(

@@ -19,7 +19,7 @@ from tropism.plume import picture
 from tropism.plume.fields import Field, Gaussian, Recording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
-from tropism.plume.scene import Agent, Arena, Mask, Scene
+from tropism.plume.scene import Agent, Arena, Mask, Scene, pair
 from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
 
@@ -98,7 +98,9 @@ class PlumeNav(Environment):
         self.max_steps = _whole("max_steps", max_steps, 1)
         self.trail = _whole("trail", trail, 0)
         self.shared = bool(shared)
-        _check_inside("source", source_of(self.field), self.low, self.high)
+        self._check_bounds()
+        self._check_place("source", source_of(self.field))
+        self._check_start()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -119,8 +121,9 @@ class PlumeNav(Environment):
 
     def reset(self, key: Any, params: Any) -> tuple[Any, PlumeNavState]:
         field = params.field.init(random.fold_in(key, FIELD))
-        source = jnp.stack([jnp.asarray(side, float) for side in params.field.source])
+        source = pair(params.field.source)
         agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid)
+        agent = replace(agent, heading=params.motion.facing(agent.heading))
         scene = Scene(agent, params.arena, params.field, field)
         memory = params.sensor.start(params.arena.shape)
         obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), memory, scene)
@@ -177,12 +180,38 @@ class PlumeNav(Environment):
 
     def _place(self, name: str, xy: Any) -> tuple[float, float]:
         point = _point(f"options[{name!r}]", xy)
-        _check_inside(f"options[{name!r}]", point, self.low, self.high)
-        if self.motion.on_grid and any(side != round(side) for side in point):
-            raise ValidationError(f"options[{name!r}]", xy, "whole numbers: this arena is a grid")
-        if self.obstacles is not None and self.obstacles.array[round(point[1]), round(point[0])]:
-            raise ValidationError(f"options[{name!r}]", xy, "a place that is not an obstacle")
+        self._check_place(f"options[{name!r}]", point)
         return point
+
+    def _check_bounds(self) -> None:
+        if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
+            raise ValidationError("high", self.high, f"above low, {self.low}, in both directions")
+        if self.motion.on_grid and not _is_whole(self.low + self.high):
+            raise ValidationError("low", (self.low, self.high), "whole numbers for low and high: this arena is a grid")
+
+    def _check_place(self, name: str, point: Any) -> None:
+        """A place where an agent or a source can be."""
+        _check_inside(name, point, self.low, self.high)
+        if self.motion.on_grid and not _is_whole(point):
+            raise ValidationError(name, point, "whole numbers: this arena is a grid")
+        if self.obstacles is not None:
+            arena = Arena(self.low, self.high, None, self.shape)
+            column, row = np.asarray(arena.cell(pair(point)))
+            if self.obstacles.array[row, column]:
+                raise ValidationError(name, point, "a place that is not an obstacle")
+
+    def _check_start(self) -> None:
+        if self.start.fixed:
+            return self._check_place("start", self.start.point)
+        low = self.low if self.start.low is None else self.start.low
+        high = self.high if self.start.high is None else self.start.high
+        for corner in (low, high):
+            _check_inside("start", corner, self.low, self.high)
+        if self.motion.on_grid:
+            low, high = np.ceil(low), np.floor(high)
+        if not np.all(np.less_equal(low, high)):
+            raise ValidationError("start", (self.start.low, self.start.high), "a zone with low at most high")
+        return None
 
     def observation_space(self, params: Any) -> Space:
         return params.sensor.space(params.arena.shape)
@@ -196,7 +225,11 @@ class PlumeNav(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         x, y = (float(side) for side in np.asarray(state.agent.xy))
         heading = float(np.degrees(state.agent.heading))
-        felt = np.array2string(np.asarray(obs), precision=4) if not isinstance(obs, dict) else str(obs)
+        felt = (
+            "; ".join(f"{name} {_spell(value)}" for name, value in obs.items())
+            if isinstance(obs, dict)
+            else _spell(obs)
+        )
         moves = f" Actions: {', '.join(self.motion.words)}." if self.motion.words else ""
         return (
             "Find the source of the smell: get within "
@@ -245,6 +278,10 @@ def _check_inside(name: str, point: Any, low: Any, high: Any) -> None:
         raise ValidationError(name, (x, y), f"a point between {low} and {high}")
 
 
+def _is_whole(numbers: Any) -> bool:
+    return all(float(number).is_integer() for number in numbers)
+
+
 def _positive(name: str, value: Any) -> float:
     array = as_array(value)
     if array is None or array.shape != () or not (np.isfinite(array) and array >= 0) or array.dtype.kind == "b":
@@ -256,3 +293,7 @@ def _whole(name: str, value: Any, least: int) -> int:
     if not is_integer(value) or int(value) < least:
         raise ValidationError(name, value, f"a whole number of at least {least}")
     return int(value)
+
+
+def _spell(numbers: Any) -> str:
+    return np.array2string(np.asarray(numbers), precision=4, separator=", ", threshold=32).replace("\n", "")

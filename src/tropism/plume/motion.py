@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
-from tropism.plume.scene import Agent, Arena, Scene, direction
+from tropism.plume import checks
+from tropism.plume.scene import Agent, Arena, Scene, direction, pair
 
 Boundary = Literal["stop", "wrap", "absorb"]
 
@@ -42,18 +43,24 @@ class Motion(eqx.Module):
         """The agent after the action, with walls and obstacles in the way."""
         agent, arena = scene.agent, scene.arena
         heading, displacement = self.steer(key, action, scene)
-        xy, lost = self._keep(agent.xy + displacement.astype(agent.xy.dtype), arena)
-        xy = jnp.where(arena.blocked(xy), agent.xy, xy)
+        wanted = agent.xy + displacement.astype(agent.xy.dtype)
+        kept = self._keep(wanted, arena)
+        lost = ~arena.inside(wanted) if self.boundary == "absorb" else jnp.zeros((), bool)
+        # Who wraps around has not flown back across the arena.
+        moved = wanted - agent.xy if self.boundary == "wrap" else kept - agent.xy
+        free = ~arena.blocked(kept)
         heading = jnp.asarray(heading, agent.heading.dtype)
-        return Agent(xy, heading, xy - agent.xy, agent.lost | lost)
+        return Agent(jnp.where(free, kept, agent.xy), heading, jnp.where(free, moved, 0), agent.lost | lost)
 
-    def _keep(self, xy: Float[Array, " 2"], arena: Arena) -> tuple[Any, Any]:
-        low, high = jnp.stack(arena.low).astype(xy.dtype), jnp.stack(arena.high).astype(xy.dtype)
+    def facing(self, heading: Float[Array, ""]) -> Float[Array, ""]:
+        """The heading an episode begins with, given a random one: what this body can turn to."""
+        return heading
+
+    def _keep(self, xy: Float[Array, " 2"], arena: Arena) -> Float[Array, " 2"]:
+        low, high = pair(arena.low), pair(arena.high)
         if self.boundary == "wrap":
-            period = high - low + (1 if self.on_grid else 0)
-            return low + jnp.mod(xy - low, period), jnp.zeros((), bool)
-        inside = arena.inside(xy)
-        return jnp.clip(xy, low, high), ~inside if self.boundary == "absorb" else jnp.zeros((), bool)
+            return low + jnp.mod(xy - low, high - low + (1 if self.on_grid else 0))
+        return jnp.clip(xy, low, high)
 
 
 class _Table(Motion):
@@ -64,13 +71,16 @@ class _Table(Motion):
     step_length: Any = 1.0
     on_grid: bool = eqx.field(static=True, default=True)
 
+    def __check_init__(self) -> None:
+        _check_step(self.step_length, self.on_grid)
+
     @property
     def action_space(self) -> Discrete:
         return Discrete(len(self.table))
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
-        step = jnp.asarray(self.table)[action]
-        turned = jnp.arctan2(step[1].astype(scene.agent.heading.dtype), step[0].astype(scene.agent.heading.dtype))
+        step = jnp.asarray(self.table, scene.agent.xy.dtype)[action]
+        turned = jnp.asarray(np.arctan2(self.table[:, 1], self.table[:, 0]), scene.agent.heading.dtype)[action]
         return jnp.where((step == 0).all(), scene.agent.heading, turned), step * self.step_length
 
 
@@ -100,9 +110,20 @@ class Oriented(Motion):
     turn: Any = 90.0  # degrees
     on_grid: bool = eqx.field(static=True, default=True)
 
+    def __check_init__(self) -> None:
+        _check_step(self.step_length, self.on_grid)
+        checks.positive(turn=self.turn)
+
     @property
     def action_space(self) -> Discrete:
         return Discrete(3)
+
+    def facing(self, heading: Float[Array, ""]) -> Float[Array, ""]:
+        """On a grid a multiple of the turn, so that the agent looks where it goes."""
+        if not self.on_grid:
+            return heading
+        turn = jnp.deg2rad(jnp.asarray(self.turn, heading.dtype))
+        return _wrap_angle(jnp.round(heading / turn) * turn)
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
         turn = jnp.deg2rad(jnp.asarray(self.turn, scene.agent.heading.dtype)) * jnp.array([0, 1, -1])[action]
@@ -117,6 +138,11 @@ class RunTumble(Motion):
     boundary: Boundary = eqx.field(static=True, default="stop")
     step_length: Any = 1.0
     on_grid: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        checks.positive(step_length=self.step_length)
+        if self.on_grid:
+            raise ValidationError("on_grid", True, "False: a tumble ends at any angle")
 
     @property
     def action_space(self) -> Discrete:
@@ -138,6 +164,11 @@ class Continuous(Motion):
     drift: bool = eqx.field(static=True, default=False)  # whether the wind carries the agent along
     on_grid: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self) -> None:
+        checks.positive(speed=self.speed, turn_rate=self.turn_rate, dt=self.dt)
+        if self.on_grid:
+            raise ValidationError("on_grid", True, "False: this motion has any speed")
+
     @property
     def action_space(self) -> Box:
         return Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
@@ -151,3 +182,9 @@ class Continuous(Motion):
 
 def _wrap_angle(angle: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
+
+
+def _check_step(step_length: Any, on_grid: bool) -> None:
+    checks.positive(step_length=step_length)
+    if on_grid and isinstance(step_length, int | float) and step_length != round(step_length):
+        raise ValidationError("step_length", step_length, "a whole number on a grid; else say on_grid=False")

@@ -1,21 +1,23 @@
 """Wrappers of any sensor: noise, adaptation, saturation, history."""
 
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from tropism.core.spaces import Box
+from tropism.core.spaces.space import is_traced
 from tropism.errors import ValidationError
 from tropism.plume.scene import Scene
 from tropism.plume.sensors import Sensor
 
 
 class Receptor(Sensor):
-    """Abstract: maps the numbers of another sensor. What it returns stays within that sensor's bounds."""
+    """Abstract: maps the numbers of another sensor; what it returns stays within its space, by default that sensor's."""
 
     sensor: eqx.AbstractVar[Sensor]
 
@@ -39,8 +41,9 @@ class Receptor(Sensor):
         space = self.space(scene.arena.shape)
         return jnp.clip(values, space.low, space.high).astype(space.dtype), (inner, own)
 
-    def respond(self, key: Any, memory: Any, values: Float[Array, "..."]) -> tuple[Any, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
+        """The values the wrapper makes of the sensor's, and what it remembers."""
 
 
 class Noisy(Receptor):
@@ -49,17 +52,21 @@ class Noisy(Receptor):
     sensor: Sensor
     deviation: Any = 0.05
 
-    def respond(self, key: Any, memory: Any, values: Float[Array, "..."]) -> tuple[Any, Any]:
-        return values + self.deviation * random.normal(key, values.shape, values.dtype), memory
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
+        return values + self.deviation * random.normal(key, values.shape, jnp.float32), memory
 
 
 class Saturating(Receptor):
-    """Michaelis–Menten: half of the limit at `half`."""
+    """Michaelis–Menten: from 0 to 1, and a half at `half`."""
 
     sensor: Sensor
     half: Any = 0.1
 
-    def respond(self, key: Any, memory: Any, values: Float[Array, "..."]) -> tuple[Any, Any]:
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, 1, super().space(shape).shape)
+
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
+        values = jnp.maximum(values, 0)
         return values / (values + self.half), memory
 
 
@@ -70,11 +77,15 @@ class Adapting(Receptor):
     time_constant: Any = 50.0
     half: Any = 0.01
 
-    def begin(self, shape: tuple[int, int]) -> Any:
-        return jnp.zeros(self.sensor.space(shape).shape or ())
+    def space(self, shape: tuple[int, int]) -> Box:
+        return Box(0, 1, super().space(shape).shape)
 
-    def respond(self, key: Any, memory: Any, values: Float[Array, "..."]) -> tuple[Any, Any]:
-        background = memory + (values - memory) / self.time_constant
+    def begin(self, shape: tuple[int, int]) -> Any:
+        return jnp.zeros(self.space(shape).shape, jnp.float32)
+
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
+        values = jnp.maximum(values, 0)
+        background = (memory + (values - memory) / self.time_constant).astype(jnp.float32)
         return values / (values + self.half + background), background
 
 
@@ -91,12 +102,14 @@ class History(Receptor):
     def space(self, shape: tuple[int, int]) -> Box:
         one = super().space(shape)
         full = (self.length, *one.shape)
-        return Box(np.minimum(np.broadcast_to(one.low, full), 0), np.broadcast_to(one.high, full), full, one.dtype)
+        xp = jnp if is_traced(one.low, one.high) else np
+        low, high = xp.minimum(one.low, 0), xp.maximum(one.high, 0)
+        return Box(xp.broadcast_to(low, full), xp.broadcast_to(high, full), full, one.dtype)
 
     def begin(self, shape: tuple[int, int]) -> Any:
         space = self.space(shape)
         return jnp.zeros(space.shape, space.dtype)
 
-    def respond(self, key: Any, memory: Any, values: Float[Array, "..."]) -> tuple[Any, Any]:
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         frames = jnp.concatenate([memory[1:], values[None]])
         return frames, frames

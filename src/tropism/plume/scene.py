@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from tropism.errors import ValidationError
 from tropism.plume.fields.field import Field
@@ -54,16 +54,20 @@ class Arena(eqx.Module):
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
 
     def inside(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
-        return jnp.all((xy >= jnp.stack(self.low)) & (xy <= jnp.stack(self.high)), -1)
+        return jnp.all((xy >= pair(self.low)) & (xy <= pair(self.high)), -1)
 
     def blocked(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
         """Whether an obstacle is there."""
         if self.obstacles is None:
             return jnp.zeros(xy.shape[:-1], bool)
-        low, high = jnp.stack(self.low), jnp.stack(self.high)
-        last = jnp.array([self.shape[1] - 1, self.shape[0] - 1])
-        cell = jnp.clip(jnp.round((xy - low) / (high - low) * last), 0, last).astype(jnp.int32)
+        cell = self.cell(xy)
         return self.obstacles[cell[..., 1], cell[..., 0]]
+
+    def cell(self, xy: Float[Array, "*points 2"]) -> Int[Array, "*points 2"]:
+        """The nearest point of the raster, (column, row)."""
+        low, high = pair(self.low), pair(self.high)
+        last = jnp.array([self.shape[1] - 1, self.shape[0] - 1])
+        return jnp.clip(jnp.round((xy - low) / (high - low) * last), 0, last).astype(jnp.int32)
 
 
 class Scene(eqx.Module):
@@ -84,7 +88,7 @@ class Scene(eqx.Module):
 
     @property
     def source(self) -> Float[Array, " 2"]:
-        return jnp.stack([jnp.asarray(side, self.agent.xy.dtype) for side in self.field.source])
+        return pair(self.field.source)
 
     @property
     def distance(self) -> Float[Array, ""]:
@@ -96,3 +100,8 @@ class Scene(eqx.Module):
 def direction(angle: Float[Array, "*angles"]) -> Float[Array, "*angles 2"]:
     """The unit vector at this angle."""
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
+
+
+def pair(xy: Any) -> Float[Array, " 2"]:
+    """A point given as two numbers or one array, of the default float type whatever they were."""
+    return jnp.stack([jnp.asarray(xy[0], float), jnp.asarray(xy[1], float)])

@@ -4,12 +4,14 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jaxtyping import Array, Float
 
 from tropism.core.spaces import Box, Dict, Space
+from tropism.core.spaces.space import is_traced
 from tropism.errors import ValidationError
 from tropism.plume.scene import Scene, direction
 
@@ -152,20 +154,20 @@ class WhiffRate(Sensor):
 
 
 class Position(Sensor):
-    """Where the agent is: whole numbers on a raster with one point a unit."""
+    """Where the agent is: the (column, row) of the raster, which on a grid that begins at 0 is (x, y)."""
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(np.zeros(2), np.array([shape[1] - 1, shape[0] - 1]), (2,), np.int32)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        return jnp.round(scene.agent.xy).astype(jnp.int32), memory
+        return scene.arena.cell(scene.agent.xy), memory
 
 
 class SourcePosition(Position):
     """Where the source is, for an agent that is told."""
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        return jnp.round(scene.source).astype(jnp.int32), memory
+        return scene.arena.cell(scene.source), memory
 
 
 class FullField(Sensor):
@@ -190,14 +192,16 @@ class Together(Sensor):
         for space in spaces:
             if not isinstance(space, Box) or len(space.shape) != 1:
                 raise ValidationError("parts", space, "sensors whose observation is a vector")
-        return Box(np.concatenate([s.low for s in spaces]), np.concatenate([s.high for s in spaces]))  # pyright: ignore
+        bounds: Any = [(space.low, space.high) for space in spaces if isinstance(space, Box)]
+        join = jnp.concatenate if is_traced(*jax.tree.leaves(bounds)) else np.concatenate
+        return Box(join([low for low, _ in bounds]), join([high for _, high in bounds]))
 
     def start(self, shape: tuple[int, int]) -> Any:
         return tuple(part.start(shape) for part in self.parts)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
-        return jnp.concatenate([obs for obs, _ in felt]), tuple(kept for _, kept in felt)
+        return jnp.concatenate([obs for obs, _ in felt]).astype(jnp.float32), tuple(kept for _, kept in felt)
 
 
 class Named(Sensor):

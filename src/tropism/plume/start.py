@@ -1,15 +1,18 @@
 """Where an episode begins: anywhere outside the goal, in a zone, or at a point."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import random
-from jaxtyping import Array, Bool, Float
+from jax import lax, random
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from tropism.plume.scene import Agent, Arena
+from tropism.plume import checks
+from tropism.plume.scene import Agent, Arena, pair
 
-CANDIDATES = 8  # points drawn for one start; the first that is free and outside the goal is taken
+CANDIDATES = 4  # points drawn at once; the first that is free and outside the goal is taken
+MOST = 1024  # points drawn in all; where next to no place is free, the agent begins where it may not
 GOLDEN = 0x9E3779B9  # odd, and about 2**32 over the golden ratio: spreads a counter over all words
 
 
@@ -26,15 +29,23 @@ class Start(eqx.Module):
     point: Any = (0.0, 0.0)
     heading: Any = None
 
+    def __check_init__(self) -> None:
+        zone = {name: value for name, value in (("low", self.low), ("high", self.high)) if value is not None}
+        checks.point(point=self.point, **zone)
+        if self.heading is not None:
+            checks.finite(heading=self.heading)
+
     def place(self, key: Any, arena: Arena, source: Float[Array, " 2"], goal_radius: Any, on_grid: bool) -> Agent:
-        low = jnp.stack(arena.low if self.low is None else self.low)
-        high = jnp.stack(arena.high if self.high is None else self.high)
-        # A key is the output of a hash: two random words, enough for a point, without hashing again.
-        words = random.key_data(key).astype(jnp.uint32)[:2]
-        points = _points(_candidates(words), low, high, on_grid)
-        free = _free(points, arena, source, goal_radius)
-        drawn = jnp.where(free.any(), points[jnp.argmax(free)], _farthest(arena, source))
-        xy = jnp.where(self.fixed, jnp.stack(self.point), drawn).astype(low.dtype)
+        low = pair(arena.low if self.low is None else self.low)
+        high = pair(arena.high if self.high is None else self.high)
+        words = _words(key)
+
+        def free(number: Any) -> Bool[Array, "..."]:
+            points = _point(words, number, *lax.stop_gradient((low, high)), on_grid)
+            return _free(points, *lax.stop_gradient((arena, source, goal_radius)))
+
+        drawn = _point(words, _first(free), low, high, on_grid)
+        xy = jnp.where(self.fixed != 0, pair(self.point), drawn)
         return Agent(xy, self._heading(words, xy.dtype), jnp.zeros_like(xy), jnp.zeros((), bool))
 
     def _heading(self, words: Any, dtype: Any) -> Float[Array, ""]:
@@ -43,28 +54,42 @@ class Start(eqx.Module):
         return jnp.deg2rad(jnp.asarray(self.heading, dtype))
 
 
-def _candidates(words: Any) -> Any:
-    """Several pairs of words from one."""
-    number = jnp.arange(CANDIDATES, dtype=jnp.uint32)[:, None]
-    return jnp.where(number == 0, words, _mix(words + number * jnp.uint32(GOLDEN)))
+def _words(key: Any) -> UInt32[Array, " 2"]:
+    """Two words from a key, as good as random also for the keys of the seeds 0, 1, 2; cheaper than hashing again."""
+    word, other = random.key_data(key).astype(jnp.uint32)[:2]
+    return jnp.stack([_mix(word + _mix(other ^ jnp.uint32(GOLDEN))), _mix(other + _mix(word))])
 
 
-def _points(words: Any, low: Any, high: Any, on_grid: bool) -> Float[Array, "candidates 2"]:
+def _first(free: Callable[[Any], Any]) -> Int[Array, ""]:
+    """The first number from 0 for which `free` holds; looks at several at once, and at most at `MOST`."""
+
+    def look(start: Any) -> tuple[Any, Any]:
+        found = free(start + jnp.arange(CANDIDATES, dtype=jnp.int32))
+        return start + jnp.argmax(found).astype(jnp.int32), found.any()
+
+    def again(carry: Any) -> Any:
+        start = carry[2] + CANDIDATES
+        return *look(start), start
+
+    def go_on(carry: Any) -> Any:
+        return ~carry[1] & (carry[2] < MOST)
+
+    first = jnp.int32(0)
+    return lax.while_loop(go_on, again, (*look(first), first))[0]
+
+
+def _point(words: Any, number: Int[Array, "*n"], low: Any, high: Any, on_grid: bool) -> Float[Array, "*n 2"]:
+    """The candidate of a number."""
+    words = _mix(words + number[..., None].astype(jnp.uint32) * jnp.uint32(GOLDEN))
     if on_grid:
         first, last = jnp.ceil(low), jnp.floor(high)
         return first + (words % (last - first + 1).astype(jnp.uint32)).astype(low.dtype)
     return low + _unit(words).astype(low.dtype) * (high - low)
 
 
-def _free(points: Any, arena: Arena, source: Any, goal_radius: Any) -> Bool[Array, " candidates"]:
+def _free(points: Float[Array, "*n 2"], arena: Arena, source: Any, goal_radius: Any) -> Bool[Array, "*n"]:
     outside = jnp.sum((points - source) ** 2, -1) > goal_radius**2
     return outside & ~arena.blocked(points)
-
-
-def _farthest(arena: Arena, source: Float[Array, " 2"]) -> Float[Array, " 2"]:
-    """The corner farthest from the source: outside any goal that leaves room to start at all."""
-    low, high = jnp.stack(arena.low), jnp.stack(arena.high)
-    return jnp.where(source - low > high - source, low, high)
 
 
 def _unit(words: Any) -> Float[Array, "..."]:

@@ -1,0 +1,106 @@
+"""The command line: what it prints, where it writes, how it fails."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tropism import cli, registered
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tropism", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+def test_list_names_every_id(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "list", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in rows] == [spec.id for spec in registered()]
+    assert all(row["summary"] for row in rows)
+
+
+def test_rollout_reports_episodes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "rollout", "GridWorld-v0", "--envs", "8", "--steps", "200", "--json") == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["steps"] == 1600
+    assert row["episodes"] > 0
+    assert 0 < row["mean_length"] <= 100
+
+
+def test_params_and_arguments_reach_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--envs", "4", "--steps", "20", "--param", "max_steps=5", "--arg", "size=9", "--json")
+    assert run(monkeypatch, "rollout", "GridWorld-v0", *options) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["mean_length"] == 5
+    assert row["episodes"] == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rollout", "CartPol-v1"), "did you mean CartPole-v1"),
+        (("rollout", "CartPole-v1", "--param", "gravity"), "NAME=VALUE"),
+        (("rollout", "CartPole-v1", "--param", "gravty=1"), "gravity"),
+        (("rollout", "GridWorld-v0", "--arg", "width=1"), "size"),
+        (("check", "no_such_module:Env"), "no_such_module"),
+        (("render", "GridWorld-v0", "-o", "film.avi"), ".gif, .mp4, .png"),
+    ],
+)
+def test_a_mistake_ends_in_one_message_and_exit_code_2(
+    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    printed = capsys.readouterr().err
+    assert "error:" in printed
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_check_passes_and_fails_by_exit_code(tmp_path: Path) -> None:
+    broken = """
+from tropism.envs.grid_world import GridWorld
+
+
+class Broken(GridWorld):
+    def step(self, key, state, action, params):
+        obs, state, reward, done, info = super().step(key, state, action, params)
+        return obs, state, reward * float("nan"), done, info
+"""
+    (tmp_path / "broken.py").write_text(broken)
+    command = [sys.executable, "-m", "tropism", "check", "broken:Broken"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "finite-rewards" in done.stdout
+
+
+def test_render_writes_a_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "film.gif"
+    assert run(monkeypatch, "render", "GridWorld-v0", "--steps", "5", "-o", str(path)) == 0
+    with Image.open(path) as image:
+        assert getattr(image, "n_frames", 1) == 6
+
+
+def test_render_writes_a_video(tmp_path: Path) -> None:
+    """In a process of its own: the encoder is started by a fork, which JAX warns of."""
+    path = tmp_path / "film.mp4"
+    command = [sys.executable, "-m", "tropism", "render", "GridWorld-v0", "--steps", "5", "-o", str(path)]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    assert b"ftyp" in path.read_bytes()[:16]
+
+
+def test_every_command_has_an_example_in_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in cli.app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__
+        assert run(monkeypatch, name, "--help") == 0
+        assert "Example: tropism" in capsys.readouterr().out
