@@ -225,16 +225,11 @@ class PlumeNav(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         x, y = (float(side) for side in np.asarray(state.agent.xy))
         heading = float(np.degrees(state.agent.heading))
-        felt = (
-            "; ".join(f"{name} {_spell(value)}" for name, value in obs.items())
-            if isinstance(obs, dict)
-            else _spell(obs)
-        )
         moves = f" Actions: {', '.join(self.motion.words)}." if self.motion.words else ""
         return (
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
-            f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). You sense {felt}.\n"
+            f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). You sense {_spell(obs)}.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}.{moves}"
         )
 
@@ -295,5 +290,7 @@ def _whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def _spell(numbers: Any) -> str:
-    return np.array2string(np.asarray(numbers), precision=4, separator=", ", threshold=32).replace("\n", "")
+def _spell(obs: Any) -> str:
+    if isinstance(obs, dict):
+        return "; ".join(f"{name} {_spell(value)}" for name, value in obs.items())
+    return np.array2string(np.asarray(obs), precision=4, separator=", ", threshold=32).replace("\n", "")

@@ -49,7 +49,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         session = self.session
         first = session.reset(seed=seed, options=options)
-        self._seed = None if session.seed is None or seed is None else Seed(session.seed)
+        self._seed = None if seed is None else Seed(seed)
         super().reset(seed=self._seed)
         obs = first.obs if self._outward is None else self._outward(first.obs)
         if self._window is not None:

@@ -20,7 +20,7 @@ COLORS = (
     (205, 225, 92),
     (255, 247, 178),
 )
-FAINTEST = 1e-3  # of the strongest smell; what is fainter is drawn as none
+FAINTEST = 2e-4  # of the strongest smell; what is fainter is drawn as none
 AGENT, TRAIL, SOURCE, OBSTACLE = (255, 92, 56), (255, 255, 255), (255, 214, 10), (120, 120, 128)
 
 

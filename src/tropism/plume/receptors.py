@@ -17,7 +17,7 @@ from tropism.plume.sensors import Sensor
 
 
 class Receptor(Sensor):
-    """Abstract: maps the numbers of another sensor; what it returns stays within its space, by default that sensor's."""
+    """Abstract: maps the numbers of another sensor; what it returns stays in its space, by default that sensor's."""
 
     sensor: eqx.AbstractVar[Sensor]
 

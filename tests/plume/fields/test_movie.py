@@ -20,7 +20,8 @@ ABOUT: dict[str, Any] = {"pixel_size": 0.5, "frame_rate": 10.0, "source_pixel": 
 
 
 def film(**changes: Any) -> Movie:
-    return Recording(FRAMES, **ABOUT).field(**{"dt": 0.04, "shuffle": False, **changes})
+    options: dict[str, Any] = {"dt": 0.04, "shuffle": False, **changes}
+    return Recording(FRAMES, **ABOUT).field(**options)
 
 
 def at_step(steps: int, start: float = 0.0) -> MovieState:
@@ -96,7 +97,7 @@ def test_recordings_are_equal_by_content() -> None:
     one, twin = Recording(FRAMES, **ABOUT), Recording(FRAMES.copy(), **ABOUT)
     assert one == twin
     assert hash(one) == hash(twin)
-    assert one != Recording(FRAMES, **{**ABOUT, "frame_rate": 11.0})
+    assert one != Recording(FRAMES, 0.5, 11.0, (2, 1))
     brighter = FRAMES.copy()
     brighter[11, 4, 6] += 0.5
     assert one != Recording(brighter, **ABOUT)
@@ -135,7 +136,7 @@ def test_hdf5_brings_its_numbers_along(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="dataset"):
         Recording.load(path, dataset="smoke")
     with pytest.raises(ValidationError, match="time, y, x"):
-        Recording.load(path, dataset="mask")
+        Recording.load(path, dataset="mask", **ABOUT)
 
 
 def test_zarr_arrays_and_groups(tmp_path: Path) -> None:

@@ -183,7 +183,9 @@ def _open_hdf5(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
     except OSError as error:
         raise ValidationError("path", str(path), f"an HDF5 file; it cannot be read: {error}") from error
     with file:
-        array = _choose(file, dataset)
+        arrays: dict[str, Any] = {}
+        file.visititems(lambda name, item: arrays.update({name: item} if isinstance(item, h5py.Dataset) else {}))
+        array = _choose(arrays, dataset)
         return array[()], {**_numbers(file.attrs), **_numbers(array.attrs)}
 
 
@@ -195,23 +197,21 @@ def _open_zarr(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
         raise ValidationError("path", str(path), f"a Zarr store; it cannot be read: {error}") from error
     if isinstance(opened, zarr.Array):
         return np.asarray(opened[...]), _numbers(opened.attrs)
-    array = _choose(opened, dataset)
+    array = _choose(dict(opened.arrays()), dataset)
     return np.asarray(array[...]), {**_numbers(opened.attrs), **_numbers(array.attrs)}
 
 
 OPENERS = {".npy": _open_numpy, ".h5": _open_hdf5, ".hdf5": _open_hdf5, ".zarr": _open_zarr}
 
 
-def _choose(group: Any, dataset: str | None) -> Any:
-    """The named array of a file, or its only one with three axes."""
-    arrays = {name: item for name, item in group.items() if len(np.shape(item)) == 3}
-    if dataset is None and len(arrays) != 1:
-        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(arrays)}")
-    if dataset is None:
-        return next(iter(arrays.values()))
-    if dataset not in group:
-        raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(group)}")
-    return group[dataset]
+def _choose(arrays: dict[str, Any], dataset: str | None) -> Any:
+    """The array of that name, or the only one with three axes."""
+    if dataset is not None and dataset not in arrays:
+        raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(arrays)}")
+    films = [name for name, array in arrays.items() if len(array.shape) == 3]
+    if dataset is None and len(films) != 1:
+        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(films)}")
+    return arrays[dataset or films[0]]
 
 
 def _numbers(attributes: Any) -> dict[str, Any]:

@@ -1,0 +1,17 @@
+"""Strategies: how animals, and robots after them, find a source."""
+
+from tropism.plume.strategies.cast_and_surge import CastAndSurge
+from tropism.plume.strategies.klinotaxis import Klinotaxis
+from tropism.plume.strategies.random_walk import RandomWalk
+from tropism.plume.strategies.run_tumble import RunAndTumble
+from tropism.plume.strategies.strategy import Strategy, as_policy, first_memories
+
+__all__ = [
+    "CastAndSurge",
+    "Klinotaxis",
+    "RandomWalk",
+    "RunAndTumble",
+    "Strategy",
+    "as_policy",
+    "first_memories",
+]
