@@ -19,7 +19,7 @@ PLUMES = {
     "gaussian": (plume_nav.PlumeNav(Gaussian(source=(64.0, 64.0), sigma=20.0)), 0),
     "meander": (plume_tasks.meander(), 50),
     "puffs": (plume_tasks.puffs(), 50),
-    "puffs_switch_once": (plume_tasks.puffs("switch_once"), 1800),
+    "puffs_switch_once": (plume_tasks.puffs("switch_once"), 1620),
     "puffs_switch_many": (plume_tasks.puffs("switch_many"), 500),
     "puffs_sparse": (plume_tasks.puffs(keep=0.2), 50),
     "filaments": (plume_tasks.filaments(), 100),
@@ -29,7 +29,7 @@ PLUMES = {
 
 def draw(env: Any, steps: int, seed: int) -> Any:
     """The arena with its plume after some steps, finer than agents see it."""
-    fine = 2 if max(env.grid_size) < 256 else 1
+    fine = 4 if max(env.grid_size) < 256 else 1
     params = env.default_params()
     arena = replace(params.arena, shape=tuple(fine * (side - 1) + 1 for side in params.arena.shape))
     reset_key, step_key = jax.random.split(jax.random.key(seed))

@@ -99,7 +99,9 @@ def from_gymnasium(gym_env: Any) -> Adapter:
 
 def _recipe(source: Any) -> Recipe:
     if isinstance(source, str):
-        return _from_spec(gymnasium.make(source).spec)
+        made = gymnasium.make(source)
+        made.close()
+        return _from_spec(made.spec)
     if isinstance(source, gymnasium.Env):
         if source.spec is not None and all(wrapper.kwargs is not None for wrapper in source.spec.additional_wrappers):
             return _from_spec(source.spec)

@@ -120,6 +120,35 @@ def test_steps_of_the_warm_up_make_the_same_plume_as_short_ones() -> None:
         assert (spread**2 / (40 * age)).mean() == pytest.approx(1.0, abs=0.25)
 
 
+@pytest.mark.slow
+def test_wind_and_plume_have_the_statistics_of_pompy() -> None:
+    """Against pompy 0.1.1 at a step of 0.05 s, with half the births and the noise of the paper's 0.01 s: its wind over
+    12 × 1200 s, its plume over 1200 s. Contacts are above 1e6, over 25 points across the wind, 3 to 30 m downwind."""
+    field = Filaments(rate=5.0, max_puffs=600)
+    across = jnp.linspace(-6.0, 6.0, 25)
+    points = jnp.stack(jnp.meshgrid(jnp.array([8.0, 12.0, 20.0, 35.0]), across, indexing="ij"), axis=-1)
+
+    def look(state: FilamentsState) -> tuple[Any, Any, Any]:
+        age = (state.squared - 0.001) / 0.001
+        middle_aged = (age > 15) & (age < 20)
+        wind = field.wind(state, jnp.array([50.0, 0.0]))
+        contact = (field.concentration(state, points) > 1e6).mean(axis=1)
+        return wind, contact, jnp.stack([(state.y**2 * middle_aged).sum(), middle_aged.sum()])
+
+    def second(state: Any, key: Any) -> tuple[Any, Any]:
+        state = jax.lax.scan(lambda s, k: (field.advance(k, s), None), state, random.split(key, 10))[0]
+        return state, look(state)
+
+    def watch(key: Any) -> Any:
+        return jax.lax.scan(second, field.init(key), random.split(key, 400))[1]
+
+    wind, contact, spread = map(np.asarray, jax.jit(jax.vmap(watch))(random.split(random.key(0), 16)))
+    np.testing.assert_allclose(wind.mean(axis=(0, 1)), [1.198, 0.0], atol=0.12)
+    np.testing.assert_allclose(wind.std(axis=(0, 1)), [0.309, 0.442], rtol=0.2)
+    np.testing.assert_allclose(contact.mean(axis=(0, 1)), [0.088, 0.113, 0.120, 0.119], rtol=0.15)
+    assert math.sqrt(spread[..., 0].sum() / spread[..., 1].sum()) == pytest.approx(8.0, rel=0.15)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("rate", -1.0), ("radius", 0.0), ("amount", math.nan), ("dt", 0.0), ("max_puffs", 0), ("warmup", -1)],
