@@ -22,8 +22,13 @@ def filaments(num_envs: int) -> Run:
         rng = np.random.RandomState(seed)
         region = models.Rectangle(0.0, 100.0, -50.0, 50.0)
         wind = models.WindModel(region, 21, 21, 1.0, 0.0, 10.0, 10.0, 2.0, 0.1, 0.2, rng=rng)
-        options = {"model_z_disp": False, "init_num_puffs": NUM_FILAMENTS, "max_num_puffs": NUM_FILAMENTS}
-        plumes.append((wind, models.PlumeModel(region, (50.0, 0.0), wind, rng=rng, **options)))
+        options = {
+            "model_z_disp": False,
+            "puff_release_rate": 20,
+            "init_num_puffs": NUM_FILAMENTS,
+            "max_num_puffs": NUM_FILAMENTS,
+        }
+        plumes.append((wind, models.PlumeModel(region, (20.0, 0.0), wind, rng=rng, **options)))
 
     def run(num_steps: int, seed: int) -> float:  # noqa: ARG001 - each plume has its own generator
         total = 0.0

@@ -1,5 +1,6 @@
 """What a session runs on: a compiled program for pure environments, plain calls for host ones."""
 
+import copy
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -182,7 +183,8 @@ class HostEngine:
         return self.env.render(self._state, self._params)
 
     def fork(self, seed: int | None) -> "HostEngine":
-        twin = HostEngine(self.env, self._base_params)
+        # Copied, because an environment may hold a user's objects that change.
+        twin = HostEngine(copy.deepcopy(self.env), self._base_params)
         header, body = self.dump()
         twin.load(header, body)
         if seed is not None:

@@ -11,6 +11,7 @@ except ImportError as error:
 
 from tropism.gym.adapter import from_gymnasium
 from tropism.gym.env import GymEnv, to_gymnasium
+from tropism.gym.plume_env import PlumeEnv, PlumeSearchEnv
 from tropism.gym.registration import register_all
 from tropism.gym.spaces import from_gymnasium_space, to_gymnasium_space
 from tropism.gym.vector import GymVectorEnv
@@ -18,6 +19,8 @@ from tropism.gym.vector import GymVectorEnv
 __all__ = [
     "GymEnv",
     "GymVectorEnv",
+    "PlumeEnv",
+    "PlumeSearchEnv",
     "from_gymnasium",
     "from_gymnasium_space",
     "to_gymnasium",

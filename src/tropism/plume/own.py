@@ -1,28 +1,23 @@
-"""A user's own Python objects as parts of a search, and the library's parts as such objects."""
+"""A user's own Python objects as parts of a search: what they must have, are told, and may return."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from tropism.core.episode import moment_key, seed_words
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.errors import StateError, ValidationError
 from tropism.plume.fields.field import Field
 from tropism.plume.motion import Boundary, Motion
 from tropism.plume.rewards import Reward
-from tropism.plume.scene import Arena, Scene
+from tropism.plume.scene import Scene
 from tropism.plume.sensors import Sensor
-from tropism.plume.wind import Constant, Wind
 
 # What each part must have, in the order in which the first that is missing is named.
 NEEDED = {
@@ -116,10 +111,10 @@ def blown(wind: Any, x: float, y: float, step: int) -> NDArray[Any]:
 
 def raster_of(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
     """The (height, width) array of a plume: its own `field_array`, or sampled point by point."""
-    if not hasattr(plume, "field_array"):
-        rows = range(shape[0])
-        return np.array([[sampled(plume, x, y, step) for x in range(shape[1])] for y in rows])
-    value = plume.field_array() if callable(plume.field_array) else plume.field_array
+    value = getattr(plume, "field_array", None)
+    if value is None:
+        return np.array([[sampled(plume, x, y, step) for x in range(shape[1])] for y in range(shape[0])])
+    value = value() if callable(value) else value
     array = as_array(value)
     if array is None or array.shape != shape:
         raise ValidationError(f"{type(plume).__name__}.field_array", value, f"an array of shape {shape}")
@@ -131,7 +126,10 @@ class Looked(Exception):  # noqa: N818 - not an error: says that a part asked fo
 
 
 class Unseen(Field):
-    """Stands for a user's plume, or with `inner` for its wind, where parts are compiled: may not be looked at."""
+    """Stands for a user's plume, or with `inner` for its wind, where parts are compiled.
+
+    All it knows is its state: a point, and what is smelled there. Who asks for more has `Looked`.
+    """
 
     source: Any
     inner: Field | None = None
@@ -143,9 +141,12 @@ class Unseen(Field):
         return ()
 
     def concentration(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
-        if self.inner is None:
+        if self.inner is not None:
+            return self.inner.concentration(state, xy)
+        point, here = state
+        if xy is not point:
             raise Looked
-        return self.inner.concentration(state, xy)
+        return jnp.asarray(here, xy.dtype)
 
     def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         raise Looked
@@ -166,36 +167,35 @@ class HostField(Field):
 
     source: Any
     inner: Field | None
-    plume: Any
-    air: Any
+    parts: Any  # `plume`, `wind`, and `now`, the step they are at
     shape: tuple[int, int]
-    now: int
 
     def init(self, key: Any) -> Any:
-        raise StateError("plume", self.plume, "to be reset by the environment")
+        raise StateError("plume", self.parts.plume, "to be reset by the environment")
 
     def advance(self, key: Any, state: Any) -> Any:
-        raise StateError("plume", self.plume, "to be advanced by the environment")
+        raise StateError("plume", self.parts.plume, "to be advanced by the environment")
 
     def concentration(self, state: Moment, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         if self.inner is not None:
             return self.inner.concentration(state.inner, xy)
-        points = np.asarray(xy, float)
-        if state.step == self.now and _is_raster(points, self.shape):
-            return jnp.asarray(raster_of(self.plume, self.shape, self.now), float)
+        points, parts = np.asarray(xy, float), self.parts
+        if state.step == parts.now and _is_raster(points, self.shape):
+            return jnp.asarray(raster_of(parts.plume, self.shape, parts.now), float)
         values = [self._smell(state, x, y) for x, y in points.reshape(-1, 2).tolist()]
         return jnp.asarray(np.reshape(values, points.shape[:-1]), float)
 
     def _smell(self, state: Moment, x: float, y: float) -> float:
-        if state.step == self.now:
-            return sampled(self.plume, x, y, self.now)
+        plume, now = self.parts.plume, self.parts.now
+        if state.step == now:
+            return sampled(plume, x, y, now)
         if (x, y) == state.xy:
             return state.here
-        return finite(called(self.plume, "sample", state.step), self.plume.sample(x, y, t=state.step))
+        return finite(called(plume, "sample", state.step), plume.sample(x, y, t=state.step))
 
     def wind(self, state: Moment, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         points = np.asarray(xy, float)
-        values = [blown(self.air, x, y, self.now) for x, y in points.reshape(-1, 2).tolist()]
+        values = [blown(self.parts.wind, x, y, self.parts.now) for x, y in points.reshape(-1, 2).tolist()]
         return jnp.asarray(np.reshape(values, points.shape), float)
 
 
@@ -204,20 +204,20 @@ def _is_raster(points: NDArray[Any], shape: tuple[int, int]) -> bool:
     return points.shape == (*shape, 2) and not points[0, 0].any() and tuple(points[-1, -1]) == last
 
 
-def unseen(scene: Scene) -> Scene:
-    """The scene as a part may see it that is compiled."""
-    inner = scene.field.inner if isinstance(scene.field, HostField) else None
-    state = scene.field_state.inner if inner is not None else ()
-    return Scene(scene.agent, scene.arena, Unseen(scene.field.source, inner), state)
+@dataclass(frozen=True)
+class Declared:
+    """A user's space; wrapped, since the arrays in it are no numbers of params."""
+
+    space: Space
 
 
 class OwnSensor(Sensor):
-    """Stands for a user's sensor among params, which has no numbers of ours."""
+    """Stands for a user's sensor among params."""
 
-    space_: Space = eqx.field(static=True)
+    declared: Declared = eqx.field(static=True)
 
     def space(self, shape: tuple[int, int]) -> Space:
-        return self.space_
+        return self.declared.space
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         raise Looked
@@ -226,13 +226,13 @@ class OwnSensor(Sensor):
 class OwnMotion(Motion):
     """Stands for a user's action model among params."""
 
-    space_: Space = eqx.field(static=True)
+    declared: Declared = eqx.field(static=True)
     boundary: Boundary = eqx.field(static=True, default="stop")
     on_grid: bool = eqx.field(static=True, default=True)
 
     @property
     def action_space(self) -> Space:
-        return self.space_
+        return self.declared.space
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
         raise Looked
@@ -243,116 +243,3 @@ class OwnReward(Reward):
 
     def __call__(self, before: Scene, action: Any, after: Scene, reached: Any) -> Float[Array, ""]:
         raise Looked
-
-
-class _Clock:
-    """Abstract: a library part that is moved along by `reset` and `advance_to_step`. Copies are to be reset."""
-
-    def __init__(self, number: int):
-        self.number = number  # which of a step's keys is this part's
-        self.step = -1
-        self.state: Any = None
-        self._words: Any = None
-
-    def key(self, step: int) -> Any:
-        return random.fold_in(moment_key(self._words, step), self.number)
-
-    def begin(self) -> Any:
-        raise NotImplementedError
-
-    def follow(self) -> Any:
-        raise NotImplementedError
-
-    def reset(self, seed: int) -> None:
-        self._words, self.step = seed_words(seed), 0
-        self.state = self.begin()
-
-    def advance_to_step(self, k: int) -> None:
-        while self.step < k:
-            self.step += 1
-            self.state = self.follow()
-
-
-class PlumeView(_Clock):
-    """A library field as a user's sensor and reward expect a plume; `take` gives it the numbers of an episode."""
-
-    def take(self, field: Field, arena: Arena) -> None:
-        self.field, self.arena = field, arena
-
-    def begin(self) -> Any:
-        return _init(self.field, self.key(0))
-
-    def follow(self) -> Any:
-        return _advance(self.field, self.key(self.step), self.state)
-
-    def sample(self, x: Any, y: Any, t: Any = None) -> float:
-        if t is not None and t != self.step:
-            raise ValidationError("t", t, f"None or the present step, {self.step}")
-        return float(_smell(self.field, self.state, self.arena, np.array([x, y], float)))
-
-    @property
-    def field_array(self) -> NDArray[Any]:
-        return np.array(_raster(self.field, self.state, self.arena))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        return self.field_array.astype(dtype or np.float32)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"number": self.number, "step": -1, "state": None}
-
-
-class FieldWindView:
-    """The wind of a library field, as a user's sensor expects one."""
-
-    def __init__(self, plume: PlumeView):
-        self.plume = plume
-
-    def sample(self, position: Any) -> NDArray[Any]:
-        x, y = position
-        return np.array(_wind(self.plume.field, self.plume.state, np.array([x, y], float)))
-
-
-class WindView(_Clock):
-    """A library wind beside a user's plume; a step is one second."""
-
-    def __init__(self, number: int, wind: Wind | None = None):
-        super().__init__(number)
-        self.wind = Constant() if wind is None else wind
-
-    def begin(self) -> Any:
-        return self.wind.init(self.key(0))
-
-    def follow(self) -> Any:
-        return self.wind.advance(self.key(self.step), self.state, 1.0)
-
-    def sample(self, position: Any) -> NDArray[Any]:
-        return np.array(self.wind.velocity(self.state))
-
-
-@jax.jit
-def _init(field: Field, key: Any) -> Any:
-    return field.init(key)
-
-
-@jax.jit
-def _advance(field: Field, key: Any, state: Any) -> Any:
-    return field.advance(key, state)
-
-
-@jax.jit
-def _smell(field: Field, state: Any, arena: Arena, xy: Any) -> Any:
-    return jnp.where(arena.inside(xy), field.concentration(state, xy), 0)
-
-
-@jax.jit
-def _raster(field: Field, state: Any, arena: Arena) -> Any:
-    return field.concentration(state, arena.raster())
-
-
-@jax.jit
-def _wind(field: Field, state: Any, xy: Any) -> Any:
-    return field.wind(state, xy)
-
-
-def inside(point: Any, size: GridSize) -> bool:
-    return all(math.isfinite(side) and 0 <= side <= last - 1 for side, last in zip(point, size, strict=True))

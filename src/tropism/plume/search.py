@@ -46,7 +46,7 @@ class Outcome(eqx.Module):
         n, rate = self.found.shape[0], float(self.success_rate)
         middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
         half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-        return middle - half, middle + half
+        return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def search(

@@ -1,0 +1,200 @@
+"""Motions: the contract's directions, limits of a body, walls and obstacles."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+from tests.plume.places import ARENA, agent, blocking, scene
+
+from tropism.core.spaces import Box, Discrete
+from tropism.errors import ValidationError
+from tropism.plume.fields import Gaussian
+from tropism.plume.motion import Cardinal, Compass, Continuous, Motion, Oriented, RunTumble
+from tropism.plume.scene import Agent, Arena, Scene
+from tropism.plume.wind import Constant
+
+KEY = random.key(0)
+SMALL = Arena((0.0, 0.0), (4.0, 3.0), None, (4, 5))
+
+
+def move(motion: Motion, action: Any, who: Agent, arena: Arena = ARENA, key: Any = KEY) -> Agent:
+    return _move(motion, key, jnp.asarray(action), scene(who, arena=arena))
+
+
+@eqx.filter_jit
+def _move(motion: Motion, key: Any, action: Any, here: Scene) -> Agent:
+    return motion.move(key, action, here)
+
+
+def place(who: Agent) -> tuple[float, float]:
+    return float(who.xy[0]), float(who.xy[1])
+
+
+def degrees(who: Agent) -> float:
+    return float(np.degrees(who.heading))
+
+
+@pytest.mark.parametrize(
+    ("action", "step", "heading"), [(0, (0, 1), 90), (1, (1, 0), 0), (2, (0, -1), -90), (3, (-1, 0), 180)]
+)
+def test_cardinal_is_the_contract(action: int, step: tuple[int, int], heading: float) -> None:
+    after = move(Cardinal(), action, agent(10, 20))
+    assert place(after) == (10 + step[0], 20 + step[1])
+    assert tuple(after.velocity.tolist()) == step
+    np.testing.assert_allclose(degrees(after), heading, rtol=1e-5)
+    assert place(move(Cardinal(step_length=3), action, agent(10, 20))) == (10 + 3 * step[0], 20 + 3 * step[1])
+    assert Cardinal().action_space == Discrete(4)
+
+
+def test_compass_stays_or_goes_clockwise_from_up() -> None:
+    steps = [(0, 0), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1)]
+    for action, (x, y) in enumerate(steps):
+        after = move(Compass(), action, agent(10, 20, 33.0))
+        assert place(after) == (10 + x, 20 + y)
+        expected = np.degrees(np.arctan2(y, x)) if action else 33.0
+        np.testing.assert_allclose(degrees(after), expected, rtol=1e-5)
+    assert Compass().action_space == Discrete(9)
+    assert len(Compass.words) == 9
+
+
+def test_oriented_turns_on_the_spot_and_goes_forward() -> None:
+    facing_right = agent(10, 20)
+    left, right = move(Oriented(), 1, facing_right), move(Oriented(), 2, facing_right)
+    assert place(left) == place(right) == (10, 20)
+    np.testing.assert_allclose([degrees(left), degrees(right)], [90, -90], rtol=1e-5)
+    assert place(move(Oriented(), 0, left)) == (10, 21)
+    assert place(move(Oriented(), 0, right)) == (10, 19)
+    around = facing_right
+    for _ in range(4):
+        around = move(Oriented(), 0, move(Oriented(), 1, around))
+    assert place(around) == (10, 20)
+    np.testing.assert_allclose(degrees(around), 0, atol=1e-4)
+    free = move(Oriented(turn=30.0, on_grid=False, step_length=0.5), 0, agent(1, 1, 60))
+    np.testing.assert_allclose(place(free), (1.25, 1 + 0.5 * np.sin(np.pi / 3)), rtol=1e-5)
+
+
+def test_oriented_looks_where_it_goes_on_a_grid() -> None:
+    for heading in (-170.0, -50.0, 10.0, 44.0, 46.0, 179.0):
+        facing = float(np.degrees(Oriented().facing(jnp.deg2rad(jnp.asarray(heading)))))
+        assert abs(facing % 90 - 90 * round(facing % 90 / 90)) < 1e-3
+        assert abs((facing - heading + 180) % 360 - 180) <= 45
+    assert float(Oriented(on_grid=False).facing(jnp.asarray(0.3))) == pytest.approx(0.3)
+
+
+def test_run_and_tumble() -> None:
+    ran = move(RunTumble(step_length=2.0), 0, agent(10, 20, 30))
+    np.testing.assert_allclose(place(ran), (10 + 2 * np.cos(np.pi / 6), 21), rtol=1e-5)
+    tumble = jax.vmap(lambda key: move(RunTumble(), 1, agent(10, 20, 30), key=key))
+    tumbled = tumble(random.split(KEY, 2000))
+    np.testing.assert_array_equal(tumbled.xy, np.broadcast_to([10, 20], (2000, 2)))
+    counts = np.histogram(tumbled.heading, 8, (-np.pi, np.pi))[0]
+    assert ((counts - 250) ** 2 / 250).sum() < 24.3  # chi-square, 7 degrees of freedom, p = 0.001
+
+
+def test_continuous_turns_first_and_keeps_its_limits() -> None:
+    motion = Continuous()
+    assert motion.action_space == Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
+    after = move(motion, [1.0, 1.0], agent(5, 5))
+    np.testing.assert_allclose(degrees(after), np.degrees(6.25 * np.pi * 0.04), rtol=1e-5)  # 45° to the left
+    np.testing.assert_allclose(after.xy - 5, 2 * 0.04 * np.array([1, 1]) / np.sqrt(2), rtol=1e-4)
+    np.testing.assert_allclose(degrees(move(motion, [-0.5, 0.0], agent(5, 5))), -22.5, rtol=1e-5)
+    half = move(motion, [0.0, 0.5], agent(5, 5, 90))
+    np.testing.assert_allclose(half.xy, [5, 5.04], rtol=1e-5)
+    np.testing.assert_allclose(half.velocity, [0, 0.04], atol=1e-5)
+
+
+def test_drift_is_the_wind() -> None:
+    field = Gaussian(flow=Constant((0.5, -1.0)))
+    for drift, expected in ((True, [5.02, 4.96]), (False, [5, 5])):
+        after = Continuous(drift=drift).move(KEY, jnp.zeros(2), scene(agent(5, 5), field))
+        np.testing.assert_allclose(after.xy, expected, rtol=1e-5)
+
+
+def test_stop_at_the_wall() -> None:
+    after = move(Compass(), 2, agent(4, 3), SMALL)
+    assert place(after) == (4, 3)
+    assert after.velocity.tolist() == [0, 0]
+    assert not bool(after.lost)
+
+
+def test_wrap_on_a_grid_comes_back_on_the_other_side() -> None:
+    motion = Compass(boundary="wrap")
+    for action, start, end in ((2, (4, 3), (0, 0)), (6, (0, 0), (4, 3)), (3, (4, 1), (0, 1)), (5, (2, 0), (2, 3))):
+        after = move(motion, action, agent(*start), SMALL)
+        assert place(after) == end
+        assert np.abs(after.velocity).max() == 1  # and has not flown across the arena
+        assert not bool(after.lost)
+
+
+def test_wrap_off_the_grid_joins_the_edges() -> None:
+    after = move(Compass(boundary="wrap", on_grid=False, step_length=0.75), 3, agent(3.5, 1), SMALL)
+    assert place(after) == (0.25, 1)
+    assert after.velocity.tolist() == [0.75, 0]
+
+
+def test_absorb_loses_who_leaves() -> None:
+    motion = Cardinal(boundary="absorb")
+    after = move(motion, 1, agent(4, 1), SMALL)
+    assert bool(after.lost)
+    assert place(after) == (4, 1)
+    assert not bool(move(motion, 1, agent(3, 1), SMALL).lost)
+    assert bool(move(motion, 3, after, SMALL).lost)  # for good
+
+
+def test_obstacles_block() -> None:
+    arena = blocking((11, 20))
+    blocked = move(Cardinal(), 1, agent(10, 20), arena)
+    assert place(blocked) == (10, 20)
+    assert blocked.velocity.tolist() == [0, 0]
+    assert degrees(blocked) == 0
+    assert place(move(Cardinal(), 0, agent(10, 20), arena)) == (10, 21)
+    wrapped = blocking((0, 2), size=5)
+    assert place(move(Cardinal(boundary="wrap"), 1, agent(4, 2), wrapped)) == (4, 2)
+
+
+@pytest.mark.parametrize("boundary", ["stop", "wrap", "absorb"])
+@pytest.mark.parametrize("motion", [Cardinal, Compass, Oriented])
+def test_positions_stay_whole_on_a_grid(motion: Any, boundary: Any) -> None:
+    body = motion(boundary=boundary)
+    walls = blocking((2, 2), (3, 1), size=6)
+
+    def step(who: Agent, key: Any) -> tuple[Agent, Any]:
+        after = body.move(key, body.action_space.sample(key), scene(who, arena=walls))
+        return after, after.xy
+
+    _, xy = jax.jit(lambda keys: jax.lax.scan(step, agent(0, 0), keys))(random.split(KEY, 500))
+    np.testing.assert_array_equal(xy, np.round(xy))
+    assert xy.min() == 0
+    assert xy.max() == 5
+    assert not walls.blocked(xy).any()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Cardinal(boundary="bounce"), "boundary"),  # pyright: ignore[reportArgumentType]
+        (lambda: Cardinal(step_length=0.5), "step_length"),
+        (lambda: Compass(step_length=0.0, on_grid=False), "step_length"),
+        (lambda: Oriented(turn=0.0), "turn"),
+        (lambda: RunTumble(on_grid=True), "on_grid"),
+        (lambda: RunTumble(step_length=-1.0), "step_length"),
+        (lambda: Continuous(speed=float("nan")), "speed"),
+        (lambda: Continuous(on_grid=True), "on_grid"),
+    ],
+)
+@pytest.mark.usefixtures("untyped")
+def test_impossible_bodies_are_refused(make: Any, name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        make()
+
+
+def test_double_precision() -> None:
+    with jax.enable_x64(True):
+        for motion, action in ((Cardinal(), 0), (Oriented(), 0), (RunTumble(), 1), (Continuous(drift=True), [0.5, 1])):
+            who = agent(10, 10, 5)
+            after = _move(motion, KEY, jnp.asarray(action), scene(who))
+            assert jax.tree.map(lambda leaf: leaf.dtype, after) == jax.tree.map(lambda leaf: leaf.dtype, who)

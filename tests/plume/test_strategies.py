@@ -1,0 +1,168 @@
+"""Strategies: steering goes where it is told, and each finds its home source better than a random walk."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+from tests.plume.places import agent, scene
+
+from tropism.core.registry import make
+from tropism.core.rollout import rollout
+from tropism.envs.plume_nav import PlumeNav
+from tropism.errors import ValidationError
+from tropism.plume.motion import CARDINAL, COMPASS, Cardinal, Compass, Continuous, Motion, Oriented, RunTumble
+from tropism.plume.search import search
+from tropism.plume.strategies import (
+    CastAndSurge,
+    Klinotaxis,
+    RandomWalk,
+    RunAndTumble,
+    Strategy,
+    as_policy,
+    first_memories,
+)
+from tropism.plume.strategies.steering import has_compass, steer
+
+BODIES: list[Any] = [Cardinal(), Compass(), Oriented(), Continuous(speed=1.0, dt=1.0)]
+FLIGHT = Continuous(boundary="absorb")  # the body of PlumeNavPuffs-v0
+names = {"ids": lambda part: type(part).__name__}
+
+
+def test_the_nearest_direction() -> None:
+    for angle in np.deg2rad(np.arange(-360, 361, 7)):
+        wanted = np.array([np.cos(angle), np.sin(angle)])
+        action, _ = steer(Cardinal(), jnp.zeros(()), jnp.asarray(angle))
+        assert CARDINAL[int(action)] @ wanted >= np.cos(np.pi / 4) - 1e-5
+        action, _ = steer(Compass(), jnp.zeros(()), jnp.asarray(angle))
+        step = COMPASS[int(action)]
+        assert step @ wanted / np.linalg.norm(step) >= np.cos(np.pi / 8) - 1e-5
+
+
+@pytest.mark.parametrize(
+    "motion", [Oriented(), Oriented(turn=30.0, on_grid=False), Continuous(turn_rate=10.0)], **names
+)
+def test_a_body_without_a_compass_counts_its_turns(motion: Motion) -> None:
+    @jax.jit
+    def step(who: Any, facing: Any, wanted: Any) -> Any:
+        action, facing = steer(motion, facing, wanted)
+        return motion.move(random.key(0), action, scene(who)), facing
+
+    for wanted in (3.0, -2.0, 0.5, 7.0):
+        who, facing = agent(60, 60, 90), jnp.zeros(())
+        for _ in range(12):
+            who, facing = step(who, facing, jnp.asarray(wanted))
+        off = np.mod(facing + np.pi / 2 - who.heading + np.pi, 2 * np.pi) - np.pi
+        assert abs(off) < 1e-4  # it knows where it looks, from its first heading
+        assert np.cos(facing - wanted) > 0.7
+    assert not has_compass(motion)
+
+
+def rates(env: PlumeNav, strategy: Strategy, *rivals: Strategy, num: int = 200) -> None:
+    """Finds the source more often than each rival, with intervals that do not overlap."""
+    low, _ = search(env, strategy, 0, num).success_interval()
+    for rival in rivals:
+        _, high = search(env, rival, 0, num).success_interval()
+        assert low > high
+
+
+def walks(motion: Motion) -> tuple[Strategy, Strategy]:
+    return RandomWalk(motion), RandomWalk(motion, turning=0.1)
+
+
+@pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], **names)
+def test_at_home_in_a_gaussian(strategy: Strategy) -> None:
+    rates(PlumeNav(), strategy, *walks(Cardinal()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("motion", BODIES[1:], **names)
+@pytest.mark.parametrize("strategy", [Klinotaxis, RunAndTumble])
+def test_at_home_in_a_gaussian_in_any_body(strategy: Any, motion: Motion) -> None:
+    rates(PlumeNav(motion=motion), strategy(motion), *walks(motion))
+
+
+def test_run_and_tumble_in_its_own_body() -> None:
+    rates(PlumeNav(motion=RunTumble()), RunAndTumble(), *walks(RunTumble()))
+
+
+def test_cast_and_surge_in_a_meandering_plume() -> None:
+    env: Any = make("PlumeNavMeander-v0")[0]
+    rates(env, CastAndSurge(), *walks(Cardinal()))
+
+
+def test_cast_and_surge_among_puffs() -> None:
+    env: Any = make("PlumeNavPuffs-v0", shared=True)[0]
+    flyer = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True, threshold=1e-4, width=6.0)
+    rates(env, flyer, *walks(FLIGHT))
+
+
+@pytest.mark.slow
+def test_cast_and_surge_among_filaments() -> None:
+    env: Any = make("PlumeNavFilaments-v0", shared=True)[0]
+    rates(env, CastAndSurge(env.motion, threshold=0.5), *walks(env.motion))
+
+
+def test_a_cast_widens_to_both_sides_and_a_surge_goes_upwind() -> None:
+    strategy = CastAndSurge(Cardinal(), surge=0.0, width=2.0)
+    act = jax.jit(strategy.act)
+    memory = strategy.init(random.key(0))
+    actions: list[int] = []
+    for _ in range(2 + 4 + 6):
+        action, memory = act(random.key(0), memory, jnp.array([0.0, 1.0, 0.0]))  # no smell, wind from the left
+        actions.append(int(action))
+    one, other = actions[0], 2 - actions[0]
+    assert {one, other} == {0, 2}  # up and down
+    assert actions == [one] * 2 + [other] * 4 + [one] * 6
+    action, memory = act(random.key(0), memory, jnp.array([0.5, 1.0, 0.0]))
+    assert int(action) == 3
+    action, memory = act(random.key(0), memory, jnp.array([0.5, 0.0, 1.0]))
+    assert int(action) == 2
+
+
+def test_a_flyer_knows_the_wind_from_what_it_feels() -> None:
+    strategy = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True)
+    memory = strategy.init(random.key(0))
+    heading = 0.0
+    for _ in range(12):  # on smell all along, so it turns into the wind, which blows to +y
+        own = float(memory.speed)
+        felt = [np.sin(heading) - own, np.cos(heading)]
+        (turn, _), memory = strategy.act(random.key(0), memory, jnp.array([*felt, 1.0]))
+        heading += float(turn) * 6.25 * np.pi * 0.04
+    np.testing.assert_allclose(np.cos(heading + np.pi / 2), 1, atol=1e-4)
+
+
+def test_a_strategy_is_a_policy_for_a_rollout() -> None:
+    strategy = Klinotaxis()
+    memories = first_memories(strategy, random.key(0), 16)
+    run = rollout(PlumeNav(), as_policy(strategy), 0, 16, 300, policy_state=memories, collect=False)
+    assert int(run.episodes.episodes) > 16
+    assert float(run.episodes.mean_return) == 1
+
+
+def test_numbers_of_a_strategy_map() -> None:
+    def first(turning: Any) -> Any:
+        strategy = RandomWalk(turning=turning)
+        return strategy.act(random.key(3), strategy.init(random.key(0)), jnp.zeros(1))[1].wanted
+
+    wanted = np.asarray(jax.vmap(first)(jnp.array([0.0, 1.0])))
+    assert wanted[0] != wanted[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: Klinotaxis(RunTumble()), "motion"),
+        (lambda: CastAndSurge(RunTumble()), "motion"),
+        (lambda: CastAndSurge(Compass(), apparent=True), "apparent"),
+        (lambda: CastAndSurge(width=0.0), "width"),
+        (lambda: RandomWalk(turning=1.5), "turning"),
+        (lambda: RunAndTumble(rising=-0.1), "rising"),
+        (lambda: Klinotaxis(turn=float("nan")), "turn"),
+    ],
+)
+def test_impossible_strategies_are_refused(build: Any, name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        build()
