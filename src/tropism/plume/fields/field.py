@@ -33,6 +33,6 @@ class Field(eqx.Module):
     def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         """The velocity of the air, in length units a second."""
 
-    def moved(self, source: tuple[float, float]) -> "Field":
+    def moved(self, source: Any) -> "Field":
         """The same field with its source elsewhere."""
         return replace(self, source=source)
