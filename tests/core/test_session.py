@@ -411,3 +411,14 @@ def test_observations_handed_out_are_fresh_and_writable():
     other.step(1)
     assert_same(session.step(2), other.step(2))
     assert not np.array_equal(first, kept)
+
+
+@pytest.mark.parametrize("params", [{"gravity": 3.7}, {"max_steps": 3}])
+def test_a_restored_session_keeps_its_params_in_later_episodes(params: dict[str, Any]) -> None:
+    session = Session(CartPole(), params)
+    session.reset(seed=0)
+    twin = Session.restore(session.snapshot())
+    for one in (session, twin):
+        one.reset(seed=1)
+    for action in (1, 1, 1):
+        assert_same(session.step(action), twin.step(action))

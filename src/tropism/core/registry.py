@@ -61,6 +61,8 @@ def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any
     if id in _specs and not force:
         raise ValidationError("id", id, "an id that is not registered yet, or force=True")
     _specs[id] = _spec(id, env_or_factory, "register()")
+    for env in [env for env, source in _made.items() if source["id"] == id]:
+        del _made[env]  # made by what the id meant before
     for listen in _listeners:
         listen(_specs[id])
     return env_or_factory

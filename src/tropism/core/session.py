@@ -141,7 +141,9 @@ class Session:
         """The session a snapshot was made of. Without `env` it is made by the registered id."""
         header, body = snapshot.decode(data)
         if env is None:
-            env, params = _rebuild(header["env"], params)
+            env = _rebuild(header["env"])
+        if params is None:
+            params = snapshot.read_params(env.default_params(), header["params"])
         session = cls(env, params)
         session._load(header, body)
         return session
@@ -181,6 +183,7 @@ class Session:
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED}
         header |= {"lifecycle": self._lifecycle.value, "env": identify(self.env), "engine": None}
+        header["params"] = snapshot.write_params(self.params)
         body = b""
         if self._lifecycle not in WITHOUT_EPISODE:
             header["engine"], body = self._engine.dump()
@@ -204,11 +207,10 @@ class Session:
         )
 
 
-def _rebuild(source: Any, params: Any) -> tuple[Environment, Any]:
+def _rebuild(source: Any) -> Environment:
     if source is None:
         raise ValidationError("env", None, "the environment the snapshot was made of: it has no registered id")
-    env, defaults = make(source["id"], **source["arguments"])
-    return env, defaults if params is None else params
+    return make(source["id"], **source["arguments"])[0]
 
 
 def _unpickle(env: Environment, params: Any, data: bytes) -> Session:
