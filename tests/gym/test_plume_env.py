@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tropism import EnvironmentState, StateError, ValidationError, random_policy, rollout
+from tropism import EnvironmentState, StateError, ValidationError, check_environment, random_policy, rollout
 from tropism.envs.plume_nav import PlumeNav
 from tropism.gym import PlumeEnv, PlumeSearchEnv
 from tropism.plume.fields import Gaussian, Meander, synthetic
@@ -44,6 +44,12 @@ def test_check_env_passes(make: Any, mode: str | None, monkeypatch: pytest.Monke
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)  # advice about specs, not failures
         check_env(make(grid_size=(24, 20), render_mode=mode))
+
+
+@pytest.mark.parametrize("make", [PlumeEnv, PlumeSearchEnv])
+def test_check_environment_passes(make: Any):
+    report = check_environment(make(grid_size=(12, 10), goal_radius=2, max_steps=30).session.env)
+    assert report.ok, report
 
 
 def test_the_defaults_are_the_contract_s():

@@ -38,8 +38,8 @@ def test_an_episode_is_that_of_a_session() -> None:
     outcome = search(env, Left(), 3, 5)
     for episode in range(5):
         session = Session(env)
-        session.reset(seed=3 + episode)
-        steps, done, total, start = 0, False, 0.0, session.timestep.info["agent_xy"]
+        timestep = session.reset(seed=3 + episode)
+        steps, done, total, start = 0, False, 0.0, timestep.info["agent_xy"]
         while not done:
             timestep = session.step(3)
             steps, total, done = steps + 1, total + timestep.reward, timestep.terminated or timestep.truncated

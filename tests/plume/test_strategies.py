@@ -28,21 +28,23 @@ from tropism.plume.strategies.steering import has_compass, steer
 
 BODIES: list[Any] = [Cardinal(), Compass(), Oriented(), Continuous(speed=1.0, dt=1.0)]
 FLIGHT = Continuous(boundary="absorb")  # the body of PlumeNavPuffs-v0
-names = {"ids": lambda part: type(part).__name__}
+
+
+def name_of(part: object) -> str:
+    return type(part).__name__
 
 
 def test_the_nearest_direction() -> None:
-    for angle in np.deg2rad(np.arange(-360, 361, 7)):
-        wanted = np.array([np.cos(angle), np.sin(angle)])
-        action, _ = steer(Cardinal(), jnp.zeros(()), jnp.asarray(angle))
-        assert CARDINAL[int(action)] @ wanted >= np.cos(np.pi / 4) - 1e-5
-        action, _ = steer(Compass(), jnp.zeros(()), jnp.asarray(angle))
-        step = COMPASS[int(action)]
-        assert step @ wanted / np.linalg.norm(step) >= np.cos(np.pi / 8) - 1e-5
+    angles = np.deg2rad(np.arange(-360, 361, 7))
+    wanted = np.stack([np.cos(angles), np.sin(angles)], -1)
+    for motion, table, count in ((Cardinal(), CARDINAL, 4), (Compass(), COMPASS, 8)):
+        steps = table[np.asarray(steer(motion, jnp.zeros(()), jnp.asarray(angles))[0])]
+        cosines = (steps * wanted).sum(-1) / np.linalg.norm(steps, axis=-1)
+        assert (cosines >= np.cos(np.pi / count) - 1e-5).all()
 
 
 @pytest.mark.parametrize(
-    "motion", [Oriented(), Oriented(turn=30.0, on_grid=False), Continuous(turn_rate=10.0)], **names
+    "motion", [Oriented(), Oriented(turn=30.0, on_grid=False), Continuous(turn_rate=10.0)], ids=name_of
 )
 def test_a_body_without_a_compass_counts_its_turns(motion: Motion) -> None:
     @jax.jit
@@ -72,13 +74,13 @@ def walks(motion: Motion) -> tuple[Strategy, Strategy]:
     return RandomWalk(motion), RandomWalk(motion, turning=0.1)
 
 
-@pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], **names)
+@pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], ids=name_of)
 def test_at_home_in_a_gaussian(strategy: Strategy) -> None:
     rates(PlumeNav(), strategy, *walks(Cardinal()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("motion", BODIES[1:], **names)
+@pytest.mark.parametrize("motion", BODIES[1:], ids=name_of)
 @pytest.mark.parametrize("strategy", [Klinotaxis, RunAndTumble])
 def test_at_home_in_a_gaussian_in_any_body(strategy: Any, motion: Motion) -> None:
     rates(PlumeNav(motion=motion), strategy(motion), *walks(motion))
@@ -122,16 +124,16 @@ def test_a_cast_widens_to_both_sides_and_a_surge_goes_upwind() -> None:
     assert int(action) == 2
 
 
-def test_a_flyer_knows_the_wind_from_what_it_feels() -> None:
-    strategy = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True)
-    memory = strategy.init(random.key(0))
-    heading = 0.0
-    for _ in range(12):  # on smell all along, so it turns into the wind, which blows to +y
-        own = float(memory.speed)
+@pytest.mark.parametrize(("smell", "off"), [(1.0, 0.0), (0.0, 90.0)])
+def test_a_flyer_knows_the_wind_from_what_it_feels(smell: float, off: float) -> None:
+    strategy = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True, width=100.0)
+    act = jax.jit(strategy.act)
+    memory, heading, own = strategy.init(random.key(0)), 0.3, 0.0
+    for _ in range(12):  # the wind blows to +y at 1 m/s; on smell it flies to -y, else across
         felt = [np.sin(heading) - own, np.cos(heading)]
-        (turn, _), memory = strategy.act(random.key(0), memory, jnp.array([*felt, 1.0]))
-        heading += float(turn) * 6.25 * np.pi * 0.04
-    np.testing.assert_allclose(np.cos(heading + np.pi / 2), 1, atol=1e-4)
+        (turn, speed), memory = act(random.key(0), memory, jnp.array([*felt, smell]))
+        heading, own = heading + float(turn) * 6.25 * np.pi * 0.04, 2 * float(speed)
+    np.testing.assert_allclose(np.abs(np.cos(heading + np.pi / 2)), np.cos(np.deg2rad(off)), atol=1e-4)
 
 
 def test_a_strategy_is_a_policy_for_a_rollout() -> None:

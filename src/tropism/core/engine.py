@@ -28,6 +28,8 @@ TIME = 2  # the word after the key's two
 class Engine(Protocol):
     """The seam between a session and an environment; one engine runs one episode after another."""
 
+    env: Environment
+
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep: ...
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]: ...
     def step(self, action: Any) -> Timestep: ...
@@ -44,6 +46,7 @@ class CompiledEngine:
     """Runs a pure environment: one packed buffer, one dispatch a step."""
 
     def __init__(self, env: Environment, params: Any):
+        self.env = env
         self.program = program_of(env, params)
         self._put_params(params)
         self._buffer: Any = None

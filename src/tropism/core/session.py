@@ -1,6 +1,5 @@
 """The one object that mutates: an environment being lived through, episode by episode."""
 
-import copy
 import secrets
 import uuid
 from collections.abc import Mapping
@@ -152,8 +151,10 @@ class Session:
         """An independent session that goes on from here; with a seed, with other randomness."""
         self._require_episode("fork")
         seed = None if seed is None else check_seed(seed)
-        twin = copy.copy(self)
+        twin = object.__new__(Session)  # copy.copy would replay the episode, in this very environment
+        twin.__dict__.update(self.__dict__)
         twin._engine = self._engine.fork(seed)
+        twin.env = twin._engine.env
         twin._episode_id = str(uuid.uuid4())
         twin.seed = self.seed if seed is None else seed
         return twin

@@ -119,7 +119,8 @@ class Search:
     def _arrived(self, state: PlumeHostState, params: Any) -> PlumeHostState:
         """The state with what is around the agent now: the field, the smell, the goal."""
         plume, agent = self.parts.plume, state.agent
-        here = sampled(plume, *agent.position, self.parts.now)
+        x, y = agent.position
+        here = sampled(plume, x, y, self.parts.now)
         distance = math.dist(agent.position, state.source)
         agent = replace(agent, goal_reached=distance <= float(params.goal_radius))
         field = plume.state if isinstance(plume, PlumeView) else None
@@ -276,9 +277,13 @@ def _scene(sight: Sight) -> Scene:
     return Scene(body, arena, field, (body.xy, state) if blind else state)
 
 
+def _key(words: Any, number: Any, part: int) -> Any:
+    return random.fold_in(moment_key(jnp.asarray(words), number), part)
+
+
 @jax.jit
 def _move(motion: Any, words: Any, number: Any, action: Any, sight: Sight) -> Agent:
-    return motion.move(random.fold_in(moment_key(words, number), MOTION), action, _scene(sight))
+    return motion.move(_key(words, number, MOTION), action, _scene(sight))
 
 
 @jax.jit
@@ -288,4 +293,4 @@ def _value(reward: Any, action: Any, reached: Any, before: Sight, after: Sight) 
 
 @jax.jit
 def _sense(sensor: Any, words: Any, number: Any, memory: Any, sight: Sight) -> Any:
-    return sensor.sense(random.fold_in(moment_key(words, number), SENSOR), memory, _scene(sight))
+    return sensor.sense(_key(words, number, SENSOR), memory, _scene(sight))

@@ -43,8 +43,8 @@ class GridSize(NamedTuple):
 class AgentState:
     """The agent as a user's part sees it; each call is handed its own."""
 
-    position: Position
-    orientation: float = 0.0  # degrees, 0 along +x and 90 along +y
+    position: Any  # a Position; what a user puts there may be any pair
+    orientation: Any = 0.0  # degrees, 0 along +x and 90 along +y
     step_count: int = 0
     total_reward: float = 0.0
     goal_reached: bool = False
@@ -95,13 +95,13 @@ def called(component: Any, method: str, step: int) -> str:
     return f"what {type(component).__name__}.{method} returned at step {step}"
 
 
-def sampled(plume: Any, x: float, y: float, step: int) -> float:
+def sampled(plume: Any, x: Any, y: Any, step: int) -> float:
     """The concentration now; a plume that is not told the time by `advance_to_step` is asked with it."""
     value = plume.sample(x, y) if hasattr(plume, "advance_to_step") else plume.sample(x, y, t=step)
     return finite(called(plume, "sample", step), value)
 
 
-def blown(wind: Any, x: float, y: float, step: int) -> NDArray[Any]:
+def blown(wind: Any, x: Any, y: Any, step: int) -> NDArray[Any]:
     value = wind.sample(Position(x, y))
     velocity = as_array(value)
     if velocity is None or velocity.shape != (2,) or not np.isfinite(velocity).all():
@@ -185,7 +185,7 @@ class HostField(Field):
         values = [self._smell(state, x, y) for x, y in points.reshape(-1, 2).tolist()]
         return jnp.asarray(np.reshape(values, points.shape[:-1]), float)
 
-    def _smell(self, state: Moment, x: float, y: float) -> float:
+    def _smell(self, state: Moment, x: Any, y: Any) -> float:
         plume, now = self.parts.plume, self.parts.now
         if state.step == now:
             return sampled(plume, x, y, now)

@@ -61,7 +61,8 @@ def search(
     params = override(env.default_params(), {} if params is None else params)
     moments = int(params.max_steps) + 1 if paths else 0
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
-    return _search(env, *jax.tree.map(jnp.asarray, (strategy, params, seeds)), moments)
+    strategy, params, seeds = jax.tree.map(jnp.asarray, (strategy, params, seeds))
+    return _search(env, strategy, params, seeds, moments)
 
 
 class _Lane(eqx.Module):

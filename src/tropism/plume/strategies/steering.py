@@ -27,7 +27,7 @@ def has_compass(motion: Motion) -> bool:
     return isinstance(motion, Cardinal | Compass)
 
 
-def steer(motion: Motion, facing: Float[Array, ""], wanted: Float[Array, ""]) -> tuple[Any, Float[Array, ""]]:
+def steer(motion: Motion, facing: Float[Array, "..."], wanted: Float[Array, "..."]) -> tuple[Any, Float[Array, "..."]]:
     """`(action, facing)`: the action that goes towards `wanted`, and the heading after it."""
     match motion:
         case Cardinal():
@@ -46,7 +46,7 @@ def any_heading(key: Any) -> Float[Array, ""]:
     return random.uniform(key, (), minval=-jnp.pi, maxval=jnp.pi)
 
 
-def _nearest(heading: Float[Array, ""], count: int) -> Any:
+def _nearest(heading: Float[Array, "..."], count: int) -> Any:
     """Which of `count` directions, clockwise from up."""
     return jnp.round((jnp.pi / 2 - heading) / (2 * jnp.pi / count)).astype(jnp.int32) % count
 

@@ -1,0 +1,382 @@
+"""PlumeEnv with a user's own Python objects."""
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+from tests.gym.own_parts import (
+    ACTIONS,
+    SMALL,
+    Calls,
+    Flicker,
+    Four,
+    Gusts,
+    Hungry,
+    Plain,
+    Round,
+    Slippery,
+    Smoothed,
+    Sparse,
+    all_own,
+    play,
+)
+
+import tropism
+from tropism import EnvironmentState, StateError, ValidationError
+from tropism.gym import PlumeEnv, PlumeSearchEnv
+from tropism.plume.fields import Gaussian, Meander, synthetic
+from tropism.plume.motion import Cardinal, Continuous, RunTumble
+from tropism.plume.rewards import Approach, ConcentrationGain
+from tropism.plume.sensors import Antennae, Concentration, FullField, Together, WindSense
+from tropism.plume.wind import Constant, Wandering
+
+KEYS = {
+    *("agent_state", "plume_field", "concentration_field", "wind_field", "goal_location"),
+    *("grid_size", "step_count", "max_steps", "rng"),
+}
+ONE_OWN: dict[str, dict[str, Any]] = {
+    "plume": {"plume": Flicker},
+    "wind": {"wind_field": Gusts},
+    "sensor": {"sensor_model": Smoothed},
+    "motion": {"action_model": Slippery},
+    "reward": {"reward_fn": Hungry},
+    "plume and gain": {"plume": Flicker, "reward_fn": lambda: ConcentrationGain()},
+    "plume, antennae": {"plume": Flicker, "sensor_model": lambda: Antennae()},
+    "plume, whole field": {"plume": Flicker, "sensor_model": lambda: FullField()},
+    "plume, library wind": {"plume": Flicker, "sensor_model": WindSense, "wind_field": Wandering},
+    "wind, drift": {"wind_field": Gusts, "action_model": lambda: Continuous(drift=True, dt=0.1)},
+    "sensor, meander": {"sensor_model": Smoothed, "plume": lambda: Meander(source=(4.0, 12.0))},
+    "sensor, recording": {"sensor_model": Smoothed, "plume": synthetic, "grid_size": lambda: None},
+    "motion, approach": {"action_model": Slippery, "reward_fn": Approach},
+    "reward, run and tumble": {"reward_fn": Hungry, "action_model": RunTumble},
+}
+
+
+def mixed(name: str, **more: Any) -> PlumeEnv:
+    return PlumeEnv(**{**SMALL, **{part: make() for part, make in ONE_OWN[name].items()}, **more})
+
+
+def test_own_components_work_together_and_repeat():
+    env = all_own()
+    first = play(env, 7, ACTIONS)
+    assert play(all_own(), 7, ACTIONS) == first
+    assert play(all_own(), 8, ACTIONS) != first
+    assert env.session.env.traced is False
+    assert env.lifecycle is EnvironmentState.READY
+
+
+@pytest.mark.parametrize("name", ONE_OWN)
+def test_own_and_library_parts_mix(name: str):
+    env, again = mixed(name), mixed(name)
+    env.action_space.seed(1)
+    actions = [env.action_space.sample() for _ in range(5)]
+    assert play(env, 3, actions) == play(again, 3, actions)
+    obs, info = env.reset(seed=3)
+    assert env.observation_space.contains(obs)
+    assert np.isfinite(info["concentration_at_agent"])
+    assert env.action_space == env.action_model.action_space
+    assert env.observation_space == env.sensor_model.observation_space
+
+
+@pytest.mark.parametrize("name", ["plume", "wind", "motion", "plume, whole field"])
+def test_check_env_passes(name: str):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # advice about specs, not failures
+        check_env(mixed(name, sensor_model=Plain(), reward_fn=Sparse(), render_mode="rgb_array"))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"sensor_model": Plain()}, {"action_model": Four()}, {"reward_fn": Sparse()}, {"plume": Round()}],
+    ids=lambda own: next(iter(own)),
+)
+def test_nothing_else_changes_when_one_part_is_a_user_s(own: Any):
+    """The same start, the same steps, rewards and info as in the compiled environment."""
+    env, compiled = PlumeEnv(**SMALL, **own), PlumeEnv(**SMALL)
+    for seed in range(3):
+        assert equal(env.reset(seed=seed), compiled.reset(seed=seed))
+        for action in ACTIONS:
+            if env.lifecycle is EnvironmentState.READY:
+                assert equal(env.step(action), compiled.step(action))
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(equal(ours, theirs) for ours, theirs in zip(one, other, strict=True))
+    if isinstance(one, float | np.ndarray):
+        return type(one) is type(other) and np.allclose(one, other, atol=1e-6)
+    return type(one) is type(other) and one == other
+
+
+def test_a_library_plume_is_the_same_beside_a_user_s_sensor():
+    env, compiled = (PlumeEnv(**SMALL, plume="meander", **own) for own in ({"sensor_model": Plain()}, {}))
+    for ours, theirs in zip(run(env, 5), run(compiled, 5), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+def run(env: PlumeEnv, seed: int) -> list[float]:
+    first = env.reset(seed=seed, options={"start_location": (20, 12)})[1]["concentration_at_agent"]
+    return [first, *(env.step(action)[4]["concentration_at_agent"] for action in (0, 1, 2))]
+
+
+def test_calls_come_in_the_contract_s_order():
+    calls: Calls = []
+    env = all_own(calls)
+    env.reset(seed=7)
+    assert [call[0] for call in calls] == ["set_rng", "plume.reset", "wind.reset", "sensor"]
+    assert calls[1] == ("plume.reset", 7)
+    calls.clear()
+    env.step(np.int64(1))
+    assert calls == [
+        ("validate_action", 1),
+        ("process_action", 1, 0),
+        ("plume.advance_to_step", 1),
+        ("wind.advance_to_step", 1),
+        ("compute_reward", 0, 1),
+        ("sensor", 1),
+    ]
+
+
+@pytest.mark.parametrize("seed", [None, 3, 2**80])
+def test_a_plume_always_gets_a_seed_that_any_generator_takes(seed: int | None):
+    calls: Calls = []
+    env = all_own(calls)
+    for _ in range(2):
+        env.reset(seed=seed)
+    seeds = [call[1] for call in calls if call[0].endswith(".reset")]
+    assert len(seeds) == 4
+    assert all(type(given) is int and 0 <= given < 2**32 for given in seeds)
+    assert (len(set(seeds)) == 4) == (seed is None)
+
+
+def test_an_unseeded_episode_can_be_repeated():
+    env = all_own()
+    env.reset()
+    trajectory = [str(env.step(action)[:4]) for action in ACTIONS]
+    again = all_own()
+    again.reset(seed=env.session.seed)
+    assert [str(again.step(action)[:4]) for action in ACTIONS] == trajectory
+
+
+def test_a_sensor_is_told_what_the_contract_says():
+    seen: list[Any] = []
+
+    class Curious(Plain):
+        def get_observation(self, env_state: Any) -> Any:
+            seen.append(env_state)
+            return super().get_observation(env_state)
+
+    calls: Calls = []
+    env = PlumeEnv(**SMALL, plume=Flicker(calls), sensor_model=Curious(), start_location=(3, 4))
+    env.reset(seed=0)
+    env.step(0)
+    state = seen[1]
+    assert set(state) == KEYS
+    assert len(state) == len(KEYS)
+    agent = state["agent_state"]
+    assert (agent.position.x, agent.position.y) == tuple(agent.position) == (3, 5)
+    assert agent.orientation == 90.0
+    assert (agent.step_count, agent.total_reward, agent.goal_reached) == (1, 0.0, False)
+    assert (state["grid_size"].width, state["grid_size"].height) == tuple(state["grid_size"]) == (32, 24)
+    assert (state["step_count"], state["max_steps"], tuple(state["goal_location"])) == (1, 40, (16, 12))
+    assert isinstance(state["rng"], np.random.Generator)
+    assert state["concentration_field"] is env.plume
+    assert tuple(state["wind_field"].sample(agent.position)) == (0.0, 0.0)
+    assert ("plume.field_array",) not in calls
+    assert state["plume_field"].shape == (24, 32)
+    assert calls.count(("plume.field_array",)) == 1
+    with pytest.raises(KeyError):
+        state["smell"]
+
+
+def test_a_library_plume_is_an_object_to_a_user_s_sensor():
+    seen: dict[str, Any] = {}
+
+    class Curious(Plain):
+        def get_observation(self, env_state: Any) -> Any:
+            seen.update(env_state)
+            return super().get_observation(env_state)
+
+    env = PlumeEnv(**SMALL, sensor_model=Curious(), wind_field=Constant((0.5, -1.0)))
+    env.reset(seed=0)
+    plume = seen["concentration_field"]
+    assert plume.sample(16, 12) == 1.0
+    assert plume.sample(-5, 12) == 0.0
+    assert np.array_equal(plume.field_array, seen["plume_field"])
+    assert np.asarray(plume).shape == (24, 32)
+    assert seen["plume_field"][12, 16] == 1.0
+    assert seen["wind_field"].sample((3, 4)).tolist() == [0.5, -1.0]
+    with pytest.raises(ValidationError, match="present step"):
+        plume.sample(1, 1, t=5)
+
+
+def test_a_plume_without_a_clock_is_asked_with_the_time():
+    asked: list[Any] = []
+
+    class Timed(Round):
+        def sample(self, x: Any, y: Any, t: Any = None) -> Any:
+            asked.append(t)
+            return 0.5
+
+    env = PlumeEnv(**SMALL, plume=Timed())
+    env.reset(seed=0)
+    env.step(0)
+    assert set(asked) == {0, 1}
+
+
+def test_library_parts_see_a_user_s_plume_as_it_was_before_the_step():
+    env = PlumeEnv(**SMALL, plume=Flicker(), reward_fn=ConcentrationGain(), start_location=(10, 10))
+    _, info = env.reset(seed=0)
+    for action in (0, 1, 0):
+        before = info["concentration_at_agent"]
+        _, reward, _, _, info = env.step(action)
+        assert reward == pytest.approx(info["concentration_at_agent"] - before, abs=1e-6)
+
+
+def test_library_sensors_feel_a_user_s_wind_and_plume():
+    nose = Together((Concentration(), WindSense()))
+    env = PlumeEnv(**SMALL, plume=Round(), wind_field=Gusts(), sensor_model=nose, start_location=(16, 6))
+    env.reset(seed=0)
+    obs, *_, info = env.step(0)
+    assert obs.tolist() == pytest.approx([info["concentration_at_agent"], 2.0, 7 / 24])
+    still = PlumeEnv(**SMALL, wind_field=Gusts(), sensor_model=nose, start_location=(16, 6))
+    assert still.reset(seed=0)[0].tolist() == pytest.approx([np.exp(-36 / 800), 1.0, 0.25])
+
+
+def test_the_user_s_own_objects_are_the_ones_called():
+    sensor, motion = Smoothed(), Slippery()
+    env = PlumeEnv(**SMALL, sensor_model=sensor, action_model=motion)
+    env.reset(seed=0)
+    env.step(1)
+    assert env.sensor_model is sensor
+    assert env.action_model is motion
+    assert env.observation_space is sensor.observation_space
+    assert ("sensor", 1) in sensor.calls
+    assert motion.calls[-1] == ("process_action", 1, 0)
+
+
+def test_spaces_of_ours_are_taken_too():
+    class Ours(Plain):
+        observation_space: Any = tropism.Box(0, 1, (1,))
+
+    env = PlumeEnv(**SMALL, sensor_model=Ours())
+    assert env.sensor_model.observation_space == env.observation_space == spaces.Box(0, 1, (1,))
+    assert isinstance(env.sensor_model.component, Ours)
+
+
+@pytest.mark.parametrize("through", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_made_in_an_episode_goes_on_identically(through: Any):
+    env = all_own(render_mode="rgb_array")
+    play(env, 3, ACTIONS)  # what this leaves in the sensor is part of what is copied
+    play(env, 4, ACTIONS[:4])
+    twin = through(env)
+    assert twin.sensor_model is not env.sensor_model
+    assert twin.sensor_model.memory == env.sensor_model.memory
+    for action in ACTIONS[4:]:
+        assert str(env.step(action)) == str(twin.step(action))
+    assert np.array_equal(env.render(), twin.render())
+    assert str(env.reset()) == str(twin.reset())
+    assert str(env.step(0)) == str(twin.step(0))
+
+
+def test_a_fork_goes_on_identically_and_shares_nothing():
+    env = all_own()
+    play(env, 4, ACTIONS[:4])
+    twin = env.session.fork()
+    expected = [str(env.session.step(action)) for action in ACTIONS[4:]]
+    assert [str(twin.step(action)) for action in ACTIONS[4:]] == expected
+    env.session.reset(seed=9)
+    assert str(pickle.loads(pickle.dumps(twin)).step(0)) == str(twin.step(0))
+
+
+def test_a_fork_with_another_seed_is_refused_with_words():
+    env = all_own()
+    env.reset(seed=0)
+    with pytest.raises(ValidationError, match="draws its randomness when it is reset"):
+        env.session.fork(seed=1)
+
+
+def test_two_sessions_of_one_environment_are_told_apart():
+    env = all_own()
+    env.reset(seed=0)
+    other = tropism.Session(env.session.env)
+    other.reset(seed=1)
+    with pytest.raises(StateError, match="another episode"):
+        env.step(0)
+
+
+def test_options_and_the_preset_work_on_the_host():
+    env = PlumeSearchEnv(**SMALL, reward_fn=Sparse())
+    options = {"start_location": (2, 3), "source_location": (5, 3), "params": {"field.sigma": 3.0, "goal_radius": 2}}
+    obs, info = env.reset(seed=0, options=options)
+    assert info["agent_xy"] == (2, 3)
+    assert obs["concentration_field"][3, 2] == pytest.approx(np.exp(-0.5))
+    obs, reward, terminated, *_ = env.step(1)
+    assert (reward, terminated, tuple(obs["agent_position"])) == (1.0, True, (3, 3))
+    with pytest.raises(ValidationError, match="known option"):
+        env.reset(options={"plume": 1})
+
+
+def test_the_lifecycle_is_the_same_on_the_host():
+    env = all_own(start_location=(3, 3), max_steps=2)
+    with pytest.raises(StateError, match="CREATED"):
+        env.step(0)
+    env.reset(seed=0)
+    assert [env.step(0)[2:4] for _ in range(2)] == [(False, False), (False, True)]
+    with pytest.raises(StateError, match="TRUNCATED"):
+        env.step(0)
+    env.reset(options={"start_location": (16, 12)})
+    assert env.session.timestep.info["goal_reached"]
+    env.close()
+    env.close()
+    with pytest.raises(StateError, match="CLOSED"):
+        env.reset()
+
+
+def test_floats_stay_floats_off_the_grid():
+    class Half(Four):
+        def process_action(self, action: Any, agent: Any, grid_size: Any) -> Any:
+            agent.position = (agent.position.x + 0.5, agent.position.y)
+            return agent
+
+    env = PlumeEnv(**SMALL, action_model=Half(), start_location=(3, 4))
+    env.reset(seed=0)
+    assert env.step(0)[4]["agent_xy"] == (3.5, 4.0)
+
+
+def test_it_is_drawn_and_described():
+    env = all_own(render_mode="rgb_array")
+    play(env, 0, ACTIONS)
+    assert env.render().shape == (480, 640, 3)
+    assert "Step 8 of 40" in env.session.describe()
+    own_picture = PlumeEnv(**SMALL, plume=Round())
+    own_picture.reset(seed=0)
+    library = PlumeEnv(**SMALL, plume=Gaussian(source=(16.0, 12.0)), sensor_model=Plain(), action_model=Cardinal())
+    library.reset(seed=0)
+    assert np.array_equal(own_picture.render(mode="rgb_array"), library.render(mode="rgb_array"))
+
+
+def test_invariants_hold_for_any_seed():
+    env = all_own()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        env.reset(seed=int(rng.integers(2**62)))
+        total = 0.0
+        for number in range(1, 41):
+            obs, reward, terminated, truncated, info = env.step(int(rng.integers(4)))
+            total += reward
+            assert env.observation_space.contains(obs)
+            assert 0 <= info["agent_xy"][0] < 32
+            assert 0 <= info["agent_xy"][1] < 24
+            assert (info["step_count"], info["total_reward"]) == (number, total)
+            assert terminated == (info["distance_to_goal"] <= 1.0)
+            assert truncated == (number == 40)
+            if terminated or truncated:
+                break
