@@ -1,10 +1,36 @@
 """Settings every test shares."""
 
+import gc
 import os
+from collections.abc import Iterator
 
+import jax
+import jaxtyping
+import pytest
 from hypothesis import settings
+
+from tropism.core import program
+from tropism.gym import batch
 
 # The first example of a property compiles and the others do not, so a time limit per example means nothing.
 # On a build machine the examples are always the same ones, so that a red build can be repeated.
 settings.register_profile("tropism", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("tropism")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_what_was_compiled() -> Iterator[None]:
+    """Thousands of compiled functions slow a long run down, and take gigabytes."""
+    yield
+    program._programs.clear()  # pyright: ignore[reportPrivateUsage]
+    batch._programs.clear()  # pyright: ignore[reportPrivateUsage]
+    jax.clear_caches()
+    gc.collect()
+
+
+@pytest.fixture
+def untyped() -> Iterator[None]:
+    """Without run-time type checks, as users run: the library's own refusals are what is tested."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

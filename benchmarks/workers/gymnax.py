@@ -17,7 +17,7 @@ def step(env: Any, params: Any, num_envs: int, carry: Any, _: None) -> tuple[Any
     obs, state, reward, terminated, truncated, _info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
         jax.random.split(key_step, num_envs), state, actions, params
     )
-    total += obs.sum() + reward.sum() + terminated.sum() + truncated.sum()
+    total += obs.sum(-1) + reward + terminated + truncated
     return (key, state, total), None
 
 
@@ -31,8 +31,8 @@ def rollout(num_envs: int) -> Run:
         keys = jax.random.split(key_reset, num_envs)
         _, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
         body = partial(step, env, params, num_envs)
-        (_, _, total), _ = jax.lax.scan(body, (key, state, jnp.float32(0)), length=num_steps)
-        return total
+        (_, _, total), _ = jax.lax.scan(body, (key, state, jnp.zeros(num_envs)), length=num_steps)
+        return total.sum()
 
     def run(num_steps: int, seed: int) -> float:
         return float(compiled(num_steps, jax.random.key(seed)))

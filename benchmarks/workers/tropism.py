@@ -11,8 +11,8 @@ from benchmarks.worker import Run, serve
 
 
 def consumed(transition: Any) -> jax.Array:
-    flags = transition.terminated.sum() + transition.truncated.sum()
-    return transition.next_obs.sum() + transition.reward.sum() + flags
+    """Everything an agent sees, summed for each environment; the sum over environments is taken at the end."""
+    return transition.next_obs.sum(-1) + transition.reward + transition.terminated + transition.truncated
 
 
 def rollout(num_envs: int) -> Run:
@@ -24,7 +24,7 @@ def rollout(num_envs: int) -> Run:
     @partial(jax.jit, static_argnums=0)
     def compiled(num_steps: int, key: jax.Array) -> jax.Array:
         result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=consumed)
-        return result.totals
+        return result.totals.sum()
 
     def run(num_steps: int, seed: int) -> float:
         return float(compiled(num_steps, jax.random.key(seed)))

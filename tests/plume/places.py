@@ -13,7 +13,7 @@ ARENA = Arena((0.0, 0.0), (127.0, 127.0), None, (128, 128))
 
 def agent(x: Any, y: Any, heading: Any = 0.0, velocity: Any = (0.0, 0.0)) -> Agent:
     """`heading` in degrees."""
-    return Agent(
+    return Agent.at(
         jnp.array([x, y], float),
         jnp.deg2rad(jnp.asarray(heading, float)),
         jnp.asarray(velocity, float),

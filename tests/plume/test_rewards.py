@@ -20,7 +20,7 @@ def worth(reward: Reward, before: Scene = FAR, after: Scene = NEAR, reached: boo
 
 def lost(here: Scene) -> Scene:
     who = here.agent
-    return scene(Agent(who.xy, who.heading, who.velocity, jnp.bool_(True)))
+    return scene(Agent.at(who.xy, who.heading, who.velocity, jnp.bool_(True)))
 
 
 @pytest.mark.parametrize(

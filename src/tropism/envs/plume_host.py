@@ -268,7 +268,7 @@ def _place(words: Any, start: Any, motion: Any, arena: Any, source: Any, goal_ra
 @jax.jit
 def _embody(before: Agent, position: Any, degrees: Any) -> Agent:
     xy = pair(position)
-    return Agent(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), xy - before.xy, before.lost)
+    return Agent.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), xy - before.xy, before.lost)
 
 
 def _scene(sight: Sight) -> Scene:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.scene import Agent, Arena, Scene, direction, pair
+from tropism.plume.scene import Agent, Scene, direction
 
 Boundary = Literal["stop", "wrap", "absorb"]
 
@@ -42,25 +42,28 @@ class Motion(eqx.Module):
     def move(self, key: Any, action: Any, scene: Scene) -> Agent:
         """The agent after the action, with walls and obstacles in the way."""
         agent, arena = scene.agent, scene.arena
-        heading, displacement = self.steer(key, action, scene)
-        wanted = agent.xy + displacement.astype(agent.xy.dtype)
-        kept = self._keep(wanted, arena)
-        lost = ~arena.inside(wanted) if self.boundary == "absorb" else jnp.zeros((), bool)
+        heading, step = self.steer(key, action, scene)
+        # Each axis by itself: a batch of pairs is slower than two batches of numbers.
+        wanted = agent.x + step[0].astype(agent.x.dtype), agent.y + step[1].astype(agent.y.dtype)
+        kept = tuple(self._keep(side, low, high) for side, low, high in zip(wanted, arena.low, arena.high, strict=True))
+        lost = agent.lost | ~arena.inside(jnp.stack(wanted)) if self.boundary == "absorb" else jnp.zeros((), bool)
         # Who wraps around has not flown back across the arena.
-        moved = wanted - agent.xy if self.boundary == "wrap" else kept - agent.xy
-        free = ~arena.blocked(kept)
-        heading = jnp.asarray(heading, agent.heading.dtype)
-        return Agent(jnp.where(free, kept, agent.xy), heading, jnp.where(free, moved, 0), agent.lost | lost)
+        end = wanted if self.boundary == "wrap" else kept
+        free = ~arena.blocked(jnp.stack(kept))
+        x, y = jnp.where(free, kept[0], agent.x), jnp.where(free, kept[1], agent.y)
+        moved_x, moved_y = jnp.where(free, end[0] - agent.x, 0), jnp.where(free, end[1] - agent.y, 0)
+        return Agent(x, y, jnp.asarray(heading, agent.heading.dtype), moved_x, moved_y, lost)
 
     def facing(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """The heading an episode begins with, given a random one: what this body can turn to."""
         return heading
 
-    def _keep(self, xy: Float[Array, " 2"], arena: Arena) -> Float[Array, " 2"]:
-        low, high = pair(arena.low), pair(arena.high)
+    def _keep(self, side: Float[Array, ""], low: Any, high: Any) -> Float[Array, ""]:
+        """One coordinate, back in the arena."""
+        low, high = jnp.asarray(low, side.dtype), jnp.asarray(high, side.dtype)
         if self.boundary == "wrap":
-            return low + jnp.mod(xy - low, high - low + (1 if self.on_grid else 0))
-        return jnp.clip(xy, low, high)
+            return low + jnp.mod(side - low, high - low + (1 if self.on_grid else 0))
+        return jnp.clip(side, low, high)
 
 
 class _Table(Motion):
@@ -79,9 +82,10 @@ class _Table(Motion):
         return Discrete(len(self.table))
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
-        step = jnp.asarray(self.table, scene.agent.xy.dtype)[action]
+        right, up = (jnp.asarray(column, scene.agent.x.dtype)[action] for column in self.table.T)
         turned = jnp.asarray(np.arctan2(self.table[:, 1], self.table[:, 0]), scene.agent.heading.dtype)[action]
-        return jnp.where((step == 0).all(), scene.agent.heading, turned), step * self.step_length
+        stays = (right == 0) & (up == 0)
+        return jnp.where(stays, scene.agent.heading, turned), jnp.stack([right, up]) * self.step_length
 
 
 class Cardinal(_Table):

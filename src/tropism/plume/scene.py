@@ -30,12 +30,30 @@ class Mask:
 
 
 class Agent(eqx.Module):
-    """A searcher. `heading` is in radians, 0 along +x and growing to the left."""
+    """A searcher. `heading` is in radians, 0 along +x and growing to the left.
 
-    xy: Float[Array, " 2"]
+    Points are kept as two numbers: a batch of numbers is read and written in one piece, a batch of pairs is not.
+    """
+
+    x: Float[Array, ""]
+    y: Float[Array, ""]
     heading: Float[Array, ""]
-    velocity: Float[Array, " 2"]  # over the last step, length units a step
+    moved_x: Float[Array, ""]  # over the last step
+    moved_y: Float[Array, ""]
     lost: Bool[Array, ""]  # whether it has left an arena whose boundary absorbs
+
+    @classmethod
+    def at(cls, xy: Float[Array, " 2"], heading: Any, velocity: Float[Array, " 2"], lost: Any) -> "Agent":
+        return cls(xy[0], xy[1], heading, velocity[0], velocity[1], lost)
+
+    @property
+    def xy(self) -> Float[Array, "*agents 2"]:
+        return jnp.stack([self.x, self.y], -1)
+
+    @property
+    def velocity(self) -> Float[Array, "*agents 2"]:
+        """Over the last step, length units a step."""
+        return jnp.stack([self.moved_x, self.moved_y], -1)
 
 
 class Arena(eqx.Module):
@@ -54,7 +72,8 @@ class Arena(eqx.Module):
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
 
     def inside(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
-        return jnp.all((xy >= pair(self.low)) & (xy <= pair(self.high)), -1)
+        x, y = xy[..., 0], xy[..., 1]
+        return (x >= self.low[0]) & (x <= self.high[0]) & (y >= self.low[1]) & (y <= self.high[1])
 
     def blocked(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
         """Whether an obstacle is there."""
@@ -93,8 +112,8 @@ class Scene(eqx.Module):
     @property
     def distance(self) -> Float[Array, ""]:
         """From the agent to the source."""
-        offset = self.agent.xy - self.source
-        return jnp.sqrt(jnp.sum(offset * offset))
+        x, y = self.field.source
+        return jnp.sqrt((self.agent.x - x) ** 2 + (self.agent.y - y) ** 2)
 
 
 def direction(angle: Float[Array, "*angles"]) -> Float[Array, "*angles 2"]:

@@ -44,9 +44,10 @@ class Start(eqx.Module):
             points = _point(words, number, *lax.stop_gradient((low, high)), on_grid)
             return _free(points, *lax.stop_gradient((arena, source, goal_radius)))
 
-        drawn = _point(words, _first(free), low, high, on_grid)
+        number = _first(free) if arena.obstacles is not None else _first_of_few(free)
+        drawn = jnp.where(number < 0, _farthest(low, high, source), _point(words, number, low, high, on_grid))
         xy = jnp.where(self.fixed != 0, pair(self.point), drawn)
-        return Agent(xy, self._heading(words, xy.dtype), jnp.zeros_like(xy), jnp.zeros((), bool))
+        return Agent.at(xy, self._heading(words, xy.dtype), jnp.zeros_like(xy), jnp.zeros((), bool))
 
     def _heading(self, words: Any, dtype: Any) -> Float[Array, ""]:
         if self.heading is None:
@@ -58,6 +59,22 @@ def _words(key: Any) -> UInt32[Array, " 2"]:
     """Two words from a key, as good as random also for the keys of the seeds 0, 1, 2; cheaper than hashing again."""
     word, other = random.key_data(key).astype(jnp.uint32)[:2]
     return jnp.stack([_mix(word + _mix(other ^ jnp.uint32(GOLDEN))), _mix(other + _mix(word))])
+
+
+def _first_of_few(free: Callable[[Any], Any]) -> Int[Array, ""]:
+    """The first of `CANDIDATES` numbers for which `free` holds, else −1: no loop, which would wait for the host.
+
+    Only the goal is in the way here. Where it covers a share p of the zone, p**CANDIDATES of all starts find no place.
+    """
+    first = jnp.int32(-1)
+    for number in reversed(range(CANDIDATES)):
+        first = jnp.where(free(jnp.int32(number)), number, first)
+    return first
+
+
+def _farthest(low: Any, high: Any, source: Float[Array, " 2"]) -> Float[Array, " 2"]:
+    """The corner of the zone that is farthest from the source."""
+    return jnp.where(source - low > high - source, low, high)
 
 
 def _first(free: Callable[[Any], Any]) -> Int[Array, ""]:
@@ -88,7 +105,8 @@ def _point(words: Any, number: Int[Array, "*n"], low: Any, high: Any, on_grid: b
 
 
 def _free(points: Float[Array, "*n 2"], arena: Arena, source: Any, goal_radius: Any) -> Bool[Array, "*n"]:
-    outside = jnp.sum((points - source) ** 2, -1) > goal_radius**2
+    away = points - source
+    outside = away[..., 0] ** 2 + away[..., 1] ** 2 > goal_radius**2
     return outside & ~arena.blocked(points)
 
 
