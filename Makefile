@@ -25,8 +25,9 @@ check: $(READY)  ## format, lint, types, layers
 bench: $(READY)  ## the quick comparisons
 	.venv/bin/python -m benchmarks
 
-docs: $(READY)  ## the generated tables in docs/
+docs: $(READY)  ## the generated tables and pictures in docs/
 	.venv/bin/python -m benchmarks.report
+	.venv/bin/python docs/plumes.py
 
 lock: $(UV)  ## requirements.lock: names, versions and hashes only
 	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \

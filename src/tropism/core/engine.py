@@ -4,7 +4,6 @@ import copy
 import json
 import struct
 from collections.abc import Callable, Mapping
-from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,8 +53,8 @@ class CompiledEngine:
         self._ready = action_reader(env.action_space(params))
         slots = self.program.timestep
         self._read_obs = reader(slots.obs, keep_dtype=True)
-        self._read_info = reader(slots.info)
-        self._read_outcome = partial(OUTCOME.unpack_from, offset=slots.reward.start * WORD)
+        self._read_info = reader(slots.info) if slots.info else _no_info
+        self._outcome_at = slots.reward.start * WORD
 
     def _put_params(self, params: Any) -> None:
         self._episode_params = params
@@ -90,7 +89,7 @@ class CompiledEngine:
         return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
 
     def _read(self, words: NDArray[Any]) -> Timestep:
-        reward, terminated, truncated = self._read_outcome(words.data)
+        reward, terminated, truncated = OUTCOME.unpack_from(words.data, self._outcome_at)
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def state(self) -> Any:
@@ -238,6 +237,10 @@ class HostEngine:
         if self._state is not None:
             self.env.close(self._state)
         self._state = None
+
+
+def _no_info(words: NDArray[Any]) -> dict[str, Any]:
+    return {}
 
 
 def _digest(array: Any) -> str:

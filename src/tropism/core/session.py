@@ -27,7 +27,7 @@ class EnvironmentState(Enum):
 
 READY = EnvironmentState.READY
 WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
-SAVED = ("seed", "total_reward", "episode_count", "_episode_id", "_step_count")
+SAVED = ("seed", "total_reward", "episode_count", "_step_count")
 
 ADVICE = {
     EnvironmentState.CREATED: "call reset() first",
@@ -56,7 +56,7 @@ class Session:
         self.total_reward = 0.0
         self.episode_count = 0
         self._lifecycle = EnvironmentState.CREATED
-        self._episode_id: str | None = None
+        self._episode_id: str | None = None  # made when it is first asked for
         self._step_count = 0
         self._engine = engine_of(env, self.params)
 
@@ -66,10 +66,12 @@ class Session:
 
     @property
     def state(self) -> State:
-        return State(episode_id=self._episode_id, step_count=self._step_count)
+        return State(episode_id=self.episode_id, step_count=self._step_count)
 
     @property
     def episode_id(self) -> str | None:
+        if self._episode_id is None and self.seed is not None:
+            self._episode_id = str(uuid.uuid4())
         return self._episode_id
 
     @property
@@ -98,7 +100,7 @@ class Session:
         self.seed = seed
         self.total_reward = 0.0
         self.episode_count = count
-        self._episode_id = str(uuid.uuid4())
+        self._episode_id = None
         self._step_count = 0
         self._lifecycle = READY
         return timestep
@@ -155,7 +157,7 @@ class Session:
         twin.__dict__.update(self.__dict__)
         twin._engine = self._engine.fork(seed)
         twin.env = twin._engine.env
-        twin._episode_id = str(uuid.uuid4())
+        twin._episode_id = None
         twin.seed = self.seed if seed is None else seed
         return twin
 
@@ -183,7 +185,12 @@ class Session:
 
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED}
-        header |= {"lifecycle": self._lifecycle.value, "env": identify(self.env), "engine": None}
+        header |= {
+            "episode_id": self.episode_id,
+            "lifecycle": self._lifecycle.value,
+            "env": identify(self.env),
+            "engine": None,
+        }
         header["params"] = snapshot.write_params(self.params)
         body = b""
         if self._lifecycle not in WITHOUT_EPISODE:
@@ -195,6 +202,7 @@ class Session:
             self._engine.load(header["engine"], body)
         for field in SAVED:
             setattr(self, field, header[field])
+        self._episode_id = header["episode_id"]
         self._lifecycle = EnvironmentState(header["lifecycle"])
 
     def _require_episode(self, call: str) -> None:
