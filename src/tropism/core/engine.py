@@ -239,7 +239,7 @@ class HostEngine:
         self._state = None
 
 
-def _no_info(words: NDArray[Any]) -> dict[str, Any]:
+def _no_info(_: NDArray[Any]) -> dict[str, Any]:
     return {}
 
 
