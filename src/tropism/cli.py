@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -41,7 +42,7 @@ def main() -> None:
     try:
         app()
     except TropismError as error:
-        errors.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
@@ -157,7 +158,9 @@ def render(
     with _progress() as bar:
         pictures = film.frames(session, film.random_actions(seed), steps, seed)
         film.save(out, iter(bar.track(pictures, total=steps + 1, description=id)))
-    console.print(f"{out}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}")
+    console.print(
+        f"{escape(str(out))}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}"
+    )
 
 
 @app.command()
@@ -213,19 +216,24 @@ def demo(
             rows.append({"id": id, **episode, **speed})
             bar.advance(task)
     _show(rows, as_json=False)
-    console.print(f"The pictures are in {out}/. Next: [bold]tropism list[/], [bold]tropism check CartPole-v1[/].")
+    console.print(
+        f"The pictures are in {escape(str(out))}/. Next: [bold]tropism list[/], [bold]tropism check CartPole-v1[/]."
+    )
 
 
 def _environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names."""
-    from tropism.core.environment import override
+    from tropism.core.environment import Environment, override
     from tropism.core.registry import make
 
     params = dict(_pair("--param", text) for text in param or [])
     arguments = dict(_pair("--arg", text) for text in arg or [])
     if ":" not in target:
         return make(target, params=params, **arguments)
-    env = _load(target)(**arguments)
+    made = _load(target)
+    if not isinstance(made, type) or not issubclass(made, Environment):
+        raise ValidationError("target", target, "the name of an Environment class")
+    env = made(**arguments)
     return env, override(env.default_params(), params)
 
 

@@ -34,6 +34,7 @@ class Engine(Protocol):
     def step(self, action: Any) -> Timestep: ...
     def last(self) -> Timestep: ...
     def state(self) -> Any: ...
+    def params(self) -> Any: ...
     def render(self) -> Any: ...
     def fork(self, seed: int | None) -> "Engine": ...
     def dump(self) -> tuple[dict[str, Any], bytes]: ...
@@ -91,6 +92,10 @@ class CompiledEngine:
     def _read(self, words: NDArray[Any]) -> Timestep:
         reward, terminated, truncated = OUTCOME.unpack_from(words.data, self._outcome_at)
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
+
+    def params(self) -> Any:
+        """Those of this episode."""
+        return self.program.params_layout.read(self._params)
 
     def state(self) -> Any:
         return self.program.head.read(np.asarray(self._buffer)).state
@@ -157,7 +162,7 @@ class HostEngine:
         self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
         self._stream = seed
         self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
-        return self._last
+        return self.last()
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
         seed = host_key(self._stream, -1)
@@ -173,10 +178,14 @@ class HostEngine:
         rest = {name: item for name, item in info.items() if name not in ("terminated", "truncated")}
         full = {**self.env.info(self._state, self._params), **rest}
         self._last = Timestep(obs, float(reward), bool(terminated), bool(truncated), full)
-        return self._last
+        return self.last()
 
     def last(self) -> Timestep:
-        return self._last
+        """A copy: what a caller does to an observation must not reach the digest of a snapshot."""
+        return self._last._replace(obs=copy.deepcopy(self._last.obs))
+
+    def params(self) -> Any:
+        return self._params
 
     def state(self) -> Any:
         return self._state

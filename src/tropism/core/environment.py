@@ -141,6 +141,8 @@ def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> A
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:
+    if isinstance(default, eqx.Module) and not isinstance(value, eqx.Module):
+        raise ValidationError(f"params[{name!r}]", value, f"a part like {type(default).__name__}")
     if isinstance(value, Tracer) or not isinstance(default, int | float | np.ndarray | jax.Array):
         return
     array = np.asarray(value)

@@ -102,6 +102,11 @@ def words_seed(words: Any) -> int:
     return (int(words[0]) << 32) | int(words[1])
 
 
+def small_seed(seed: int) -> int:
+    """A seed of 32 bits, the most that many a random generator takes; a small one is itself."""
+    return seed if seed < 2**32 else host_key(seed, 0) % 2**32
+
+
 def host_key(seed: int, number: int) -> int:
     """The key of step `number` in a host environment, where keys are plain ints."""
     return int.from_bytes(blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")

@@ -92,6 +92,11 @@ class SplitLayout:
         small, large = iter(self.small.unpack(packed[0])), iter(packed[1:])
         return self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large])
 
+    def read(self, packed: tuple[Any, ...]) -> Any:
+        """The tree on the host."""
+        small, large = iter(self.small.read(np.asarray(packed[0]))), (np.asarray(array) for array in packed[1:])
+        return self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large])
+
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, ...]:
         words = jax.ShapeDtypeStruct((self.small.size,), jnp.uint32)
         return words, *(jax.ShapeDtypeStruct(slot.shape, slot.dtype) for slot in self.large.slots)

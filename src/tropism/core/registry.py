@@ -17,6 +17,7 @@ from tropism.core.environment import Environment, override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 GROUP = "tropism.environments"
+DECORATE = object()  # no environment given: register() decorates one
 
 BUILT_IN = {
     "CartPole-v1": "tropism.envs.cartpole:CartPole",
@@ -51,9 +52,9 @@ _made: dict[Environment, dict[str, Any]] = {}
 _listeners: list[Callable[[EnvironmentSpec], None]] = []
 
 
-def register(id: str, env_or_factory: Any = None, *, force: bool = False) -> Any:
+def register(id: str, env_or_factory: Any = DECORATE, *, force: bool = False) -> Any:
     """Add an environment (instance, class, or a function that returns one); also a decorator."""
-    if env_or_factory is None:
+    if env_or_factory is DECORATE:
         return lambda target: (register(id, target, force=force), target)[1]
     _load()
     if not isinstance(id, str) or not re.fullmatch(r"[\w.-]+", id):
@@ -103,7 +104,8 @@ def identify(env: Environment) -> dict[str, Any] | None:
     source = _made.get(env)
     if source is None:
         matches = (spec for spec in registered() if isinstance(spec.factory, type) and type(env) is spec.factory)
-        source = next(({"id": spec.id, "arguments": {}} for spec in matches if spec.factory() == env), None)
+        equal = (spec for spec in matches if not _required(spec.factory) and spec.factory() == env)
+        source = next(({"id": spec.id, "arguments": {}} for spec in equal), None)
     try:
         json.dumps(source)
     except TypeError:
@@ -118,6 +120,9 @@ def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
         if name not in signature.parameters and not takes_all:
             known = ", ".join(signature.parameters) or "none"
             raise ValidationError("argument", name, f"an argument of {spec.id}: {known}")
+    for name in _required(spec.factory):
+        if name not in arguments:
+            raise ValidationError("arguments", arguments, f"{name!r}, which {spec.id} needs")
     env = spec.factory(**arguments)
     if not isinstance(env, Environment):
         raise ValidationError(spec.id, env, "a factory that returns an Environment")
@@ -136,11 +141,7 @@ def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
 
 
 def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
-    required = [
-        p.name
-        for p in inspect.signature(factory).parameters.values()
-        if p.default is inspect.Parameter.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    ]
+    required = _required(factory)
     if required:
         raise ValidationError(
             "env_or_factory", factory, f"a factory whose arguments have defaults; {required[0]!r} has none"
@@ -151,6 +152,13 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
             "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"
         )
     return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.traced, source, factory)
+
+
+def _required(factory: Any) -> list[str]:
+    """The arguments one must give."""
+    parameters = inspect.signature(factory).parameters.values()
+    optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in optional]
 
 
 def _summary(target: Any) -> str:

@@ -50,7 +50,7 @@ class EpisodeTotals(eqx.Module):
 
     episodes: Int[Array, ""]
     total_return: Float[Array, ""]
-    total_length: Int[Array, ""]
+    total_length: Float[Array, ""]  # a float: the steps of a long rollout do not fit into 32 bits
 
     @property
     def mean_return(self) -> Float[Array, ""]:
@@ -115,12 +115,15 @@ def rollout(
     `progress=True` draws a bar on standard error; a function is called with (steps done, steps in all).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
+    num_envs, num_steps = int(num_envs), int(num_steps)
     check_restarts(restarts)
     if not isinstance(env, Environment) or not env.traced:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
-    key = random.wrap_key_data(jnp.asarray(seed_words(check_seed(key)))) if is_integer(key) else key
+    key = (
+        random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
+    )
     plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
     carry, pieces = policy_state, []
     for start, length in _segments(num_steps, progress):
@@ -190,7 +193,7 @@ class _Episodes(eqx.Module):
         )
 
     def totals(self) -> EpisodeTotals:
-        return EpisodeTotals(self.count.sum(), self.returns.sum(), self.started.sum())
+        return EpisodeTotals(self.count.sum(), self.returns.sum(), self.started.sum(dtype=jnp.float32))
 
 
 class _Carry(NamedTuple):

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+import jax
+import numpy as np
+
 from tropism.core import snapshot
 from tropism.core.engine import engine_of
 from tropism.core.environment import Environment, override
@@ -126,7 +129,7 @@ class Session:
     def describe(self) -> str:
         """The last observation in words."""
         self._require_episode("describe")
-        return self.env.describe(self._engine.state(), self._engine.last().obs, self.params)
+        return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
 
     def parse(self, text: str) -> Any:
         """The action that these words mean."""
@@ -181,7 +184,10 @@ class Session:
             return self.params
         if not isinstance(options, Mapping):
             raise ValidationError("options", options, "None or a dict")
-        return self.env.configure(self.params, options) if options else self.params
+        params = self.env.configure(self.params, options) if options else self.params
+        if _form(params) != _form(self.params):
+            raise ValidationError("options", dict(options), "numbers in place of numbers, of the same shape")
+        return params
 
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED}
@@ -214,6 +220,11 @@ class Session:
         return StateError(
             "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
         )
+
+
+def _form(params: Any) -> Any:
+    """What must not change from episode to episode: the structure of params and their shapes."""
+    return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _rebuild(source: Any) -> Environment:

@@ -21,6 +21,7 @@ from tropism.envs.plume_parts import Parts, PlumeView
 from tropism.errors import StateError, ValidationError
 from tropism.plume.own import (
     AgentState,
+    Body,
     GridSize,
     HostField,
     Looked,
@@ -273,8 +274,10 @@ def _embody(before: Agent, position: Any, degrees: Any) -> Agent:
 
 def _scene(sight: Sight) -> Scene:
     body, arena, field, state = sight
-    blind = isinstance(field, Unseen) and field.inner is None
-    return Scene(body, arena, field, (body.xy, state) if blind else state)
+    if isinstance(field, Unseen) and field.inner is None:
+        body = Body.of(body)
+        state = (body.xy, state)
+    return Scene(body, arena, field, state)
 
 
 def _key(words: Any, number: Any, part: int) -> Any:

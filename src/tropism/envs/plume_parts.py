@@ -9,7 +9,7 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.episode import host_key, moment_key, seed_words
+from tropism.core.episode import host_key, moment_key, seed_words, small_seed
 from tropism.envs.plume_nav import FIELD, PlumeNavParams
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
@@ -18,7 +18,6 @@ from tropism.plume.scene import Arena
 from tropism.plume.wind import Constant, Wind
 
 WIND = -3  # a number no step has: its key is for a user's wind
-SMALL = 2**32  # seeds below it are taken by every generator there is
 
 
 class Parts:
@@ -45,10 +44,6 @@ class Parts:
     def _air(self, wind: Wind | None) -> Any:
         return WindView(wind) if self.owns_plume else FieldWindView(self.plume)
 
-    @property
-    def hosts_field(self) -> bool:
-        return self.owns_plume or self.owns_wind
-
     def begin(self, seed: int, rng: Any, params: PlumeNavParams) -> None:
         self.now, self.episode = 0, object()
         if hasattr(self.motion, "set_rng"):
@@ -57,11 +52,11 @@ class Parts:
             self.plume.take(params.field, params.arena)
             self.plume.reset(seed)
         elif hasattr(self.plume, "reset"):
-            self.plume.reset(seed if seed < SMALL else host_key(seed, FIELD) % SMALL)
+            self.plume.reset(small_seed(seed))
         if isinstance(self.wind, WindView):
             self.wind.reset(seed)
         elif hasattr(self.wind, "reset"):
-            self.wind.reset(host_key(seed, WIND) % SMALL)
+            self.wind.reset(small_seed(host_key(seed, WIND)))
 
     def advance(self, step: int) -> None:
         self.now = step

@@ -10,6 +10,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.environment import Environment, EnvParams, Info
+from tropism.core.episode import small_seed
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.gym.spaces import from_gymnasium_space
@@ -57,7 +58,7 @@ class Adapter(Environment):
 
     def reset(self, key: int, params: Any) -> tuple[Any, Live]:
         env = self.recipe.make()
-        obs, info = env.reset(seed=key, options=params.options)
+        obs, info = env.reset(seed=small_seed(key), options=params.options)
         return copy.deepcopy(obs), Live(env, dict(info))
 
     def step(self, key: int, state: Live, action: Any, params: Any) -> tuple[Any, Live, float, bool, Info]:

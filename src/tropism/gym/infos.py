@@ -43,6 +43,7 @@ def with_mask(infos: dict[str, Any], mask: Mask) -> dict[str, Any]:
     """Add to each key, also inside dicts, the mask of the environments it is true of."""
     result: dict[str, Any] = {}
     for name, value in infos.items():
+        value = np.stack(value, -1) if isinstance(value, tuple) else value
         result[name] = with_mask(value, mask) if isinstance(value, dict) else value
         result[f"_{name}"] = mask.copy()
     return result

@@ -16,7 +16,7 @@ from tropism.errors import StateError, ValidationError
 from tropism.plume.fields.field import Field
 from tropism.plume.motion import Boundary, Motion
 from tropism.plume.rewards import Reward
-from tropism.plume.scene import Scene
+from tropism.plume.scene import Agent, Scene
 from tropism.plume.sensors import Sensor
 
 # What each part must have, in the order in which the first that is missing is named.
@@ -123,6 +123,20 @@ def raster_of(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
 
 class Looked(Exception):  # noqa: N818 - not an error: says that a part asked for what only the host knows
     """A part that was to be compiled asked a plume or wind that is a Python object."""
+
+
+class Body(Agent):
+    """An agent whose point is one object, by which `Unseen` knows it again."""
+
+    point: Float[Array, " 2"]
+
+    @classmethod
+    def of(cls, agent: Agent) -> "Body":
+        return cls(agent.x, agent.y, agent.heading, agent.moved_x, agent.moved_y, agent.lost, agent.xy)
+
+    @property
+    def xy(self) -> Float[Array, " 2"]:
+        return self.point
 
 
 class Unseen(Field):

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from tropism.core.spaces import Box
 from tropism.core.spaces.space import is_traced
 from tropism.errors import ValidationError
+from tropism.plume import checks
 from tropism.plume.scene import Scene
 from tropism.plume.sensors import Sensor
 
@@ -52,6 +53,9 @@ class Noisy(Receptor):
     sensor: Sensor
     deviation: Any = 0.05
 
+    def __check_init__(self) -> None:
+        checks.non_negative(deviation=self.deviation)
+
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         return values + self.deviation * random.normal(key, values.shape, jnp.float32), memory
 
@@ -61,6 +65,9 @@ class Saturating(Receptor):
 
     sensor: Sensor
     half: Any = 0.1
+
+    def __check_init__(self) -> None:
+        checks.positive(half=self.half)
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(0, 1, super().space(shape).shape)
@@ -76,6 +83,9 @@ class Adapting(Receptor):
     sensor: Sensor
     time_constant: Any = 50.0
     half: Any = 0.01
+
+    def __check_init__(self) -> None:
+        checks.positive(time_constant=self.time_constant, half=self.half)
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(0, 1, super().space(shape).shape)

@@ -12,6 +12,7 @@ from tropism.plume import checks
 from tropism.plume.scene import Agent, Arena, pair
 
 CANDIDATES = 4  # points drawn at once; the first that is free and outside the goal is taken
+FEW = 16  # of them where only the goal is in the way
 MOST = 1024  # points drawn in all; where next to no place is free, the agent begins where it may not
 GOLDEN = 0x9E3779B9  # odd, and about 2**32 over the golden ratio: spreads a counter over all words
 
@@ -45,7 +46,8 @@ class Start(eqx.Module):
             return _free(points, *lax.stop_gradient((arena, source, goal_radius)))
 
         number = _first(free) if arena.obstacles is not None else _first_of_few(free)
-        drawn = jnp.where(number < 0, _farthest(low, high, source), _point(words, number, low, high, on_grid))
+        corners = (jnp.ceil(low), jnp.floor(high)) if on_grid else (low, high)
+        drawn = jnp.where(number < 0, _farthest(*corners, source), _point(words, number, low, high, on_grid))
         xy = jnp.where(self.fixed != 0, pair(self.point), drawn)
         return Agent.at(xy, self._heading(words, xy.dtype), jnp.zeros_like(xy), jnp.zeros((), bool))
 
@@ -62,12 +64,12 @@ def _words(key: Any) -> UInt32[Array, " 2"]:
 
 
 def _first_of_few(free: Callable[[Any], Any]) -> Int[Array, ""]:
-    """The first of `CANDIDATES` numbers for which `free` holds, else −1: no loop, which would wait for the host.
+    """The first of `FEW` numbers for which `free` holds, else −1: no loop, which would wait for the host.
 
-    Only the goal is in the way here. Where it covers a share p of the zone, p**CANDIDATES of all starts find no place.
+    Only the goal is in the way here. Where it covers a share p of the zone, p**FEW of all starts find no place.
     """
     first = jnp.int32(-1)
-    for number in reversed(range(CANDIDATES)):
+    for number in reversed(range(FEW)):
         first = jnp.where(free(jnp.int32(number)), number, first)
     return first
 

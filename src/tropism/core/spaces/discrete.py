@@ -51,11 +51,10 @@ class Discrete(Space):
         return self.start + draw_below(key, self.n, shape)
 
     def contains(self, x: Any) -> Any:
-        if is_traced(x) and (x.shape != () or not jnp.issubdtype(x.dtype, np.integer)):
+        if not is_integer(x):
             return False
-        if is_traced(x, self.n, self.start):
-            return (x >= self.start) & (x < self.start + self.n)
-        return is_integer(x) and self.start <= int(x) < self.start + self.n
+        inside = (x >= self.start) & (x < self.start + self.n)
+        return inside if is_traced(x, self.n, self.start) else bool(inside)
 
     def coerce(self, x: Any, name: str = "action") -> int:
         if is_integer(x) and self.start <= int(x) < self.start + self.n:

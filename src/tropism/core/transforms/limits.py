@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from numbers import Real
 from typing import Any
+from zlib import crc32
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -111,8 +112,9 @@ class RandomizeParams(Transform):
 
     def start(self, key: Any, memory: Any, params: Any) -> dict[str, Any]:
         """The drawn params are what this transform remembers."""
-        keys = random.split(random.fold_in(key, DRAW), len(self.distributions))
-        return {name: _draw(d, key) for (name, d), key in zip(self.distributions, keys, strict=True)}
+        drawing = random.fold_in(key, DRAW)
+        # By name: two of these transforms around one another must not draw the same numbers.
+        return {name: _draw(d, random.fold_in(drawing, crc32(name.encode()))) for name, d in self.distributions}
 
     def inner_params(self, memory: Any, params: Any) -> Any:
         return replace(params, **memory)

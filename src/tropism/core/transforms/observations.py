@@ -75,7 +75,7 @@ def _stacked(space: Space, num_frames: int) -> Space:
 
 
 def normalize_obs(env: Environment, epsilon: float = VARIANCE_FLOOR) -> Environment:
-    """Subtract the running mean and divide by the running deviation, kept over all episodes."""
+    """Subtract the running mean and divide by the running deviation, kept over automatic restarts."""
     if not isinstance(epsilon, float | int) or not epsilon > 0:
         raise ValidationError("epsilon", epsilon, "a number above 0")
     space = env.observation_space(env.default_params())

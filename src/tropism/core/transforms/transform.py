@@ -62,7 +62,7 @@ class Transform(Environment):
         timestep = step_timestep(self.env, obs, inner, reward, done, info, within)
         timestep, memory = self.after(state.memory, timestep, params)
         state = TransformState(inner.time, inner, memory)
-        rest = {**timestep.info, **self.info(state, params)}
+        rest = {**self.info(state, params), **timestep.info}
         return timestep.obs, state, timestep.reward, *outcome(timestep.terminated, timestep.truncated, rest)
 
     def info(self, state: TransformState, params: Any) -> Info:
@@ -84,7 +84,7 @@ class Transform(Environment):
         return self.env.render(state.inner, self.inner_params(state.memory, params))
 
     def describe(self, state: TransformState, obs: Any, params: Any) -> str:
-        return self.env.describe(state.inner, obs, params)
+        return self.env.describe(state.inner, obs, self.inner_params(state.memory, params))
 
     def parse(self, text: str, params: Any) -> Any:
         return self.env.parse(text, params)

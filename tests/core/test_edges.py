@@ -1,0 +1,91 @@
+"""Edges between parts of core, where a mistake would go unnoticed for long."""
+
+import jax
+import numpy as np
+import pytest
+from tests.core.lines import HostLine
+
+from tropism import Session, ValidationError, make, randomize_params, register, rollout
+from tropism.core.episode import small_seed
+from tropism.core.rollout import random_policy
+from tropism.core.spaces import Box, Discrete
+from tropism.envs.cartpole import CartPole
+from tropism.envs.grid_world import GridWorld
+
+
+def test_scribbling_on_an_observation_of_a_host_session_does_not_reach_its_snapshot() -> None:
+    session = Session(HostLine())
+    obs = session.reset(seed=0).obs
+    np.asarray(obs)[...] = 99
+    twin = session.fork()
+    assert not np.array_equal(twin.timestep.obs, obs)
+
+
+def test_words_speak_of_the_params_of_the_episode() -> None:
+    session = Session(CartPole())
+    session.reset(seed=0, options={"params": {"x_threshold": 1.25}})
+    assert "±1.25" in session.describe()
+    drawn = Session(randomize_params(CartPole(), {"x_threshold": (1.0, 1.5)}))
+    drawn.reset(seed=0)
+    assert "±2.4" not in drawn.describe()
+
+
+def test_two_randomizations_draw_different_numbers() -> None:
+    env = randomize_params(randomize_params(CartPole(), {"gravity": (0.0, 1.0)}), {"masspole": (0.0, 1.0)})
+    _, state = env.reset(jax.random.key(0), env.default_params())
+    assert state.memory["masspole"] != state.inner.memory["gravity"]
+
+
+@pytest.mark.parametrize("change", [{"gravity": np.array([1.0, 2.0])}])
+def test_options_that_change_the_form_of_params_are_refused(change: dict[str, object]) -> None:
+    session = Session(CartPole())
+    session.reset(seed=0)
+    with pytest.raises(ValidationError, match="of the same shape"):
+        session.reset(options={"params": change})
+    session.step(1)
+
+
+def test_a_part_is_not_replaced_by_a_number() -> None:
+    with pytest.raises(ValidationError, match="a part like Gaussian"):
+        make("PlumeNav-v0", params={"field": 3})
+
+
+def test_a_class_with_a_required_argument_can_be_registered_and_says_what_it_needs() -> None:
+    class Maze(GridWorld):
+        def __init__(self, size: int):
+            super().__init__(size)
+
+    register("Maze-v0", Maze, force=True)
+    with pytest.raises(ValidationError, match="'size', which Maze-v0 needs"):
+        make("Maze-v0")
+    session = Session(Maze(3))
+    session.reset(seed=0)
+    assert session.snapshot()
+
+
+def test_nothing_is_not_an_environment() -> None:
+    with pytest.raises(ValidationError, match="an Environment"):
+        register("Nothing-v0", None)
+
+
+def test_a_numpy_size_is_a_size(untyped: None) -> None:
+    env = GridWorld()
+    result = rollout(env, random_policy(env), jax.random.key(0), np.int64(4), np.int32(3))
+    assert result.transitions.obs.shape[:2] == (3, 4)
+
+
+def test_a_traced_discrete_space_refuses_what_is_no_whole_number() -> None:
+    def ask(n: jax.Array) -> tuple[object, object]:
+        return Discrete(n).contains(1.5), Discrete(n).contains(None)
+
+    assert jax.jit(lambda n: ask(n))(3) == (False, False)
+
+
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
+def test_a_small_seed_is_itself(seed: int) -> None:
+    assert small_seed(seed) == seed
+    assert small_seed(seed + 2**40) < 2**32
+
+
+def test_a_box_of_all_integers_holds_them() -> None:
+    assert Box(-np.inf, np.inf, (2,), np.int32).contains(np.array([-(2**31), 2**31 - 1], np.int32))
