@@ -1,5 +1,7 @@
 """Edges between parts of core, where a mistake would go unnoticed for long."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -70,8 +72,9 @@ def test_nothing_is_not_an_environment() -> None:
 
 def test_a_numpy_size_is_a_size(untyped: None) -> None:
     env = GridWorld()
-    result = rollout(env, random_policy(env), jax.random.key(0), np.int64(4), np.int32(3))
-    assert result.transitions.obs.shape[:2] == (3, 4)
+    sizes: Any = np.int64(4), np.int32(3)
+    transitions: Any = rollout(env, random_policy(env), jax.random.key(0), *sizes).transitions
+    assert transitions.obs.shape[:2] == (3, 4)
 
 
 def test_a_traced_discrete_space_refuses_what_is_no_whole_number() -> None:
