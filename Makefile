@@ -14,7 +14,7 @@ demo: $(READY)  ## roll out and draw a few environments into runs/
 	.venv/bin/python -m tropism demo --out $(RUNS)
 
 test: $(READY)  ## the fast tests
-	.venv/bin/python -m pytest -n auto --maxprocesses 4
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(READY)  ## format, lint, types, layers
 	.venv/bin/ruff format --check .
