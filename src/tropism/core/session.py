@@ -185,7 +185,7 @@ class Session:
         if not isinstance(options, Mapping):
             raise ValidationError("options", options, "None or a dict")
         params = self.env.configure(self.params, options) if options else self.params
-        if _form(params) != _form(self.params):
+        if self.env.traced and _form(params) != _form(self.params):
             raise ValidationError("options", dict(options), "numbers in place of numbers, of the same shape")
         return params
 

@@ -107,18 +107,22 @@ class Subject:
 
     def run(self, calls: Calls, seed: int, actions: list[Any]) -> Iterator[Moment]:
         """An episode, step by step, to its end or that of the actions."""
-        obs, state = calls.reset(self.key(seed, 0))
-        yield self._moment(obs, state)
-        for time, action in enumerate(actions, 1):
-            action = jax.tree.map(jnp.asarray, action) if self.traced else action
-            obs, state, reward, done, info = calls.step(self.key(seed, time), state, action)
-            yield self._moment(obs, state, reward, done, info)
-            if done:
-                break
-        self.env.close(state)
+        for obs, state, *rest in self.play(calls, seed, actions):
+            yield Moment(*host((obs, state if self.traced else None, *rest)))
 
-    def _moment(self, obs: Any, state: Any, *rest: Any) -> Moment:
-        return Moment(*host((obs, state if self.traced else None, *rest)))
+    def play(self, calls: Calls, seed: int, actions: list[Any]) -> Iterator[tuple[Any, ...]]:
+        """The same, with the very objects that the environment returned."""
+        obs, state = calls.reset(self.key(seed, 0))
+        try:
+            yield obs, state
+            for time, action in enumerate(actions, 1):
+                action = jax.tree.map(jnp.asarray, action) if self.traced else action
+                obs, state, reward, done, info = calls.step(self.key(seed, time), state, action)
+                yield obs, state, reward, done, info
+                if done:
+                    break
+        finally:
+            self.env.close(state)
 
     def session(self) -> Session:
         return Session(self.env, self.params)

@@ -53,8 +53,9 @@ class Discrete(Space):
     def contains(self, x: Any) -> Any:
         if not is_integer(x):
             return False
-        inside = (x >= self.start) & (x < self.start + self.n)
-        return inside if is_traced(x, self.n, self.start) else bool(inside)
+        if is_traced(x, self.n, self.start):
+            return (x >= self.start) & (x < self.start + self.n)
+        return self.start <= int(x) < self.start + self.n
 
     def coerce(self, x: Any, name: str = "action") -> int:
         if is_integer(x) and self.start <= int(x) < self.start + self.n:
