@@ -90,7 +90,7 @@ class CompiledEngine:
         return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
 
     def _read(self, words: NDArray[Any]) -> Timestep:
-        reward, terminated, truncated = OUTCOME.unpack_from(words.data, self._outcome_at)
+        reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)  # pyright: ignore[reportArgumentType]
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def params(self) -> Any:
@@ -280,8 +280,11 @@ def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
     coerce = space.coerce
 
     def read(action: Any) -> Any:
-        ready = table.get(action) if type(action) is int else None
-        return table[coerce(action)] if ready is None else ready
+        if type(action) is int and action in table:
+            return table[action]
+        if type(action) is np.int64 and (whole := int(action)) in table:  # what Gymnasium's spaces sample
+            return table[whole]
+        return table[coerce(action)]
 
     return read
 
