@@ -62,7 +62,7 @@ def test_a_body_without_a_compass_counts_its_turns(motion: Motion) -> None:
     assert not has_compass(motion)
 
 
-def rates(env: PlumeNav, strategy: Strategy, *rivals: Strategy, num: int = 200) -> None:
+def assert_beats(env: PlumeNav, strategy: Strategy, *rivals: Strategy, num: int = 200) -> None:
     """Finds the source more often than each rival, with intervals that do not overlap."""
     low, _ = search(env, strategy, 0, num).success_interval()
     for rival in rivals:
@@ -76,35 +76,35 @@ def walks(motion: Motion) -> tuple[Strategy, Strategy]:
 
 @pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], ids=name_of)
 def test_at_home_in_a_gaussian(strategy: Strategy) -> None:
-    rates(PlumeNav(), strategy, *walks(Cardinal()))
+    assert_beats(PlumeNav(), strategy, *walks(Cardinal()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("motion", BODIES[1:], ids=name_of)
 @pytest.mark.parametrize("strategy", [Klinotaxis, RunAndTumble])
 def test_at_home_in_a_gaussian_in_any_body(strategy: Any, motion: Motion) -> None:
-    rates(PlumeNav(motion=motion), strategy(motion), *walks(motion))
+    assert_beats(PlumeNav(motion=motion), strategy(motion), *walks(motion))
 
 
 def test_run_and_tumble_in_its_own_body() -> None:
-    rates(PlumeNav(motion=RunTumble()), RunAndTumble(), *walks(RunTumble()))
+    assert_beats(PlumeNav(motion=RunTumble()), RunAndTumble(), *walks(RunTumble()))
 
 
 def test_cast_and_surge_in_a_meandering_plume() -> None:
     env: Any = make("PlumeNavMeander-v0")[0]
-    rates(env, CastAndSurge(), *walks(Cardinal()))
+    assert_beats(env, CastAndSurge(), *walks(Cardinal()))
 
 
 def test_cast_and_surge_among_puffs() -> None:
     env: Any = make("PlumeNavPuffs-v0", shared=True)[0]
     flyer = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True, threshold=1e-4, width=6.0)
-    rates(env, flyer, *walks(FLIGHT))
+    assert_beats(env, flyer, *walks(FLIGHT))
 
 
 @pytest.mark.slow
 def test_cast_and_surge_among_filaments() -> None:
     env: Any = make("PlumeNavFilaments-v0", shared=True)[0]
-    rates(env, CastAndSurge(env.motion, threshold=0.5), *walks(env.motion))
+    assert_beats(env, CastAndSurge(env.motion, threshold=0.5), *walks(env.motion))
 
 
 def test_a_cast_widens_to_both_sides_and_a_surge_goes_upwind() -> None:
