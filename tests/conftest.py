@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tropism.core import program
-from tropism.gym import batch
+from tropism.core import batch
 
 # The first example of a property compiles and the others do not, so a time limit per example means nothing.
 # On a build machine the examples are always the same ones, so that a red build can be repeated.

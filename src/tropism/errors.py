@@ -5,6 +5,7 @@ TropismError
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
 ├── StateError(RuntimeError)             the call does not fit the state the object is in
 ├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
+├── ServerError(RuntimeError)            a server refuses a request, under a code
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
 
@@ -42,6 +43,18 @@ class StateError(TropismError, RuntimeError):
 
 class DivergedError(TropismError, RuntimeError):
     """Replaying an episode gave something else than was recorded."""
+
+
+class ServerError(TropismError, RuntimeError):
+    """A server's refusal; `code` is the one that travels, `id` finds it in the server's log."""
+
+    def __init__(self, code: str, message: str, id: str | None = None):
+        super().__init__("request", code, "a request that can be served", message)
+        self.code = code
+        self.id = id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message, self.id)
 
 
 class MissingExtraError(TropismError, ImportError):
