@@ -1,13 +1,13 @@
 """Environments are values: equal by their fields, and their params are overridden by name."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.core.lines import Line, LineParams
+from tests.core.lines import HostLine, Line, LineParams
 
 from tropism.core.environment import EnvParams, flags, outcome, override
 from tropism.core.program import program_of
@@ -131,3 +131,18 @@ def test_the_defaults_of_an_environment():
     again = env.restart(jax.random.key(0), state, params)
     assert again[0] == obs
     assert isinstance(env.observation_space(params), Box)
+
+
+def test_a_host_environment_blocks_unless_it_says_otherwise():
+    class Quick(HostLine):
+        blocking: ClassVar[bool] = False
+
+    class Slower(Quick):
+        """Inherits what Quick says."""
+
+    assert (Line().blocking, HostLine().blocking, Quick().blocking, Slower().blocking) == (False, True, False, False)
+
+
+def test_an_environment_has_no_further_fields_when_served_unless_it_says_so():
+    env = Line()
+    assert (env.action_message, env.observation_message, env.message(None, {})) == (None, None, {})

@@ -18,6 +18,7 @@ from tropism.core.session import EnvironmentState, Session, Timestep
 from tropism.core.snapshot import DIGEST
 from tropism.envs.cartpole import CartPole
 from tropism.errors import DivergedError, StateError, ValidationError
+from tropism.wire.messages import State
 
 CREATED, READY, TERMINATED, TRUNCATED, CLOSED = EnvironmentState
 both = pytest.mark.parametrize("env", [Line(), HostLine()], ids=["pure", "host"])
@@ -422,3 +423,23 @@ def test_a_restored_session_keeps_its_params_in_later_episodes(params: dict[str,
         one.reset(seed=1)
     for action in (1, 1, 1):
         assert_same(session.step(action), twin.step(action))
+
+
+def test_an_episode_may_have_the_caller_s_own_id():
+    session = Session(Line())
+    session.reset(seed=0, episode_id="ep-1")
+    session.step(1)
+    assert session.state == State(episode_id="ep-1", step_count=1)
+    assert Session.restore(session.snapshot(), Line()).episode_id == "ep-1"
+    session.reset(seed=0)
+    assert uuid.UUID(str(session.episode_id)).version == 4
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("id", ["", "x" * 256, 3, b"ep"])
+def test_a_wrong_episode_id_is_refused_and_changes_nothing(id: Any):
+    session = Session(Line())
+    session.reset(seed=0, episode_id="x" * 255)
+    with pytest.raises(ValidationError, match="episode_id"):
+        session.reset(seed=1, episode_id=id)
+    assert (session.seed, session.episode_id) == (0, "x" * 255)

@@ -1,5 +1,6 @@
 """ConnectFour against a checker written in plain Python, and its opponents against each other."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import random
 
+from tropism import Record, Session, make
 from tropism.envs.connect_four import ConnectFour, ConnectFourParams, ConnectFourState, has_four, move_scores
 from tropism.errors import ValidationError
+from tropism.wire.messages import ConnectFourObservation
 
 PARAMS = ConnectFourParams()
 # Columns that fill all of the board but the last column, without four in a line.
@@ -250,3 +253,17 @@ def test_words_become_columns_and_the_board_words():
     obs, state, *_ = play("self", [0, 0, 0, 0, 0, 0])[-1]
     words = env.describe(jax.tree.map(np.asarray, state), np.asarray(obs), PARAMS)
     assert "Legal columns: 1, 2, 3, 4, 5, 6" in words
+
+
+def test_the_message_has_the_fields_of_its_class():
+    env, params = make("ConnectFour-v0", opponent="self")
+    session = Session(env, params)
+    session.reset(seed=0)
+    ts = [session.step(column) for column in (3, 0, 3, 0, 3, 0)][-1]
+    fields = env.message(ts.obs, ts.info)
+    assert fields["legal_actions"] == list(range(7))
+    assert fields["winner"] == 0
+    ts = session.step(3)
+    fields = json.loads(json.dumps(env.message(ts.obs, ts.info)))
+    assert ConnectFourObservation(**fields).winner == 1
+    assert Record(ConnectFourObservation).coerce(fields).board[5] == [1, 0, 0, -1, 0, 0, 0]

@@ -44,6 +44,17 @@ class Environment(eqx.Module):
     replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
     reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
     endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
+    # True: a step may take long, so a server runs it in a thread of its own; a host environment's default.
+    blocking: ClassVar[bool] = False
+    # The fields that an action or observation which is no record has when it is served, as frozen dataclasses
+    # of wire/messages.py: the one field of the former is the action, those of the latter come from `message`.
+    action_message: ClassVar[type | None] = None
+    observation_message: ClassVar[type | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "traced" in cls.__dict__ and "blocking" not in cls.__dict__:
+            cls.blocking = not cls.traced
 
     @abstractmethod
     def default_params(self) -> EnvParams: ...
@@ -89,6 +100,10 @@ class Environment(eqx.Module):
     def parse(self, text: str, params: Any) -> Any:
         """The action a language agent's words mean; the plain form is the action as JSON."""
         return self.action_space(params).from_text(text)
+
+    def message(self, obs: Any, info: Info) -> dict[str, Any]:
+        """The fields of `observation_message`, as JSON values, of what a reset or a step returned."""
+        return {}
 
     def close(self, state: Any) -> None:
         """Let go of what a host environment's state holds outside Python."""

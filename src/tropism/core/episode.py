@@ -16,6 +16,7 @@ from tropism.errors import ValidationError
 
 RESET = 0  # steps count from one, so the reset has the number before them
 NEXT_EPISODE = 2**32 - 1
+LONGEST_EPISODE_ID = 255
 
 
 class Timestep(NamedTuple):
@@ -87,6 +88,11 @@ def check_seed(seed: Any) -> int:
     if not is_integer(seed) or int(seed) < 0:
         raise ValidationError("seed", seed, "None or a whole number of at least 0")
     return int(seed)
+
+
+def check_episode_id(id: Any) -> None:
+    if not isinstance(id, str) or not 1 <= len(id) <= LONGEST_EPISODE_ID:
+        raise ValidationError("episode_id", id, f"None or a string of 1 to {LONGEST_EPISODE_ID} characters")
 
 
 def seed_words(seed: int) -> NDArray[Any]:

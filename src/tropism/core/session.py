@@ -12,7 +12,7 @@ import numpy as np
 from tropism.core import snapshot
 from tropism.core.engine import engine_of
 from tropism.core.environment import Environment, override
-from tropism.core.episode import Timestep, check_seed
+from tropism.core.episode import Timestep, check_episode_id, check_seed
 from tropism.core.registry import identify, make
 from tropism.errors import StateError, ValidationError
 from tropism.wire.messages import State
@@ -87,12 +87,14 @@ class Session:
         self._require_episode("timestep")
         return self._engine.last()
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Timestep:
+    def reset(self, *, seed: Any = None, options: Any = None, episode_id: Any = None) -> Timestep:
         """Begin an episode; without a seed, the next one of this session's own stream."""
         if self._lifecycle is EnvironmentState.CLOSED:
             raise self._misuse("reset")
         if seed is not None:
             seed = check_seed(seed)
+        if episode_id is not None:
+            check_episode_id(episode_id)
         params = self._episode_params(options)
         count = self.episode_count + 1 if seed is None else 1
         if seed is None and self.seed is not None:
@@ -103,7 +105,7 @@ class Session:
         self.seed = seed
         self.total_reward = 0.0
         self.episode_count = count
-        self._episode_id = None
+        self._episode_id = episode_id
         self._step_count = 0
         self._lifecycle = READY
         return timestep

@@ -1,7 +1,7 @@
 """ConnectFour: drop discs into a 6 × 7 rack; the first to line up four wins."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from tropism.core.environment import Environment, EnvParams, EnvState, Info, out
 from tropism.core.spaces import Box, Discrete
 from tropism.core.words import parse_json, plain
 from tropism.errors import ValidationError
+from tropism.wire.messages import ConnectFourAction, ConnectFourObservation
 
 ROWS, COLUMNS = 6, 7
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))
@@ -45,6 +46,9 @@ class ConnectFour(Environment):
     The observation is the board as the player to move sees it: 1 own disc, -1 the other's, 0 empty;
     row 0 is the top row. An illegal move changes nothing and loses: reward -1.
     """
+
+    action_message: ClassVar[type | None] = ConnectFourAction
+    observation_message: ClassVar[type | None] = ConnectFourObservation
 
     opponent: str = eqx.field(static=True)
 
@@ -122,6 +126,13 @@ class ConnectFour(Environment):
             + "\n".join(rows)
             + f"\nAction: a column, such as 'column 3'. Legal columns: {legal or 'none'}."
         )
+
+    def message(self, obs: Any, info: Info) -> dict[str, Any]:
+        return {
+            "board": np.asarray(obs).tolist(),
+            "legal_actions": np.flatnonzero(info["legal_actions"]).tolist(),
+            "winner": int(info["winner"]),
+        }
 
     def parse(self, text: str, params: Any) -> Any:
         named = re.fullmatch(r"column\s*(\d+)", plain(text))

@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
-from tropism.core.spaces.message import DEFAULT_TEXT_LENGTH, SAMPLED_LENGTH
+from tropism.core.spaces.hints import SAMPLED_LENGTH
+from tropism.core.spaces.message import DEFAULT_TEXT_LENGTH
 from tropism.errors import ValidationError
 
 GymSpace = gymnasium.Space[Any]

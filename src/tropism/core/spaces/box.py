@@ -8,7 +8,7 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
+from tropism.core.spaces.space import Space, array_schema, as_array, is_integer, is_traced
 from tropism.errors import ValidationError
 
 ROUNDING_ULPS = 4  # how far a cast action may lie outside its bounds before it is refused
@@ -89,6 +89,13 @@ class Box(Space):
         if not inside.all():
             raise ValidationError(name, x, f"values within {self!r}")
         return np.asarray(np.clip(array.astype(self.dtype), self.low, self.high))
+
+    def json_schema(self) -> dict[str, Any]:
+        """Bounds are given where one number bounds every entry."""
+        bounds = {"minimum": _digest(self.low), "maximum": _digest(self.high)}
+        finite = {word: x for word, x in bounds.items() if isinstance(x, int | float) and np.isfinite(x)}
+        item = {"type": "integer" if self.dtype.kind in "iu" else "number", **finite}
+        return array_schema(item, self.shape)
 
     def identity(self) -> tuple[Any, ...]:
         return self.shape_, self.dtype_.str, _digest(self.low), _digest(self.high)

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jax import random
 
-from tropism.core.spaces.space import Space, is_traced
+from tropism.core.spaces.space import Space, is_traced, object_schema, tuple_schema
 from tropism.errors import ValidationError
 
 
@@ -57,6 +57,9 @@ class Dict(Space):
     def from_json(self, data: Any, name: str = "action") -> dict[str, Any]:
         self._check_keys(data, name)
         return {key: space.from_json(data[key], f"{name}[{key!r}]") for key, space in self.spaces.items()}
+
+    def json_schema(self) -> dict[str, Any]:
+        return object_schema({key: space.json_schema() for key, space in self.spaces.items()}, list(self.keys_))
 
     def _check_keys(self, x: Any, name: str) -> None:
         if not isinstance(x, Mapping) or set(x) != set(self.keys_):
@@ -113,6 +116,9 @@ class Tuple(Space):
         return tuple(
             space.from_json(item, f"{name}[{i}]") for i, (space, item) in enumerate(zip(self.spaces, data, strict=True))
         )
+
+    def json_schema(self) -> dict[str, Any]:
+        return tuple_schema([space.json_schema() for space in self.spaces])
 
     def _check_length(self, x: Any, name: str) -> None:
         if not isinstance(x, tuple | list) or len(x) != len(self.spaces):

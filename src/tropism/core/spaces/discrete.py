@@ -9,7 +9,7 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.spaces.space import Space, as_array, is_integer, is_traced
+from tropism.core.spaces.space import Space, array_schema, as_array, is_integer, is_traced, tuple_schema
 from tropism.errors import ValidationError
 
 INT32_MAX = 2**31 - 1
@@ -62,6 +62,9 @@ class Discrete(Space):
             return int(x)
         raise ValidationError(name, x, f"a whole number in {self!r}: {self.start} to {self.start + self.n - 1}")
 
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.start, "maximum": self.start + self.n - 1}
+
     def identity(self) -> tuple[Any, ...]:
         return self.n, self.start
 
@@ -108,6 +111,9 @@ class MultiDiscrete(Space):
         if is_traced(x) or not self.contains(x):
             raise ValidationError(name, x, f"whole numbers in {self!r}")
         return np.asarray(x).astype(self.dtype)
+
+    def json_schema(self) -> dict[str, Any]:
+        return _range_schema(self.start, self.start + self.nvec - 1)
 
     def identity(self) -> tuple[Any, ...]:
         return self.shape, self.nvec.tobytes(), self.start.tobytes()
@@ -158,11 +164,21 @@ class MultiBinary(Space):
             raise ValidationError(name, x, f"zeros and ones in {self!r}")
         return np.asarray(x).astype(self.dtype)
 
+    def json_schema(self) -> dict[str, Any]:
+        return array_schema({"type": "integer", "minimum": 0, "maximum": 1}, self.shape)
+
     def identity(self) -> tuple[Any, ...]:
         return self.shape_
 
     def __repr__(self) -> str:
         return f"MultiBinary({self.shape_[0] if len(self.shape_) == 1 else self.shape_})"
+
+
+def _range_schema(low: Any, high: Any) -> dict[str, Any]:
+    """An integer within its own bounds for every entry of the arrays."""
+    if low.ndim == 0:
+        return {"type": "integer", "minimum": int(low), "maximum": int(high)}
+    return tuple_schema([_range_schema(*bounds) for bounds in zip(low, high, strict=True)])
 
 
 def _whole(name: str, values: Any) -> NDArray[Any]:

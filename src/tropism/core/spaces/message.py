@@ -1,19 +1,18 @@
 """Spaces of the host world: Text, and Record for typed messages."""
 
 import string
-import types
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import is_dataclass
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jax import random
 
+from tropism.core.spaces import hints
+from tropism.core.spaces.hints import SAMPLED_LENGTH
 from tropism.core.spaces.space import Space, is_integer
 from tropism.errors import ValidationError
 
-SAMPLED_LENGTH = 20  # a sampled text is short, whatever the limit
 DEFAULT_TEXT_LENGTH = 2**20
 
 
@@ -65,6 +64,9 @@ class Text(Space):
     def to_json(self, x: Any) -> str:
         return x
 
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": self.min_length, "maxLength": self.max_length}
+
     def from_text(self, text: str, name: str = "action") -> str:
         return self.coerce(text, name)
 
@@ -96,38 +98,30 @@ class Record(Space):
     @property
     def hints(self) -> dict[str, Any]:
         """The annotation of each field that the constructor takes."""
-        hints = get_type_hints(self.cls, include_extras=True)
-        return {field.name: hints[field.name] for field in fields(self.cls) if field.init}
+        return {name: field.hint for name, field in hints.record_fields(self.cls).items()}
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         _check_single(self, shape)
-        rng = np.random.default_rng(_entropy(key))
-        return self.cls(**{name: _sample_hint(hint, rng) for name, hint in self.hints.items()})
+        return hints.sample(self.cls, np.random.default_rng(_entropy(key)))
 
     def contains(self, x: Any) -> bool:
-        return type(x) is self.cls and all(_fits(getattr(x, name), hint) for name, hint in self.hints.items())
+        if type(x) is not self.cls:
+            return False
+        return all(field.check(getattr(x, field.name)) for field in hints.record_fields(self.cls).values())
 
     def coerce(self, x: Any, name: str = "action") -> Any:
-        if isinstance(x, Mapping):
-            x = self._build(x, name)
         if type(x) is not self.cls:
-            raise ValidationError(name, x, f"a {self.cls.__name__} or a dict of its fields")
-        for field, hint in self.hints.items():
-            if not _fits(getattr(x, field), hint):
-                raise ValidationError(f"{name}.{field}", getattr(x, field), _spell(hint))
+            x = hints.build(self.cls, x, name)
+        for field in hints.record_fields(self.cls).values():
+            if not field.check(getattr(x, field.name)):
+                raise ValidationError(f"{name}.{field.name}", getattr(x, field.name), hints.spell(field.hint))
         return x
 
-    def _build(self, data: Mapping[str, Any], name: str) -> Any:
-        unknown = sorted(str(key) for key in data if key not in self.hints)
-        if unknown:
-            raise ValidationError(name, unknown[0], f"a field of {self.cls.__name__}: {', '.join(self.hints)}")
-        for field in fields(self.cls):
-            if field.init and field.name not in data and field.default is MISSING and field.default_factory is MISSING:
-                raise ValidationError(name, dict(data), f"the field {field.name!r} of {self.cls.__name__}")
-        return self.cls(**data)
-
     def to_json(self, x: Any) -> dict[str, Any]:
-        return asdict(x)
+        return hints.to_json(x)
+
+    def json_schema(self) -> dict[str, Any]:
+        return hints.record_schema(self.cls)
 
     def identity(self) -> tuple[Any, ...]:
         return (self.cls,)
@@ -145,52 +139,3 @@ def _entropy(key: Any) -> list[int]:
     if is_integer(key):
         return [int(key)]
     return np.asarray(random.key_data(key)).tolist()
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        space = next((extra for extra in args[1:] if isinstance(extra, Space)), None)
-        return _fits(value, args[0]) if space is None else bool(space.contains(value))
-    if hint is Any:
-        return True
-    if origin is Literal:
-        return value in args
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, arg) for arg in args)
-    if origin in (tuple, list):
-        items = [arg for arg in args if arg is not Ellipsis]
-        return isinstance(value, list | tuple) and all(_fits(item, items[0]) for item in value)
-    if origin is not None:
-        return isinstance(value, origin)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-    if hint is int:
-        return is_integer(value)
-    return isinstance(value, hint if hint is not None else type(None))
-
-
-def _sample_hint(hint: Any, rng: np.random.Generator) -> Any:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        space = next((extra for extra in args[1:] if isinstance(extra, Space)), None)
-        return _sample_hint(args[0], rng) if space is None else space.sample(random.key(int(rng.integers(2**31))))
-    if origin is Literal:
-        return args[int(rng.integers(len(args)))]
-    if origin in (Union, types.UnionType):
-        return _sample_hint(args[0], rng)
-    if origin in (tuple, list):
-        return origin()
-    if origin is dict or hint is dict:
-        return {}
-    samples = {
-        str: lambda: "".join(rng.choice(list(string.ascii_letters), SAMPLED_LENGTH)),
-        bool: lambda: bool(rng.integers(2)),
-        int: lambda: int(rng.integers(100)),
-        float: lambda: float(rng.normal()),
-    }
-    return samples[hint]() if hint in samples else None
-
-
-def _spell(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -42,6 +42,10 @@ class Space(eqx.Module):
     def identity(self) -> tuple[Any, ...]:
         """What equality and hash are made of."""
 
+    @abstractmethod
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema (2020-12) of what `to_json` writes and `from_json` reads."""
+
     def to_json(self, x: Any) -> Any:
         """A member as plain JSON values."""
         return np.asarray(x).tolist()
@@ -71,6 +75,21 @@ class Space(eqx.Module):
 
     def __hash__(self) -> int:
         return hash((type(self), self.identity()))
+
+
+def array_schema(item: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Nested JSON arrays of this shape."""
+    for size in reversed(shape):
+        item = {"type": "array", "items": item, "minItems": size, "maxItems": size}
+    return item
+
+
+def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def tuple_schema(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
 
 
 def is_traced(*values: Any) -> bool:

@@ -1,0 +1,44 @@
+"""Messages are frozen, and what they hold is their own."""
+
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from tropism.wire import messages
+from tropism.wire.messages import ChatAction, EchoAction, EchoObservation, Observation, State
+
+CLASSES = [value for value in vars(messages).values() if isinstance(value, type) and is_dataclass(value)]
+
+
+def test_every_message_is_frozen_and_takes_keywords_only():
+    assert len(CLASSES) == 10
+    for cls in CLASSES:
+        assert cls.__dataclass_params__.frozen, cls  # pyright: ignore
+        assert all(field.kw_only for field in fields(cls)), cls
+
+
+def test_assigning_raises():
+    observation: Any = EchoObservation(echoed_message="hi", message_length=2)
+    with pytest.raises(FrozenInstanceError):
+        observation.reward = 1.0
+    state: Any = State()
+    with pytest.raises(FrozenInstanceError):
+        state.step_count = 3
+    action: Any = EchoAction(message="hi")
+    with pytest.raises(FrozenInstanceError):
+        action.message = "ho"
+
+
+def test_metadata_is_a_copy_of_what_it_was_made_with():
+    metadata = {"step": 1}
+    observation = Observation(metadata=metadata)
+    metadata["step"] = 2
+    assert observation.metadata == {"step": 1}
+    assert Observation().metadata is not Observation().metadata
+
+
+def test_defaults():
+    assert (Observation().done, Observation().reward, Observation().metadata) == (False, 0.0, {})
+    assert State() == State(episode_id=None, step_count=0)
+    assert ChatAction(content="hi").role == "user"
