@@ -11,13 +11,13 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from tropism.core.batch import batch_device, batch_program_of, batch_reader
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
 from tropism.core.packing import Layout, reader
 from tropism.core.spaces.space import is_integer
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
-from tropism.core.batch import batch_device, batch_program_of, batch_reader
 from tropism.gym.env import FPS, check_render_mode
 from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space

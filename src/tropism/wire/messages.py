@@ -84,8 +84,18 @@ class ConnectFourAction(Action):
 @dataclass(frozen=True, kw_only=True)
 class ConnectFourObservation(Observation):
     """`board` as the player to move sees it (1 own disc, -1 the other's, 0 empty, top row first);
-    `legal_actions` are the open columns; `winner` is 1 for X, -1 for O, 0 for nobody."""
+    `legal_actions` are the open columns; `winner` is 1 for X, -1 for O, 0 for nobody;
+    `text` says it all in words."""
 
     board: list[list[int]]
     legal_actions: list[int]
     winner: Literal[-1, 0, 1] = 0
+    text: str = ""
+
+
+# What a client makes of the observations of these environments.
+MESSAGES: dict[str, type[Observation]] = {
+    "Echo-v0": EchoObservation,
+    "Chat-v0": ChatObservation,
+    "ConnectFour-v0": ConnectFourObservation,
+}

@@ -1,0 +1,118 @@
+"""The client for asyncio."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
+
+from tropism.client.protocol import Connect, Effect, Exchange, Hangup, LostError, Protocol, Sleep, Talk
+from tropism.client.result import StepResult
+from tropism.client.sync import LARGEST
+from tropism.wire.messages import State
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Drives one session of a served environment; reconnects and resumes by itself.
+
+    >>> async with AsyncClient("http://localhost:8000/envs/Echo-v0") as client:
+    ...     first = await client.reset(seed=0)
+    ...     result = await client.step({"message": "hello"})
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 60.0, reconnect: float = 30.0):
+        self._protocol = Protocol(url, token, reconnect)
+        self._timeout = timeout
+        self._socket: ClientConnection | None = None
+        self._turn = asyncio.Lock()  # one request at a time, whoever awaits
+
+    @property
+    def session_id(self) -> str | None:
+        return self._protocol.session_id
+
+    async def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None, episode_id: str | None = None
+    ) -> StepResult:
+        return await self._run(self._protocol.reset(seed, options, episode_id))
+
+    async def step(self, action: Any) -> StepResult:
+        """`action`: a message, a dict of its fields, words as a string, or the bare value of an array or number."""
+        return await self._run(self._protocol.step(action))
+
+    async def state(self) -> State:
+        return await self._run(self._protocol.state())
+
+    async def snapshot(self) -> str:
+        return await self._run(self._protocol.snapshot())
+
+    async def restore(self, snapshot_id: str) -> StepResult:
+        return await self._run(self._protocol.restore(snapshot_id))
+
+    async def fork(self, origin: str = "now", seed: int | None = None) -> "AsyncClient":
+        """A client of a new session that goes on from `origin`: a snapshot id, or where this one stands."""
+        protocol = await self._run(self._protocol.fork(origin, seed))
+        twin = AsyncClient(protocol.url, timeout=self._timeout)
+        twin._protocol = protocol
+        return twin
+
+    async def history(self, start: int = 0) -> dict[str, Any]:
+        return await self._run(self._protocol.history(start))
+
+    async def close(self) -> None:
+        await self._run(self._protocol.close())
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _run(self, talk: Talk[T]) -> T:
+        async with self._turn:
+            try:
+                effect = next(talk)
+                while True:
+                    try:
+                        came = await self._perform(effect)
+                    except (OSError, TimeoutError, WebSocketException) as error:
+                        await self._drop()
+                        effect = talk.throw(LostError(str(error) or type(error).__name__))
+                    else:
+                        effect = talk.send(came)
+            except StopIteration as stop:
+                return stop.value
+            except asyncio.CancelledError:
+                await self._forget_reply()
+                raise
+
+    async def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case Connect(url, headers):
+                self._socket = await connect(
+                    url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None
+                )
+            case Exchange(frame) if self._socket is not None:
+                await self._socket.send(frame)
+                return await asyncio.wait_for(self._socket.recv(), self._timeout)
+            case Sleep(seconds):
+                await asyncio.sleep(seconds)
+            case Hangup(frame) if self._socket is not None:
+                if frame is not None:
+                    await self._socket.send(frame)
+                await self._drop()
+            case _:
+                raise LostError("no socket")
+        return None
+
+    async def _forget_reply(self) -> None:
+        """A reply that nobody waits for any more must not be taken for the next one."""
+        self._protocol.connected = False
+        await self._drop()
+
+    async def _drop(self) -> None:
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            await socket.close()

@@ -1,0 +1,136 @@
+"""The blocking client."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from tropism.client.launch import Process, docker_server, local_server
+from tropism.client.protocol import Connect, Effect, Exchange, Hangup, LostError, Protocol, Sleep, Talk
+from tropism.client.result import StepResult
+from tropism.wire.messages import State
+
+LARGEST = 2**27  # bytes of one reply
+T = TypeVar("T")
+
+
+class Driver:
+    """Carries out what a protocol asks for, on one socket, waiting."""
+
+    def __init__(self, timeout: float):
+        self.timeout = timeout
+        self._socket: ClientConnection | None = None
+
+    def run(self, talk: Talk[T]) -> T:
+        try:
+            effect = next(talk)
+            while True:
+                try:
+                    came = self._perform(effect)
+                except (OSError, TimeoutError, WebSocketException) as error:
+                    self._drop()
+                    effect = talk.throw(LostError(str(error) or type(error).__name__))
+                else:
+                    effect = talk.send(came)
+        except StopIteration as stop:
+            return stop.value
+
+    def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case Connect(url, headers):
+                self._socket = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
+            case Exchange(frame) if self._socket is not None:
+                self._socket.send(frame)
+                return self._socket.recv(self.timeout)
+            case Sleep(seconds):
+                time.sleep(seconds)
+            case Hangup(frame) if self._socket is not None:
+                if frame is not None:
+                    self._socket.send(frame)
+                self._drop()
+            case _:
+                raise LostError("no socket")
+        return None
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            socket.close()
+
+
+class Client:
+    """Drives one session of a served environment; reconnects and resumes by itself.
+
+    >>> with Client("http://localhost:8000/envs/Echo-v0") as client:
+    ...     first = client.reset(seed=0)
+    ...     result = client.step({"message": "hello"})
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 60.0, reconnect: float = 30.0):
+        self._protocol = Protocol(url, token, reconnect)
+        self._driver = Driver(timeout)
+        self._server: Process | None = None
+
+    @classmethod
+    def launch(cls, id: str, **settings: Any) -> "Client":
+        """A client of a server of its own, on this machine; closing it stops the server."""
+        return cls._of(local_server(id), **settings)
+
+    @classmethod
+    def from_docker(cls, image: str, **settings: Any) -> "Client":
+        """A client of a container of its own, made of this image; closing it removes the container."""
+        return cls._of(docker_server(image), **settings)
+
+    @classmethod
+    def _of(cls, server: Process, **settings: Any) -> "Client":
+        client = cls(server.url, **settings)
+        client._server = server
+        return client
+
+    @property
+    def session_id(self) -> str | None:
+        return self._protocol.session_id
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None, episode_id: str | None = None
+    ) -> StepResult:
+        return self._driver.run(self._protocol.reset(seed, options, episode_id))
+
+    def step(self, action: Any) -> StepResult:
+        """`action`: a message, a dict of its fields, words as a string, or the bare value of an array or number."""
+        return self._driver.run(self._protocol.step(action))
+
+    def state(self) -> State:
+        return self._driver.run(self._protocol.state())
+
+    def snapshot(self) -> str:
+        return self._driver.run(self._protocol.snapshot())
+
+    def restore(self, snapshot_id: str) -> StepResult:
+        return self._driver.run(self._protocol.restore(snapshot_id))
+
+    def fork(self, origin: str = "now", seed: int | None = None) -> "Client":
+        """A client of a new session that goes on from `origin`: a snapshot id, or where this one stands."""
+        protocol = self._driver.run(self._protocol.fork(origin, seed))
+        twin = Client(protocol.url, timeout=self._driver.timeout)
+        twin._protocol = protocol
+        return twin
+
+    def history(self, start: int = 0) -> dict[str, Any]:
+        return self._driver.run(self._protocol.history(start))
+
+    def close(self) -> None:
+        try:
+            self._driver.run(self._protocol.close())
+        finally:
+            if self._server is not None:
+                self._server.stop()
+                self._server = None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The server: HTTP, WebSocket and MCP over the same sessions."""

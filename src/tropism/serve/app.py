@@ -1,0 +1,205 @@
+"""The server's one ASGI application: which path is answered by what."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from importlib import import_module
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any
+
+from tropism import __version__
+from tropism.errors import ServerError
+from tropism.serve import jsonrpc, openapi
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.guard import Guard, refuse
+from tropism.serve.http import Answer, Requests, refused, respond
+from tropism.serve.metrics import TYPE, Metrics
+from tropism.serve.sessions import Sessions
+from tropism.serve.settings import Settings
+from tropism.serve.socket import Connection
+from tropism.serve.store import Store
+from tropism.serve.tools import Tools
+from tropism.wire.codec import decode, encode
+
+POSTS = ("reset", "step", "snapshot", "fork", "restore", "close")
+SESSION_GETS = ("state", "history")
+GETS = (
+    *SESSION_GETS,
+    "health",
+    "metadata",
+    "schema",
+    "openapi.json",
+    "docs",
+    "metrics",
+    "sessions",
+    "list_environments",
+)
+HTML = b"text/html; charset=utf-8"
+
+
+class App:
+    """Every environment under /envs/{id}, the first one at / too."""
+
+    def __init__(
+        self,
+        environments: Mapping[str, ServedEnvironment],
+        settings: Settings | None = None,
+        store: Store | None = None,
+    ):
+        self.settings = settings or Settings()
+        self.environments = dict(environments)
+        self.default = next(iter(self.environments.values()))
+        self.sessions = Sessions(self.environments, self.settings, store)
+        self.tools = Tools(self.sessions, self.environments)
+        self.metrics = Metrics(self.sessions)
+        self.requests = Requests(self.sessions, self.metrics, self.settings)
+        self._door = Guard(self._enter, self.settings)
+        self._mcp = _mcp_door(self.tools)
+        self._stopping = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._door(scope, receive, send)
+
+    async def _enter(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        root, environment, name = self._place(scope["path"])
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send, environment, name)
+            return
+        if name == "mcp" and environment is not None:
+            await self._serve_mcp(scope, receive, send, environment)
+            return
+        try:
+            answer = await self._answer(scope, receive, root, environment, name)
+        except Exception as error:  # the outermost edge: every error has a reply
+            answer = refused(error, self.metrics, path=scope["path"])
+        await respond(send, answer, root)
+
+    def _place(self, path: str) -> tuple[str, ServedEnvironment | None, str]:
+        """`(root, environment, name)` of a path: /envs/Echo-v0/step, or /step for the default environment."""
+        if not path.startswith("/envs/"):
+            return "", self.default, path[1:]
+        id, _, name = path.removeprefix("/envs/").partition("/")
+        return f"/envs/{id}", self.environments.get(id), name
+
+    async def _answer(
+        self, scope: Any, receive: Any, root: str, environment: ServedEnvironment | None, name: str
+    ) -> Answer:
+        if environment is None:
+            known = ", ".join(self.environments)
+            raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
+        allowed = "POST" if name in POSTS else "GET"
+        if name not in POSTS and name not in GETS:
+            raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs shows what there is")
+        if scope["method"] != allowed:
+            raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {allowed}")
+        if name in POSTS or name in SESSION_GETS:
+            self._check_open()
+            return await self.requests.perform(name, scope, receive, environment)
+        return self._page(name, root, environment, scope["owner"])
+
+    def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
+        """What can be read without a session."""
+        match name:
+            case "health":
+                return _json({"status": "healthy", "version": __version__})
+            case "metadata":
+                return _json(_metadata(environment))
+            case "schema":
+                return _json(environment.form.schema())
+            case "openapi.json":
+                return _json(openapi.document(environment, root))
+            case "docs":
+                return Answer(files("tropism.serve").joinpath("docs.html").read_bytes(), media_type=HTML)
+            case "metrics":
+                return Answer(self.metrics.text().encode(), media_type=TYPE)
+            case "sessions":
+                return _json(self.sessions.rows(owner))
+            case _:
+                return _json([_metadata(each) for each in self.environments.values()])
+
+    async def _socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
+        if environment is None or name != "ws":
+            await refuse(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; expected …/ws"))
+            return
+        connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
+        await connection.serve(scope, receive, send)
+
+    async def _serve_mcp(self, scope: Any, receive: Any, send: Any, environment: ServedEnvironment) -> None:
+        """OpenEnv's JSON-RPC is answered here, all other requests by the MCP SDK."""
+        if scope["method"] != "POST":
+            await self._sdk(scope, receive, send)
+            return
+        try:
+            body = await self.requests.body(scope, receive)
+            request = decode(body)
+        except ServerError as reason:
+            answer = _json(jsonrpc.error(None, jsonrpc.PARSE_ERROR, reason.message))
+            await respond(send, answer, "")
+            return
+        if not jsonrpc.is_ours(request):
+            await self._sdk(scope, _again(body, receive), send)
+            return
+        reply = await jsonrpc.answer(request, environment, scope["owner"], self.sessions, self.tools)
+        await respond(send, _json(reply), "")
+
+    async def _sdk(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._mcp is not None:
+            await self._mcp.handle(scope, receive, send)
+            return
+        message = "this server speaks MCP when it is installed with the extra: pip install 'tropism[mcp]'"
+        await respond(send, _json(jsonrpc.error(None, jsonrpc.NO_METHOD, message)), "")
+
+    def _check_open(self) -> None:
+        if self._stopping:
+            raise ServerError("STOPPING", "the server is stopping")
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        """Start-up and shutdown, as ASGI tells them."""
+        await receive()
+        expiring = asyncio.create_task(self.sessions.expire())
+        async with self._mcp.run() if self._mcp is not None else nullcontext():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        expiring.cancel()
+        self.sessions.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait for those under way."""
+        self._stopping = True
+        await self.sessions.drain()
+
+
+def _metadata(environment: ServedEnvironment) -> dict[str, Any]:
+    return {
+        "name": environment.id,
+        "description": environment.summary,
+        "version": __version__,
+        "url": f"/envs/{environment.id}",
+        "pure": environment.env.traced,
+    }
+
+
+def _mcp_door(tools: Tools) -> Any:
+    """None where the extra `mcp` is not installed."""
+    if find_spec("mcp") is None:
+        return None
+    return import_module("tropism.serve.mcp").McpDoor(tools)
+
+
+def _again(body: bytes, receive: Any) -> Callable[[], Any]:
+    """A `receive` that gives a body which was read already."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def replay() -> Any:
+        return next(messages, None) or await receive()
+
+    return replay
+
+
+def _json(value: Any) -> Answer:
+    return Answer(encode(value))

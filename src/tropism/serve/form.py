@@ -1,0 +1,139 @@
+"""The served form of an environment: what its actions and observations look like in JSON."""
+
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from tropism.core.episode import Timestep
+from tropism.core.session import Session
+from tropism.core.spaces import Dict, Record, Space
+from tropism.errors import ValidationError
+from tropism.wire.messages import Observation
+
+HOISTED = ("reward", "done")  # told beside the observation, not inside it
+METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
+TEXT_SCHEMA = {"type": "string", "description": "The same in words."}
+
+
+class Form:
+    """Reads actions and writes replies of one environment.
+
+    A record or a Dict has its own fields; any other value is the field `value`. Words are the field
+    `text`, both ways.
+    """
+
+    def __init__(self, session: Session):
+        self.action_space = session.action_space
+        self.observation_space = session.observation_space
+        self._env = session.env
+        self._action_fields = _fields(self.action_space)
+        self._observation_fields = _fields(self.observation_space)
+        self._message_field = _only_field(self._env.action_message)
+
+    def words(self, data: dict[str, Any]) -> str | None:
+        """The text of an action given in words."""
+        if "text" not in data or "text" in (self._action_fields or ()):
+            return None
+        if not isinstance(data["text"], str) or len(data) > 1:
+            raise ValidationError("action", data, "'text' alone, a string, or the action itself")
+        return data["text"]
+
+    def action(self, data: dict[str, Any]) -> Any:
+        """The action that these fields mean, not yet checked by the session."""
+        if "metadata" in data and "metadata" not in (self._action_fields or ()):
+            data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
+        if self._action_fields is not None:
+            return self.action_space.from_json(data)
+        for name in ("value", self._message_field):
+            if name in data and len(data) == 1:
+                return self.action_space.from_json(data[name], f"action.{name}")
+        names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
+        raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', in words")
+
+    def reply(self, session: Session, timestep: Timestep, error: str | None = None) -> dict[str, Any]:
+        """What a reset or a step answers."""
+        obs, reward, terminated, truncated, info = timestep
+        observation = self._observation(session, obs, info)
+        if error is not None:
+            observation["error"] = error
+        return {
+            "observation": observation,
+            "reward": 0.0 if error is not None else reward,
+            "done": terminated or truncated,
+            "terminated": terminated,
+            "truncated": truncated,
+            "metadata": observation["metadata"] or None,
+        }
+
+    def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(obs, Observation):
+            data = self.observation_space.to_json(obs)
+            for name in HOISTED:
+                del data[name]
+            return data
+        written = self.observation_space.to_json(obs)
+        data = dict(written) if self._observation_fields is not None else {"value": written}
+        data |= self._env.message(obs, info)
+        data["text"] = session.describe()
+        data["metadata"] = info
+        return data
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of actions, observations and states."""
+        return {
+            "action": self._action_schema(),
+            "observation": self._observation_schema(),
+            "state": {
+                "type": "object",
+                "properties": {
+                    "episode_id": {"type": ["string", "null"]},
+                    "step_count": {"type": "integer", "minimum": 0},
+                },
+                "required": ["episode_id", "step_count"],
+            },
+        }
+
+    def _action_schema(self) -> dict[str, Any]:
+        schema = self.action_space.json_schema()
+        if self._action_fields is not None:
+            forms = [schema]
+        else:
+            forms = [_one_field(name, schema) for name in ("value", self._message_field) if name is not None]
+        if "text" not in (self._action_fields or ()):
+            forms.append(_one_field("text", {"type": "string", "description": "The action in words."}))
+        properties = {name: part for form in forms for name, part in form["properties"].items()}
+        return {"type": "object", "title": "Action", "properties": properties, "anyOf": forms}
+
+    def _observation_schema(self) -> dict[str, Any]:
+        schema = self.observation_space.json_schema()
+        properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
+        if self._env.observation_message is not None:
+            properties = properties | Record(self._env.observation_message).json_schema()["properties"]
+        properties = {name: part for name, part in properties.items() if name not in HOISTED}
+        if not _is_message(self.observation_space):
+            properties["text"] = TEXT_SCHEMA
+        properties["metadata"] = METADATA_SCHEMA
+        return {"type": "object", "title": "Observation", "properties": properties, "required": list(properties)}
+
+
+def _fields(space: Space) -> tuple[str, ...] | None:
+    """The names of a space whose values are records; None for a bare value."""
+    if isinstance(space, Dict):
+        return space.keys_
+    schema = space.json_schema()
+    return tuple(schema["properties"]) if schema.get("type") == "object" else None
+
+
+def _is_message(space: Space) -> bool:
+    return isinstance(space, Record) and issubclass(space.cls, Observation)
+
+
+def _only_field(message: type | None) -> str | None:
+    return None if message is None or not is_dataclass(message) else fields(message)[0].name
+
+
+def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: schema}, "required": [name]}
+
+
+def state_json(session: Session) -> dict[str, Any]:
+    return asdict(session.state)

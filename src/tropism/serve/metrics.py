@@ -1,0 +1,39 @@
+"""Counters, in the text form that Prometheus reads."""
+
+from collections import Counter
+
+from tropism.serve.sessions import Sessions
+
+TYPE = b"text/plain; version=0.0.4"
+
+
+class Metrics:
+    """What a server has done since it started."""
+
+    def __init__(self, sessions: Sessions):
+        self.sessions = sessions
+        self.requests: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+
+    def count(self, kind: str) -> None:
+        self.requests[kind] += 1
+
+    def count_error(self, code: str) -> None:
+        self.errors[code] += 1
+
+    def text(self) -> str:
+        lines = [
+            "# HELP tropism_sessions Sessions open now.",
+            "# TYPE tropism_sessions gauge",
+            f"tropism_sessions {len(self.sessions)}",
+            "# HELP tropism_sessions_opened_total Sessions opened since the start.",
+            "# TYPE tropism_sessions_opened_total counter",
+            f"tropism_sessions_opened_total {self.sessions.opened}",
+            "# HELP tropism_requests_total Requests answered, by type.",
+            "# TYPE tropism_requests_total counter",
+            *(f'tropism_requests_total{{type="{kind}"}} {n}' for kind, n in sorted(self.requests.items())),
+            "# HELP tropism_errors_total Requests refused, by code.",
+            "# TYPE tropism_errors_total counter",
+            *(f'tropism_errors_total{{code="{code}"}} {n}' for code, n in sorted(self.errors.items())),
+        ]
+        return "\n".join(lines) + "\n"

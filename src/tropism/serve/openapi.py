@@ -1,0 +1,108 @@
+"""The OpenAPI document of one environment: made from its spaces, never written by hand."""
+
+from typing import Any
+
+from tropism import __version__
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.refusal import STATUS
+
+PROTOCOL = "1.0.0"  # of the HTTP interface; OpenEnv's validator reads it
+NULLABLE_STRING = {"type": ["string", "null"], "maxLength": 255}
+SEED = {"type": ["integer", "null"], "minimum": 0, "description": "Where all randomness of the episode comes from."}
+REQUEST_ID = NULLABLE_STRING | {"description": "Repeating it returns the recorded reply and does not step again."}
+STEP_EXTRAS = {"timeout_s": {"type": ["number", "null"], "exclusiveMinimum": 0}, "request_id": REQUEST_ID}
+OPTIONS = {"type": ["object", "null"], "description": "Options of this environment's reset, such as params."}
+ERROR = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string"},
+        "code": {"type": "string", "enum": list(STATUS)},
+        "id": {"type": "string"},
+    },
+    "required": ["message", "code"],
+}
+ORIGIN = {"type": "string", "description": "The id of a snapshot of this session; 'now' is where it stands."}
+
+
+def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
+    """What can be asked of this environment, and what comes back."""
+    schema = environment.form.schema()
+    outcome = _outcome(schema["observation"])
+    state = schema["state"]
+    first = outcome | {"properties": outcome["properties"] | {"session_id": {"type": "string"}}}
+    reset = {
+        "seed": SEED,
+        "episode_id": NULLABLE_STRING | {"minLength": 1},
+        "options": OPTIONS,
+        "request_id": REQUEST_ID,
+    }
+    step = _object({"action": schema["action"], **STEP_EXTRAS}, ["action"])
+    snapshot = _object({"snapshot_id": {"type": "string"}, **state["properties"]}, ["snapshot_id"])
+    fork = _object({"session_id": {"type": "string"}, **state["properties"]}, ["session_id"])
+    origin = {"from": ORIGIN, "request_id": REQUEST_ID}
+    paths = {
+        "/reset": _post("Begin an episode; the first one opens a session.", _object(reset), first),
+        "/step": _post("Take one action.", step, outcome),
+        "/state": _get("The episode and the steps taken in it.", state, of_session=True),
+        "/snapshot": _post("Remember this moment.", _object({"request_id": REQUEST_ID}), snapshot),
+        "/restore": _post("Go back to a snapshot.", _object(origin, ["from"]), first),
+        "/fork": _post("A new session that goes on from here.", _object(origin | {"seed": SEED}), fork),
+        "/history": _get("The episode so far: its seed, options and actions.", {"type": "object"}, of_session=True),
+        "/close": _post("End the session.", _object({}), _object({"closed": {"type": "boolean"}})),
+        "/schema": _get("Schemas of actions, observations and states.", {"type": "object"}),
+        "/metadata": _get("Name and description of the environment.", {"type": "object"}),
+        "/health": _get("Whether the server is well.", {"type": "object"}),
+        "/list_environments": _get("Every environment of this server.", {"type": "array", "items": {"type": "object"}}),
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": environment.id,
+            "version": PROTOCOL,
+            "description": environment.summary,
+            "x-server": __version__,
+        },
+        "servers": [{"url": root or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _outcome(observation: dict[str, Any]) -> dict[str, Any]:
+    properties = {
+        "observation": observation,
+        "reward": {"type": ["number", "null"]},
+        "done": {"type": "boolean"},
+        "terminated": {"type": "boolean"},
+        "truncated": {"type": "boolean"},
+        "metadata": {"type": ["object", "null"]},
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _object(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required or [], "additionalProperties": False}
+
+
+def _post(summary: str, body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    needed = bool(body["required"])
+    content = {"application/json": {"schema": body}}
+    return {
+        "post": _operation(summary, reply, of_session=True) | {"requestBody": {"required": needed, "content": content}}
+    }
+
+
+def _get(summary: str, reply: dict[str, Any], *, of_session: bool = False) -> dict[str, Any]:
+    return {"get": _operation(summary, reply, of_session=of_session)}
+
+
+def _operation(summary: str, reply: dict[str, Any], *, of_session: bool) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    responses = {"200": {"description": "done", "content": {"application/json": {"schema": reply}}}}
+    for status in sorted(set(STATUS.values())):
+        responses[str(status)] = {"description": "refused", "content": error}
+    header = {"name": "X-Session-Id", "in": "header", "required": False, "schema": {"type": "string"}}
+    return {"summary": summary, "responses": responses, "parameters": [header] if of_session else []}

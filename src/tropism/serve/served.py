@@ -1,0 +1,233 @@
+"""One session behind a server: every request that can be made of it, and its reply as JSON."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from tropism.core.session import Session
+from tropism.errors import ServerError, StateError, ValidationError, shorten
+from tropism.serve.environment import ServedEnvironment, in_thread
+from tropism.serve.form import state_json
+from tropism.serve.store import Entry, Store
+from tropism.wire.codec import encode
+
+LONGEST_ID = 255
+MOST_SNAPSHOTS = 1024  # of one session
+
+T = TypeVar("T")
+
+
+class ResetData(msgspec.Struct, forbid_unknown_fields=True):
+    seed: Any = None
+    episode_id: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class FromData(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to go on from: a snapshot of this session, or where it is now."""
+
+    origin: str = msgspec.field(default="now", name="from")
+    seed: Any = None
+
+
+class HistoryData(msgspec.Struct, forbid_unknown_fields=True):
+    start: int = msgspec.field(default=0, name="from")
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """A request without data."""
+
+
+class Home(Protocol):
+    """What a session needs of the server it lives in."""
+
+    store: Store
+    threads: ThreadPoolExecutor
+
+    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> "ServedSession":
+        """Take in a session that has begun already."""
+        ...
+
+
+class ServedSession:
+    """A session, who may use it, and whether a socket holds it. One request at a time."""
+
+    __slots__ = ("_home", "_lock", "attached", "environment", "id", "owner", "session", "used")
+
+    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: Home):
+        self.id = id
+        self.environment = environment
+        self.owner = owner
+        self.session = session
+        self.attached = 0
+        self.used = time.monotonic()
+        self._home = home
+        self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call this at once where steps are fast, otherwise in a thread; never two at a time."""
+        self.used = time.monotonic()
+        if self.environment.inline:
+            return function(*arguments)
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        async with self._lock:
+            return await in_thread(self._home.threads, function, *arguments)
+
+    async def idle(self) -> None:
+        if self._lock is not None:
+            async with self._lock:
+                return
+
+    async def perform(self, kind: str, data: dict[str, Any], request_id: str | None = None) -> bytes:
+        """The reply to one request; with a request id, the same reply however often it is asked for."""
+        if kind not in PERFORMED:
+            raise unknown_type(kind)
+        if request_id is None:
+            return await self.run(PERFORMED[kind], self, data)
+        if len(request_id) > LONGEST_ID:
+            raise ValidationError("request_id", request_id, f"at most {LONGEST_ID} characters")
+        return await self.run(self._once, kind, data, request_id)
+
+    def _once(self, kind: str, data: dict[str, Any], request_id: str) -> bytes:
+        store = self._home.store
+        reply = store.reply(self.id, request_id)
+        if reply is None:
+            reply = PERFORMED[kind](self, data)
+            store.remember(self.id, request_id, reply)
+        return reply
+
+    async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
+        """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for."""
+        if self.environment.inline or self.session.lifecycle.value != "ready":
+            return await self.perform("step", data, request_id)
+        before = await self.run(self.session.snapshot)
+        late = self.session
+        task = asyncio.ensure_future(self.perform("step", data, request_id))
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), seconds)
+        except TimeoutError:
+            env, params = self.environment.env, self.environment.params
+            self.session = await in_thread(self._home.threads, Session.restore, before, env, params)
+            self._lock = None  # held by the late step, which goes on with the session it began with
+            task.add_done_callback(lambda done: (done.exception(), late.close()))
+            raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied") from None
+
+    def reset(self, data: dict[str, Any]) -> bytes:
+        asked = convert(data, ResetData)
+        timestep = self.session.reset(seed=asked.seed, options=asked.options, episode_id=asked.episode_id)
+        seed = self.session.seed
+        payload = {"seed": seed, "options": asked.options, "episode_id": self.session.episode_id}
+        reply = self.environment.form.reply(self.session, timestep)
+        self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
+        return encode(reply | {"session_id": self.id, "environment": self.environment.id})
+
+    def step(self, data: dict[str, Any]) -> bytes:
+        form, session = self.environment.form, self.session
+        words = form.words(data)
+        try:
+            action = form.action(data) if words is None else session.parse(words)
+        except ValidationError as error:
+            if words is None or session.lifecycle.value != "ready":
+                raise
+            return encode(form.reply(session, session.timestep, error=str(error)))
+        timestep = session.step(action)
+        if session is not self.session:
+            raise StateError("step", "late", "one in time", "the step came too late and is not applied")
+        done = timestep.terminated or timestep.truncated
+        self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
+        return encode(form.reply(session, timestep))
+
+    def state(self, data: dict[str, Any]) -> bytes:
+        convert(data, Nothing)
+        return encode(state_json(self.session))
+
+    def snapshot(self, data: dict[str, Any]) -> bytes:
+        convert(data, Nothing)
+        store = self._home.store
+        if len(store.snapshots(self.id)) >= MOST_SNAPSHOTS:
+            raise StateError("snapshots", MOST_SNAPSHOTS, "fewer", f"this session has {MOST_SNAPSHOTS} snapshots")
+        snapshot_id = secrets.token_urlsafe(8)
+        store.keep(self.id, snapshot_id, self.session.snapshot())
+        return encode({"snapshot_id": snapshot_id, **state_json(self.session)})
+
+    def fork(self, data: dict[str, Any]) -> bytes:
+        asked = convert(data, FromData)
+        origin = self.session if asked.origin == "now" else self._restored(asked.origin)
+        twin = self._home.adopt(self.environment, self.owner, origin.fork(asked.seed))
+        self._copy_history(origin.step_count, twin.id)
+        return encode({"session_id": twin.id, **state_json(twin.session)})
+
+    def restore(self, data: dict[str, Any]) -> bytes:
+        asked = convert(data, FromData)
+        session = self._restored(asked.origin)
+        self.session, old = session, self.session
+        old.close()
+        self._copy_history(session.step_count, self.id)
+        return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
+
+    def _copy_history(self, steps: int, to: str) -> None:
+        for entry in self._home.store.episode(self.id)[: steps + 1]:
+            self._home.store.append(to, entry)
+
+    def _restored(self, snapshot_id: str) -> Session:
+        snapshot = self._home.store.snapshots(self.id).get(snapshot_id)
+        if snapshot is None:
+            raise ValidationError("from", snapshot_id, "the id of a snapshot of this session, or 'now'")
+        return Session.restore(snapshot, self.environment.env, self.environment.params)
+
+    def history(self, data: dict[str, Any]) -> bytes:
+        asked = convert(data, HistoryData)
+        if asked.start < 0:
+            raise ValidationError("from", asked.start, "a step number of at least 0")
+        entries = self._home.store.episode(self.id)
+        if not entries:
+            raise StateError("lifecycle", "created", "an episode", "there is no history before the first reset")
+        begin, *steps = entries
+        rows = [{"action": step.payload, "reward": step.reward, "done": step.done} for step in steps[asked.start :]]
+        return encode({**begin.payload, "from": asked.start, "steps": rows})
+
+    def put_away(self) -> bytes | None:
+        """A snapshot to go on from; None where there is nothing to go on from, or no way to."""
+        try:
+            snapshot = self.session.snapshot() if self.environment.env.replayable else None
+        except StateError:
+            snapshot = None
+        self.session.close()
+        return snapshot
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "session_id": self.id,
+            "environment": self.environment.id,
+            "lifecycle": self.session.lifecycle.value,
+            "attached": self.attached > 0,
+            **state_json(self.session),
+        }
+
+
+PERFORMED: dict[str, Callable[[ServedSession, dict[str, Any]], bytes]] = {
+    "reset": ServedSession.reset,
+    "step": ServedSession.step,
+    "state": ServedSession.state,
+    "snapshot": ServedSession.snapshot,
+    "fork": ServedSession.fork,
+    "restore": ServedSession.restore,
+    "history": ServedSession.history,
+}
+
+
+def unknown_type(kind: str) -> ServerError:
+    return ServerError("UNKNOWN_TYPE", f"unknown type {shorten(kind)}; expected one of {', '.join(PERFORMED)}, close")
+
+
+def convert(data: Any, form: type[T]) -> T:
+    try:
+        return msgspec.convert(data, form)
+    except msgspec.ValidationError as error:
+        raise ServerError("VALIDATION_ERROR", str(error)) from None

@@ -1,0 +1,121 @@
+"""Runs the application on a real socket: uvicorn with the limits that a public server needs."""
+
+import json
+import logging
+import sys
+import time
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tropism.core.registry import find, make, registered
+from tropism.serve.app import App
+from tropism.serve.environment import ServedEnvironment
+
+DRAINING = 10  # seconds that requests under way get when the server stops
+LOGGED = ("session_id", "environment", "path", "error_id", "tool")
+
+
+def served(ids: Iterable[str] = ()) -> dict[str, ServedEnvironment]:
+    """The environments of these ids, or every registered one."""
+    chosen = [find(id) for id in ids] or list(registered())
+    return {spec.id: ServedEnvironment(spec.id, *make(spec.id), spec.summary) for spec in chosen}
+
+
+def run(app: App, ready: Callable[[str], None]) -> None:
+    """Serve until told to stop; `ready` hears the address when requests are answered."""
+    _Server(app, ready).run()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, app: App, ready: Callable[[str], None]):
+        settings = app.settings
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                http=_protocol(settings.header_timeout),
+                ws="websockets-sansio",
+                ws_max_size=settings.max_body,
+                ws_per_message_deflate=False,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=DRAINING,
+            )
+        )
+        self._application = app
+        self._ready = ready
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Steps under way are answered before sockets close."""
+        await self._application.drain()
+        await super().shutdown(sockets)
+
+
+def _protocol(header_timeout: float) -> type[HttpToolsProtocol]:
+    """uvicorn's, with a limit on the time that a request's headers may take."""
+
+    class Impatient(HttpToolsProtocol):
+        _deadline: TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_headers()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._headers_came()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._expect_headers()
+
+        def on_headers_complete(self) -> None:
+            self._headers_came()
+            super().on_headers_complete()
+
+        def _expect_headers(self) -> None:
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(header_timeout, self.transport.close)
+
+        def _headers_came(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Impatient
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, message, and which session it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + "Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name in LOGGED if (value := record.__dict__.get(name)) is not None}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_to_stderr(level: str = "info") -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("tropism", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper())

@@ -1,0 +1,151 @@
+"""Sessions as a server keeps them: opened, found again, counted, put away when idle."""
+
+import asyncio
+import hmac
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tropism.core.session import Session
+from tropism.errors import ServerError
+from tropism.serve.environment import MOST_THREADS, ServedEnvironment, in_thread
+from tropism.serve.served import ServedSession
+from tropism.serve.settings import Settings
+from tropism.serve.store import MemoryStore, Saved, Store
+
+
+class Sessions:
+    """Every session of one server; a caller finds only those of its own token."""
+
+    def __init__(self, environments: dict[str, ServedEnvironment], settings: Settings, store: Store | None = None):
+        self.environments = environments
+        self.settings = settings
+        self.store = store or MemoryStore()
+        self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="session")
+        self.opened = 0
+        self._live: dict[str, ServedSession] = {}
+        self._by_owner: dict[str, int] = {}
+        self._opening = 0
+
+    def __len__(self) -> int:
+        return len(self._live) + self._opening
+
+    async def open(self, environment: ServedEnvironment, owner: str) -> ServedSession:
+        """A session of this environment, before its first reset."""
+        self._check_room(owner)
+        self._opening += 1
+        try:
+            session = await environment.open(self.threads)
+        finally:
+            self._opening -= 1
+        return self._add(environment, owner, session)
+
+    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> ServedSession:
+        """Take in a session that has begun already."""
+        self._check_room(owner)
+        return self._add(environment, owner, session)
+
+    def _add(
+        self, environment: ServedEnvironment, owner: str, session: Session, id: str | None = None
+    ) -> ServedSession:
+        served = ServedSession(id or secrets.token_urlsafe(16), environment, owner, session, self)
+        self._live[served.id] = served
+        self._by_owner[owner] = self._by_owner.get(owner, 0) + 1
+        self.opened += 1
+        return served
+
+    async def find(self, id: str, environment: ServedEnvironment, owner: str) -> ServedSession:
+        """A session of this caller, taken up again where it was put away."""
+        served = self._live.get(id)
+        if served is None:
+            served = await self._revive(id, environment, owner)
+        elif served.environment is not environment or not hmac.compare_digest(served.owner, owner):
+            raise _unknown(id, environment)
+        served.used = time.monotonic()
+        return served
+
+    async def of(self, id: str, owner: str) -> ServedSession:
+        """As `find`, whatever its environment."""
+        served = self._live.get(id)
+        kept = self.store.environment(id) if served is None else served.environment.id
+        if kept is None or kept not in self.environments:
+            raise ServerError("SESSION_ERROR", f"no session {id!r} is yours; reset opens one")
+        return await self.find(id, self.environments[kept], owner)
+
+    async def _revive(self, id: str, environment: ServedEnvironment, owner: str) -> ServedSession:
+        saved = self.store.load(id)
+        if saved is None:
+            raise _unknown(id, environment)
+        if saved.environment != environment.id or not hmac.compare_digest(saved.owner, owner):
+            self.store.save(id, saved)
+            raise _unknown(id, environment)
+        try:
+            self._check_room(owner)
+            session = await in_thread(
+                self.threads, Session.restore, saved.snapshot, environment.env, environment.params
+            )
+        except BaseException:
+            self.store.save(id, saved)
+            raise
+        return self._add(environment, owner, session, id)
+
+    def _check_room(self, owner: str) -> None:
+        most, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
+        if len(self) >= most:
+            raise ServerError("CAPACITY_REACHED", f"all {most} sessions of this server are taken; try again later")
+        if self._by_owner.get(owner, 0) >= quota:
+            raise ServerError("QUOTA_REACHED", f"this token has {quota} sessions open; close one first")
+
+    async def close(self, served: ServedSession) -> None:
+        """End a session for good."""
+        if self._release(served):
+            await served.run(served.session.close)
+            self.store.forget(served.id)
+
+    def _release(self, served: ServedSession) -> bool:
+        if self._live.pop(served.id, None) is None:
+            return False
+        left = self._by_owner[served.owner] - 1
+        if left:
+            self._by_owner[served.owner] = left
+        else:
+            del self._by_owner[served.owner]
+        return True
+
+    async def expire(self) -> None:
+        """Put idle sessions away, for ever; one with an open socket is not idle."""
+        while True:
+            await asyncio.sleep(max(0.05, self.settings.idle_timeout / 4))
+            before = time.monotonic() - self.settings.idle_timeout
+            for served in [one for one in self._live.values() if not one.attached and one.used < before]:
+                await self.put_away(served)
+
+    async def put_away(self, served: ServedSession) -> None:
+        """Free a session that can be resumed; one that cannot be written down is closed."""
+        saved = await served.run(served.put_away)
+        if not self._release(served):
+            return
+        if saved is None:
+            self.store.forget(served.id)
+        else:
+            self.store.save(served.id, Saved(served.environment.id, served.owner, saved))
+
+    async def drain(self) -> None:
+        """Wait until no step is under way."""
+        for served in list(self._live.values()):
+            await served.idle()
+
+    def stop(self) -> None:
+        for served in list(self._live.values()):
+            self._release(served)
+            served.session.close()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def rows(self, owner: str) -> list[dict[str, Any]]:
+        """The live sessions of one caller, for people."""
+        return [served.row() for served in self._live.values() if hmac.compare_digest(served.owner, owner)]
+
+
+def _unknown(id: str, environment: ServedEnvironment) -> ServerError:
+    return ServerError("SESSION_ERROR", f"no session {id!r} of {environment.id} is yours; POST /reset opens one")

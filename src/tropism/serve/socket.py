@@ -1,0 +1,148 @@
+"""The WebSocket surface: frames in, one reply each, in order."""
+
+from typing import Any
+
+import msgspec
+
+from tropism.errors import ServerError, StateError
+from tropism.serve import refusal
+from tropism.serve.batch import Batch
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.metrics import Metrics
+from tropism.serve.served import PERFORMED, ServedSession, convert, unknown_type
+from tropism.serve.sessions import Sessions
+from tropism.wire.codec import Frame, decode_frame, encode, pack, unpack
+
+BATCHED = ("open", "reset_batch", "step_batch")
+OBSERVED = ("reset", "step", "restore")  # their reply is an observation
+FRESH = encode({"episode_id": None, "step_count": 0})
+
+
+class Connection:
+    """One socket: the session it drives, and the batch it may have opened."""
+
+    def __init__(self, sessions: Sessions, environment: ServedEnvironment, owner: str, metrics: Metrics):
+        self.sessions = sessions
+        self.environment = environment
+        self.owner = owner
+        self.metrics = metrics
+        self.session: ServedSession | None = None
+        self.batch: Batch | None = None
+
+    async def serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """Speak ASGI until the socket closes; the session outlives it unless the caller closed it."""
+        await receive()  # websocket.connect
+        await send({"type": "websocket.accept"})
+        try:
+            if await self._resume(scope, send):
+                await self._converse(receive, send)
+        finally:
+            if self.session is not None:
+                self.session.attached -= 1
+
+    async def _resume(self, scope: Any, send: Any) -> bool:
+        """Take up the session named in the address, or say that there is none and hang up."""
+        id = scope["query"].get("session_id")
+        if id is None:
+            return True
+        try:
+            self._attach(await self.sessions.find(id, self.environment, self.owner))
+        except Exception as error:  # the outermost edge: every error has a reply
+            reason = refusal.refusal(error, session_id=id)
+            await send({"type": "websocket.send", "text": encode(_error(reason)).decode()})
+            await send({"type": "websocket.close", "code": 1008, "reason": reason.code})
+            return False
+        return True
+
+    def _attach(self, session: ServedSession) -> None:
+        if self.session is not None:
+            self.session.attached -= 1
+        self.session = session
+        session.attached += 1
+
+    async def _converse(self, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            if text is None:
+                await send({"type": "websocket.send", **await self._answer_binary(message["bytes"])})
+                continue
+            reply = await self._answer(text)
+            if reply is None:
+                await send({"type": "websocket.close", "code": 1000})
+                return
+            await send({"type": "websocket.send", "text": reply})
+
+    async def _answer(self, text: str) -> str | None:
+        """The reply to a text frame; None hangs up."""
+        frame = None
+        try:
+            frame = decode_frame(text)
+            if frame.type == "close":
+                await self._close()
+                return None
+            kind, data = await self._reply(frame)
+        except Exception as error:  # the outermost edge: every error has a reply
+            reason = self._refusal(error)
+            kind, data = "error", encode(refusal.data(reason))
+        tail = "}" if frame is None or frame.id is msgspec.UNSET else f',"id":{encode(frame.id).decode()}}}'
+        return f'{{"type":"{kind}","data":{data.decode()}{tail}'
+
+    async def _reply(self, frame: Frame) -> tuple[str, bytes]:
+        kind, data, session = frame.type, frame.data or {}, self.session
+        if kind in BATCHED:
+            return "batch", encode(await self._batched(kind, data))
+        if session is None:
+            if kind == "state":
+                return "state", FRESH
+            if kind not in PERFORMED:
+                raise unknown_type(kind)
+            if kind != "reset":
+                raise _before_reset(kind)
+            session = await self.sessions.open(self.environment, self.owner)
+            self._attach(session)
+        reply = await session.perform(kind, data, frame.request_id)
+        self.metrics.count(kind)
+        return ("observation" if kind in OBSERVED else kind), reply
+
+    async def _batched(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        if kind == "open":
+            self.batch = await Batch.open(self.environment, data, self.sessions)
+            return self.batch.first()
+        if self.batch is None:
+            raise StateError("batch", None, "open first", f"cannot {kind}: send a frame of type open first")
+        self.metrics.count(kind)
+        return await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data))
+
+    async def _answer_binary(self, raw: bytes) -> dict[str, Any]:
+        """Batches may speak msgpack, so that arrays travel as they are."""
+        tail: dict[str, Any] = {}
+        try:
+            frame = convert(unpack(raw), Frame)
+            tail = {} if frame.id is msgspec.UNSET else {"id": frame.id}
+            if frame.type not in BATCHED:
+                raise ServerError("UNKNOWN_TYPE", f"a binary frame of type {frame.type!r}; expected {BATCHED}")
+            return {"bytes": pack({"type": "batch", "data": await self._batched(frame.type, frame.data or {}), **tail})}
+        except Exception as error:  # the outermost edge: every error has a reply
+            return {"text": encode(_error(self._refusal(error)) | tail).decode()}
+
+    def _refusal(self, error: Exception) -> ServerError:
+        session = None if self.session is None else self.session.id
+        reason = refusal.refusal(error, session_id=session, environment=self.environment.id)
+        self.metrics.count_error(reason.code)
+        return reason
+
+    async def _close(self) -> None:
+        if self.session is not None:
+            session, self.session = self.session, None
+            await self.sessions.close(session)
+
+
+def _before_reset(kind: str) -> Exception:
+    return StateError("lifecycle", "created", "reset first", f"cannot {kind}: send a frame of type reset first")
+
+
+def _error(reason: ServerError) -> dict[str, Any]:
+    return {"type": "error", "data": refusal.data(reason)}

@@ -1,0 +1,102 @@
+"""What a server must not forget: the interface, and the one that keeps it in memory."""
+
+from collections import OrderedDict
+from typing import Any, NamedTuple, Protocol
+
+MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
+
+
+class Entry(NamedTuple):
+    """One acknowledged reset or step."""
+
+    kind: str
+    payload: Any
+    reward: float
+    done: bool
+
+
+class Saved(NamedTuple):
+    """A session that was put away: enough to go on in another process."""
+
+    environment: str
+    owner: str
+    snapshot: bytes
+
+
+class Store(Protocol):
+    """A journal on disk has the same methods."""
+
+    def append(self, session: str, entry: Entry) -> None:
+        """Keep an entry before it is acknowledged; a reset begins the episode anew."""
+        ...
+
+    def episode(self, session: str) -> list[Entry]:
+        """The entries since the last reset, the reset first."""
+        ...
+
+    def remember(self, session: str, request_id: str, reply: bytes) -> None: ...
+
+    def reply(self, session: str, request_id: str) -> bytes | None:
+        """What was answered to this request in the current episode."""
+        ...
+
+    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None: ...
+    def snapshots(self, session: str) -> dict[str, bytes]: ...
+    def save(self, session: str, saved: Saved) -> None: ...
+
+    def load(self, session: str) -> Saved | None:
+        """Take a saved session out."""
+        ...
+
+    def environment(self, session: str) -> str | None:
+        """Of which environment a saved session is."""
+        ...
+
+    def forget(self, session: str) -> None: ...
+
+
+class MemoryStore:
+    """Remembers as long as the server runs."""
+
+    def __init__(self) -> None:
+        self._episodes: dict[str, list[Entry]] = {}
+        self._replies: dict[str, dict[str, bytes]] = {}
+        self._snapshots: dict[str, dict[str, bytes]] = {}
+        self._saved: OrderedDict[str, Saved] = OrderedDict()
+
+    def append(self, session: str, entry: Entry) -> None:
+        if entry.kind == "reset":
+            self._episodes[session] = [entry]
+            self._replies.pop(session, None)
+        else:
+            self._episodes[session].append(entry)
+
+    def episode(self, session: str) -> list[Entry]:
+        return self._episodes.get(session, [])
+
+    def remember(self, session: str, request_id: str, reply: bytes) -> None:
+        self._replies.setdefault(session, {})[request_id] = reply
+
+    def reply(self, session: str, request_id: str) -> bytes | None:
+        return self._replies.get(session, {}).get(request_id)
+
+    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
+        self._snapshots.setdefault(session, {})[snapshot_id] = snapshot
+
+    def snapshots(self, session: str) -> dict[str, bytes]:
+        return self._snapshots.get(session, {})
+
+    def save(self, session: str, saved: Saved) -> None:
+        self._saved[session] = saved
+        while len(self._saved) > MOST_SAVED:
+            self.forget(next(iter(self._saved)))
+
+    def load(self, session: str) -> Saved | None:
+        return self._saved.pop(session, None)
+
+    def environment(self, session: str) -> str | None:
+        return self._saved[session].environment if session in self._saved else None
+
+    def forget(self, session: str) -> None:
+        for kept in (self._episodes, self._replies, self._snapshots, self._saved):
+            kept.pop(session, None)

@@ -1,0 +1,88 @@
+"""Requests and replies as bytes: JSON with a limit on its depth, msgpack where arrays travel."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from tropism.errors import ServerError
+
+DEEPEST = 64  # levels of nesting in a stranger's JSON
+
+
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+class Frame(msgspec.Struct, forbid_unknown_fields=True):
+    """One request on a socket. `id` comes back in the reply; `request_id` makes a step happen exactly once."""
+
+    type: str
+    data: dict[str, Any] | None = None
+    id: str | int | float | bool | msgspec.UnsetType | None = msgspec.UNSET
+    request_id: str | None = None
+
+
+def encode(value: Any) -> bytes:
+    """JSON; arrays become lists, and what is no number (NaN, infinity) becomes null."""
+    return _encoder.encode(value)
+
+
+def decode(raw: bytes | str) -> Any:
+    """Any JSON value, from a stranger."""
+    return _decode(_any.decode, raw)
+
+
+def decode_frame(raw: bytes | str) -> Frame:
+    return _decode(_frame.decode, raw)
+
+
+def pack(value: Any) -> bytes:
+    """Msgpack; an array is a map of its dtype, its shape and its bytes."""
+    return _packer.encode(value)
+
+
+def unpack(raw: bytes) -> Any:
+    """What `pack` wrote, arrays still as maps: see `tropism.wire.arrays`."""
+    try:
+        return _unpacker.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ServerError("INVALID_JSON", f"a binary frame must be msgpack: {error}") from None
+
+
+def _decode(decoder: Any, raw: bytes | str) -> Any:
+    try:
+        _check_depth(raw)
+        return decoder(raw)
+    except msgspec.ValidationError as error:
+        raise ServerError("VALIDATION_ERROR", str(error)) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ServerError("INVALID_JSON", f"the request is not JSON: {error}") from None
+
+
+def _check_depth(raw: bytes | str) -> None:
+    """Refuse deep nesting before anything recurses into it; brackets inside strings do not count."""
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
+    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+        return
+    brackets = STRINGS.sub(b"", data).translate(None, NO_BRACKET)
+    for _ in range(DEEPEST):  # each round takes the innermost level away
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if b"[" in brackets or b"{" in brackets:
+        raise ServerError("INVALID_JSON", f"the JSON is not closed, or nested more than {DEEPEST} levels deep")
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and NumPy numbers as lists and numbers."""
+    return value.tolist()
+
+
+def _array(value: Any) -> Any:
+    return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_any = msgspec.json.Decoder()
+_frame = msgspec.json.Decoder(Frame)
+_packer = msgspec.msgpack.Encoder(enc_hook=_array)
+_unpacker = msgspec.msgpack.Decoder()
