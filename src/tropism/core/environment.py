@@ -12,13 +12,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Int
 
+from tropism.core.module import Module
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
 Info = dict[str, Any]
 
 
-class EnvParams(eqx.Module):
+class EnvParams(Module):
     """The numbers of an environment.
 
     Plain fields are pytree leaves: they vmap, and a new value never recompiles. Constants that follow
@@ -26,13 +27,13 @@ class EnvParams(eqx.Module):
     """
 
 
-class EnvState(eqx.Module):
+class EnvState(Module):
     """What an environment remembers; `time` counts the steps of this episode."""
 
     time: Int[Array, ""]
 
 
-class Environment(eqx.Module):
+class Environment(Module):
     """Abstract: subclass it, give it hashable fields, and write the six abstract methods.
 
     Two environments with equal fields are equal and share one compilation. A host environment sets

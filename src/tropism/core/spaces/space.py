@@ -5,17 +5,17 @@ import json
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from numpy.typing import NDArray
 
+from tropism.core.module import Module
 from tropism.errors import ValidationError
 
 
-class Space(eqx.Module):
+class Space(Module):
     """A set of values: immutable, hashable, equal by value."""
 
     @property
