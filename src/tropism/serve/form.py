@@ -43,9 +43,10 @@ class Form:
             data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
         if self._action_fields is not None:
             return self.action_space.from_json(data)
-        for name in ("value", self._message_field):
-            if name in data and len(data) == 1:
-                return self.action_space.from_json(data[name], f"action.{name}")
+        if len(data) == 1:
+            for name in ("value", self._message_field):
+                if name in data:
+                    return data[name]  # the session reads lists and numbers as it reads arrays
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', in words")
 
@@ -70,9 +71,12 @@ class Form:
             for name in HOISTED:
                 del data[name]
             return data
-        written = self.observation_space.to_json(obs)
-        data = dict(written) if self._observation_fields is not None else {"value": written}
-        data |= self._env.message(obs, info)
+        if self._observation_fields is None:
+            data = {"value": obs}
+        else:
+            data = dict(self.observation_space.to_json(obs))
+        if self._env.observation_message is not None:
+            data |= self._env.message(obs, info)
         data["text"] = session.describe()
         data["metadata"] = info
         return data
