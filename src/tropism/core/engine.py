@@ -5,7 +5,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tropism.core.environment import Environment, flags
 from tropism.core.episode import Timestep, host_key, seed_words, words_seed
+from tropism.core.fresh import fresh, light
 from tropism.core.packing import WORD, reader
 from tropism.core.program import host_device, program_of
 from tropism.core.spaces import Box, Discrete, Space
@@ -139,6 +140,12 @@ class CompiledEngine:
         self._buffer = None
 
 
+class Reseeding(NamedTuple):
+    """In a transcript: from here on, the keys come from another seed."""
+
+    seed: int
+
+
 class HostEngine:
     """Runs a host environment; its episode is its seed, its options and its actions."""
 
@@ -146,13 +153,14 @@ class HostEngine:
         self.env = env
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
+        self._coerce, self._env_step, self._env_info = light(self.space.coerce), light(env.step), light(env.info)
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
         self._base_params = params
         self._seed = self._stream = 0
         self._options: dict[str, Any] = {}
-        self._transcript: list[Any] = []  # actions as JSON; {"seed": n} where a fork changed the seed
+        self._transcript: list[Any] = []  # actions; a Reseeding where a fork changed the seed
         self._time = 0
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
@@ -169,20 +177,23 @@ class HostEngine:
         return seed, self.reset(seed, params, options)
 
     def step(self, action: Any) -> Timestep:
-        value = self.space.coerce(action)
+        value = self._coerce(action)
         key = host_key(self._stream, self._time + 1)
-        obs, self._state, reward, done, info = self.env.step(key, self._state, value, self._params)
+        obs, self._state, reward, done, info = self._env_step(key, self._state, value, self._params)
         self._time += 1
-        self._transcript.append({"action": self.space.to_json(value)})
+        self._transcript.append(fresh(value))
         terminated, truncated = flags(bool(done), info)
-        rest = {name: item for name, item in info.items() if name not in ("terminated", "truncated")}
-        full = {**self.env.info(self._state, self._params), **rest}
-        self._last = Timestep(obs, float(reward), bool(terminated), bool(truncated), full)
-        return self.last()
+        full = {**self._env_info(self._state, self._params), **info}
+        full.pop("terminated", None)
+        full.pop("truncated", None)
+        reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+        self._last = Timestep(obs, reward, terminated, truncated, full)
+        return Timestep(fresh(obs), reward, terminated, truncated, full)
 
     def last(self) -> Timestep:
         """A copy: what a caller does to an observation must not reach the digest of a snapshot."""
-        return self._last._replace(obs=copy.deepcopy(self._last.obs))
+        obs, *outcome = self._last
+        return Timestep(fresh(obs), *outcome)
 
     def params(self) -> Any:
         return self._params
@@ -209,7 +220,7 @@ class HostEngine:
                 "seed", seed, f"None: {type(self.env).__name__} draws its randomness when it is reset"
             )
         self._stream = seed
-        self._transcript.append({"seed": seed})
+        self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         if not self.env.replayable:
@@ -218,10 +229,18 @@ class HostEngine:
         header = {
             "seed": self._seed,
             "options": self._options,
-            "transcript": self._transcript,
+            "transcript": self._events(),
             "digest": self._digest(),
         }
         return header, b""
+
+    def _events(self) -> list[dict[str, Any]]:
+        """The transcript as JSON."""
+        to_json = light(self.space.to_json)
+        return [
+            {"seed": item.seed} if isinstance(item, Reseeding) else {"action": to_json(item)}
+            for item in self._transcript
+        ]
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
         """Replay the episode and compare where it ends."""

@@ -1,6 +1,7 @@
-"""A language agent's words as actions: a choice among words, or one number."""
+"""A language agent's words as actions: a choice among words, one number, or anything said."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tropism.core.spaces import Space
@@ -28,6 +29,15 @@ def parse_number(text: str, space: Space) -> Any:
     except ValueError:
         data = text
     return parse_json(text, data, space, f"a number within {space!r}")
+
+
+def parse_record(text: str, space: Space, say: Callable[[str], Any]) -> Any:
+    """The record that is written as JSON; any other words are what `say` makes of them."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return say(text)
+    return space.from_json(data) if isinstance(data, dict) else say(text)
 
 
 def parse_json(text: str, data: str, space: Space, expected: str) -> Any:

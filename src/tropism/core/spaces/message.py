@@ -110,9 +110,10 @@ class Record(Space):
         return all(field.check(getattr(x, field.name)) for field in hints.record_fields(self.cls).values())
 
     def coerce(self, x: Any, name: str = "action") -> Any:
-        if type(x) is not self.cls:
-            x = hints.build(self.cls, x, name)
-        for field in hints.record_fields(self.cls).values():
+        cls = self.cls  # read once: an attribute of an Equinox module is slow
+        if type(x) is not cls:
+            x = hints.build(cls, x, name)
+        for field in hints.record_fields(cls).values():
             if not field.check(getattr(x, field.name)):
                 raise ValidationError(f"{name}.{field.name}", getattr(x, field.name), hints.spell(field.hint))
         return x

@@ -1,0 +1,56 @@
+"""Echo: every message comes back; the longer it is, the higher the reward."""
+
+from typing import Any, ClassVar, NamedTuple
+
+from tropism.core.environment import Environment, EnvParams, Info
+from tropism.core.spaces import Record
+from tropism.core.words import parse_record
+from tropism.wire.messages import EchoAction, EchoObservation
+
+REWARD_PER_CHARACTER = 0.1
+
+
+class EchoParams(EnvParams):
+    """There are no numbers to change."""
+
+
+class EchoState(NamedTuple):
+    time: int
+
+
+class Echo(Environment):
+    """The reward is a tenth of the message's length, and no episode ever ends: for trying out a connection."""
+
+    traced: ClassVar[bool] = False
+    blocking: ClassVar[bool] = False
+    endless: ClassVar[bool] = True
+
+    def default_params(self) -> EchoParams:
+        return EchoParams()
+
+    def reset(self, key: int, params: Any) -> tuple[EchoObservation, EchoState]:
+        return EchoObservation(echoed_message="", message_length=0), EchoState(0)
+
+    def step(
+        self, key: int, state: EchoState, action: EchoAction, params: Any
+    ) -> tuple[EchoObservation, EchoState, float, bool, Info]:
+        time, message = state.time + 1, action.message
+        reward = REWARD_PER_CHARACTER * len(message)
+        obs = EchoObservation(
+            echoed_message=message, message_length=len(message), reward=reward, metadata={"step": time}
+        )
+        return obs, EchoState(time), reward, False, {"terminated": False, "truncated": False}
+
+    def observation_space(self, params: Any) -> Record:
+        return Record(EchoObservation)
+
+    def action_space(self, params: Any) -> Record:
+        return Record(EchoAction)
+
+    def describe(self, state: EchoState, obs: EchoObservation, params: Any) -> str:
+        heard = f"The echo of step {state.time}: {obs.echoed_message!r}." if state.time else "Nothing to hear yet."
+        return f"{heard}\nAction: any words; they come back, and each character is worth {REWARD_PER_CHARACTER}."
+
+    def parse(self, text: str, params: Any) -> EchoAction:
+        """The words themselves, or the action as JSON."""
+        return parse_record(text, self.action_space(params), lambda words: EchoAction(message=words))
