@@ -29,6 +29,7 @@ BUILT_IN = {
     "PixelGridWorld-v0": "tropism.envs.pixel_grid_world:PixelGridWorld",
     "ConnectFour-v0": "tropism.envs.connect_four:ConnectFour",
     "Echo-v0": "tropism.envs.echo:Echo",
+    "Chat-v0": "tropism.envs.chat:Chat",
     "PlumeNav-v0": "tropism.envs.plume_nav:PlumeNav",
     "PlumeNavMeander-v0": "tropism.envs.plume_tasks:meander",
     "PlumeNavPuffs-v0": "tropism.envs.plume_tasks:puffs",

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import gymnasium
@@ -36,6 +36,26 @@ class AnyText(spaces.Text):
 
     def __repr__(self) -> str:
         return f"AnyText({self.min_length}, {self.max_length})"
+
+
+class OneOf(AnyText):
+    """Strings among `words`."""
+
+    def __init__(self, words: tuple[str, ...]):
+        super().__init__(max(len(word) for word in words), min_length=0)
+        self.words = words
+
+    def contains(self, x: Any) -> bool:
+        return x in self.words
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return self.words[int(self.np_random.integers(len(self.words)))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OneOf) and self.words == other.words
+
+    def __repr__(self) -> str:
+        return f"OneOf{self.words}"
 
 
 class Anything(gymnasium.Space[Any]):
@@ -116,7 +136,7 @@ Convert = Callable[[Any], Any]
 def outward(space: Space) -> Convert | None:
     """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
     if isinstance(space, Record):
-        return lambda x: {field.name: _shown(getattr(x, field.name)) for field in fields(x) if field.init}
+        return _shown
     return _inside(space, outward)
 
 
@@ -147,6 +167,10 @@ def _apply(convert: Convert | None, value: Any) -> Any:
 def _shown(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
+    if isinstance(value, tuple):
+        return tuple(_shown(item) for item in value)
+    if is_dataclass(value):
+        return {field.name: _shown(getattr(value, field.name)) for field in fields(value) if field.init}
     return copy.deepcopy(value)
 
 
@@ -159,8 +183,14 @@ def _field_space(hint: Any) -> GymSpace:
     if origin is Annotated:
         space = next((extra for extra in args[1:] if isinstance(extra, Space)), None)
         return _field_space(args[0]) if space is None else to_gymnasium_space(space)
-    if hint is str or (origin is Literal and all(isinstance(arg, str) for arg in args)):
+    if hint is str:
         return AnyText(DEFAULT_TEXT_LENGTH, min_length=0)
+    if origin is Literal and all(isinstance(arg, str) for arg in args):
+        return OneOf(args)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return spaces.Dict({name: _field_space(part) for name, part in Record(hint).hints.items()})
+    if origin is tuple and Ellipsis in args:
+        return spaces.Sequence(_field_space(args[0]))
     if hint is bool:
         return spaces.Discrete(2)
     if hint is int:

@@ -64,9 +64,18 @@ def build(cls: type, data: Any, name: str) -> Any:
         if field.name in data:
             value = data[field.name]
             values[field.name] = value if field.read is None else field.read(value, f"{name}.{field.name}")
+            check(field, values[field.name], name)
         elif field.required:
             raise ValidationError(name, dict(data), f"the field {field.name!r} of {cls.__name__}")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:  # what the class itself checks
+        raise ValidationError(name, dict(data), f"a {cls.__name__} ({error})") from error
+
+
+def check(field: Field, value: Any, name: str) -> None:
+    if not field.check(value):
+        raise ValidationError(f"{name}.{field.name}", value, spell(field.hint))
 
 
 def to_json(value: Any) -> Any:

@@ -112,10 +112,9 @@ class Record(Space):
     def coerce(self, x: Any, name: str = "action") -> Any:
         cls = self.cls  # read once: an attribute of an Equinox module is slow
         if type(x) is not cls:
-            x = hints.build(cls, x, name)
+            return hints.build(cls, x, name)
         for field in hints.record_fields(cls).values():
-            if not field.check(getattr(x, field.name)):
-                raise ValidationError(f"{name}.{field.name}", getattr(x, field.name), hints.spell(field.hint))
+            hints.check(field, getattr(x, field.name), name)
         return x
 
     def to_json(self, x: Any) -> dict[str, Any]:

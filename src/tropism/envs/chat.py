@@ -1,0 +1,129 @@
+"""Chat: talk with a partner until its goal is reached; the default one thinks of a number to be guessed."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+
+from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.episode import host_key
+from tropism.core.spaces import Record
+from tropism.core.spaces.space import is_integer
+from tropism.core.words import parse_record
+from tropism.errors import ValidationError
+from tropism.wire.messages import ChatAction, ChatMessage, ChatObservation
+
+Messages = tuple[ChatMessage, ...]
+
+
+class Reply(NamedTuple):
+    """What a partner answers, what the agent's words were worth, and whether the conversation is over."""
+
+    content: str
+    reward: float = 0.0
+    done: bool = False
+
+
+Partner = Callable[[int, Messages], Reply]  # of the episode's seed and the conversation; () at the start
+Tokenizer = Callable[[list[dict[str, str]]], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class SecretNumber:
+    """Thinks of a number from 1 to `highest` and says of each guess whether it is too low or too high."""
+
+    highest: int = 100
+
+    def __call__(self, seed: int, messages: Messages) -> Reply:
+        if not messages:
+            return Reply(f"I am thinking of a number from 1 to {self.highest}. Which one is it?")
+        said = re.search(r"-?[0-9]{1,9}(?![0-9])", messages[-1].content)
+        if said is None:
+            return Reply(f"Please say a number from 1 to {self.highest}.")
+        guess, secret = int(said[0]), 1 + host_key(seed, 0) % self.highest
+        if guess == secret:
+            return Reply(f"Yes, it is {secret}!", reward=1.0, done=True)
+        return Reply(f"{guess} is too {'low' if guess < secret else 'high'}.")
+
+
+class ChatParams(EnvParams):
+    """There are no numbers to change."""
+
+
+class ChatState(NamedTuple):
+    seed: int
+    time: int
+    messages: Messages
+
+
+class Chat(Environment):
+    """`partner` answers each message of the agent: a function of the episode's seed and the conversation.
+
+    It speaks as the user where the agent speaks as the assistant, and as the assistant otherwise. After
+    `max_turns` messages of the agent the episode is truncated. With a `tokenizer`, such as the
+    `apply_chat_template` of a Hugging Face one, the observation has the conversation's tokens too.
+    """
+
+    traced: ClassVar[bool] = False
+    blocking: ClassVar[bool] = False
+    reseedable: ClassVar[bool] = False
+
+    partner: Partner = eqx.field(static=True)
+    max_turns: int = eqx.field(static=True)
+    tokenizer: Tokenizer | None = eqx.field(static=True)
+
+    def __init__(self, partner: Any = SecretNumber(), max_turns: Any = 20, tokenizer: Any = None):
+        if not callable(partner):
+            raise ValidationError("partner", partner, "a function of the seed and the messages that returns a Reply")
+        if not is_integer(max_turns) or int(max_turns) < 1:
+            raise ValidationError("max_turns", max_turns, "a whole number of at least 1")
+        if tokenizer is not None and not callable(tokenizer):
+            raise ValidationError("tokenizer", tokenizer, "None or a function of the messages that returns tokens")
+        self.partner = partner
+        self.max_turns = int(max_turns)
+        self.tokenizer = tokenizer
+
+    def default_params(self) -> ChatParams:
+        return ChatParams()
+
+    def reset(self, key: int, params: Any) -> tuple[ChatObservation, ChatState]:
+        opening = self.partner(key, ())
+        messages = (ChatMessage(role="assistant", content=opening.content),)
+        return observation(messages, self.tokenizer), ChatState(key, 0, messages)
+
+    def step(
+        self, key: int, state: ChatState, action: ChatAction, params: Any
+    ) -> tuple[ChatObservation, ChatState, float, bool, Info]:
+        said = (*state.messages, ChatMessage(role=action.role, content=action.content))
+        reply = self.partner(state.seed, said)
+        messages = (*said, ChatMessage(role=partner_role(action.role), content=reply.content))
+        state = ChatState(state.seed, state.time + 1, messages)
+        done, info = outcome(bool(reply.done), state.time >= self.max_turns)
+        obs = observation(messages, self.tokenizer, done=done, reward=reply.reward, metadata={"step": state.time})
+        return obs, state, reply.reward, done, info
+
+    def observation_space(self, params: Any) -> Record:
+        return Record(ChatObservation)
+
+    def action_space(self, params: Any) -> Record:
+        return Record(ChatAction)
+
+    def describe(self, state: ChatState, obs: ChatObservation, params: Any) -> str:
+        lines = [f"{message.role}: {message.content}" for message in obs.messages]
+        left = self.max_turns - state.time
+        return "\n".join([*lines, f"Action: what to say next. Messages left: {left}."])
+
+    def parse(self, text: str, params: Any) -> ChatAction:
+        """The words themselves, said as the user; or the action as JSON."""
+        return parse_record(text, self.action_space(params), lambda words: ChatAction(content=words))
+
+
+def partner_role(role: str) -> Any:
+    return "user" if role == "assistant" else "assistant"
+
+
+def observation(messages: Messages, tokenizer: Tokenizer | None, **rest: Any) -> ChatObservation:
+    tokens = () if tokenizer is None else tokenizer([asdict(message) for message in messages])
+    return ChatObservation(messages=messages, tokens=tuple(int(token) for token in tokens), **rest)
