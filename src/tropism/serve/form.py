@@ -27,6 +27,7 @@ class Form:
         self._env = session.env
         self._action_fields = _fields(self.action_space)
         self._observation_fields = _fields(self.observation_space)
+        self._message_names = _message_names(self.observation_space)
         self._message_field = _only_field(self._env.action_message)
 
     def words(self, data: dict[str, Any]) -> str | None:
@@ -41,6 +42,8 @@ class Form:
         """The action that these fields mean, not yet checked by the session."""
         if "metadata" in data and "metadata" not in (self._action_fields or ()):
             data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
+        if isinstance(self.action_space, Record):
+            return data  # the session reads a dict of fields
         if self._action_fields is not None:
             return self.action_space.from_json(data)
         if len(data) == 1:
@@ -66,15 +69,9 @@ class Form:
         }
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(obs, Observation):
-            data = self.observation_space.to_json(obs)
-            for name in HOISTED:
-                del data[name]
-            return data
-        if self._observation_fields is None:
-            data = {"value": obs}
-        else:
-            data = dict(self.observation_space.to_json(obs))
+        if self._message_names is not None:
+            return {name: getattr(obs, name) for name in self._message_names}
+        data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
         if self._env.observation_message is not None:
             data |= self._env.message(obs, info)
         data["text"] = session.describe()
@@ -113,7 +110,7 @@ class Form:
         if self._env.observation_message is not None:
             properties = properties | Record(self._env.observation_message).json_schema()["properties"]
         properties = {name: part for name, part in properties.items() if name not in HOISTED}
-        if not _is_message(self.observation_space):
+        if self._message_names is None:
             properties["text"] = TEXT_SCHEMA
         properties["metadata"] = METADATA_SCHEMA
         return {"type": "object", "title": "Observation", "properties": properties, "required": list(properties)}
@@ -127,8 +124,11 @@ def _fields(space: Space) -> tuple[str, ...] | None:
     return tuple(schema["properties"]) if schema.get("type") == "object" else None
 
 
-def _is_message(space: Space) -> bool:
-    return isinstance(space, Record) and issubclass(space.cls, Observation)
+def _message_names(space: Space) -> list[str] | None:
+    """The fields of an observation that is a message, without what is told beside it."""
+    if not isinstance(space, Record) or not issubclass(space.cls, Observation):
+        return None
+    return [field.name for field in fields(space.cls) if field.name not in HOISTED]
 
 
 def _only_field(message: type | None) -> str | None:

@@ -1,5 +1,6 @@
 """Runs the application on a real socket: uvicorn with the limits that a public server needs."""
 
+import gc
 import json
 import logging
 import sys
@@ -53,6 +54,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: there is no need to look through it again and again
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

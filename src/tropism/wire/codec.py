@@ -62,9 +62,10 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
 
 def _check_depth(raw: bytes | str) -> None:
     """Refuse deep nesting before anything recurses into it; brackets inside strings do not count."""
-    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
-    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+    opened = raw.count("[") + raw.count("{") if isinstance(raw, str) else raw.count(b"[") + raw.count(b"{")
+    if opened <= DEEPEST:
         return
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     brackets = STRINGS.sub(b"", data).translate(None, NO_BRACKET)
     for _ in range(DEEPEST):  # each round takes the innermost level away
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")

@@ -1,0 +1,172 @@
+"""Steps a second of a served echo, against OpenEnv's server: the same load generator drives both, in turns."""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks import load
+from benchmarks.comparison import Comparison, Rival
+from benchmarks.measure import RESULTS, Prepared, processor, progress, row
+from benchmarks.peers import REQUIREMENTS, ROOT, python_of
+from benchmarks.table import rows_as_text
+
+REQUIREMENTS["openenv"] = ("openenv==0.10.0", "requests==2.32.5")
+
+SIZES = (1, 16, 64, 1_000)
+STEP = load.frame('{"type":"step","data":{"message":"hello"}}')
+EXPECTED = b'"echoed_message":"hello"'
+STARTING = 60.0  # seconds
+
+STEPS = Comparison(
+    name="served",
+    title="Steps a second of a served echo, by sessions open at once",
+    case="served",
+    sizes=SIZES,
+    rivals=(Rival("openenv", "openenv", "served", {1: 2.2, 16: 5, 64: 5, 1_000: 5}),),
+)
+CPU = Comparison(
+    name="served_cpu",
+    title="CPU time of the server a step, by sessions open at once",
+    case="served",
+    sizes=SIZES,
+    unit="µs/step",
+    rivals=(Rival("openenv", "openenv", "served", dict.fromkeys(SIZES, 0.2)),),
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, and where its echo is."""
+
+    label: str
+    process: int
+    port: int
+    path: str
+
+
+@contextmanager
+def running(label: str, command: list[str], port: int, path: str) -> Iterator[Server]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield Server(label, child.pid, port, path)
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError(f"no server on port {port}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def both() -> Iterator[tuple[Server, Server]]:
+    ours, theirs = free_port(), free_port()
+    serve = [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(ours)]
+    peer = [python_of("openenv"), str(ROOT / "benchmarks" / "workers" / "openenv_server.py"), str(theirs)]
+    with running("tropism", serve, ours, "/envs/Echo-v0/ws") as first, running("openenv", peer, theirs, "/ws") as second:
+        yield first, second
+
+
+@dataclass
+class Taken:
+    """What one server did at one size, a value a repeat."""
+
+    rates: list[float]
+    times: list[float]
+    bytes_per_session: float = 0.0
+    threads: int = 0
+
+
+def opened(server: Server, size: int) -> tuple[list[load.Session], Taken]:
+    before = load.resident_bytes(server.process)
+    sessions = [load.open_session(server.port, server.path) for _ in range(size)]
+    grown = (load.resident_bytes(server.process) - before) / size
+    return sessions, Taken([], [], grown, load.threads(server.process))
+
+
+def measured(servers: tuple[Server, Server], size: int, repeats: int, seconds: float) -> list[Taken]:
+    held = [opened(server, size) for server in servers]
+    for repeat in range(repeats + 1):  # the first is warm-up
+        progress(f"served {size:,}: repeat {repeat} of {repeats}")
+        for server, (sessions, taken) in zip(servers, held, strict=True):
+            before = load.cpu_seconds(server.process)
+            steps, took = load.drive(sessions, STEP, EXPECTED, seconds)
+            if repeat:
+                taken.rates.append(steps / took)
+                taken.times.append(1e6 * (load.cpu_seconds(server.process) - before) / steps)
+    for sessions, _ in held:
+        for session in sessions:
+            session.socket.close()
+    return [taken for _, taken in held]
+
+
+def stored(comparison: Comparison, rows: list[dict[str, Any]], repeats: int) -> dict[str, Any]:
+    return {
+        "name": comparison.name,
+        "title": comparison.title,
+        "unit": comparison.unit,
+        "repeats": repeats,
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system(), "device": "cpu"},
+        "versions": {"python": platform.python_version(), "tropism": version("tropism"), "openenv": "0.10.0"},
+        "rows": rows,
+        "skipped": {},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
+    rates: list[dict[str, Any]] = []
+    times: list[dict[str, Any]] = []
+    for size in args.sizes:
+        with both() as servers:
+            ours, theirs = measured(servers, size, args.repeats, args.seconds)
+        rival = Prepared("openenv", None, {}, STEPS.rivals[0])  # pyright: ignore[reportArgumentType]
+        rates.append(row(STEPS, size, rival, ours.rates, theirs.rates))
+        rival = Prepared("openenv", None, {}, CPU.rivals[0])  # pyright: ignore[reportArgumentType]
+        times.append(row(CPU, size, rival, ours.times, theirs.times))
+        for label, taken in (("tropism", ours), ("openenv", theirs)):
+            progress(f"{label}: {taken.bytes_per_session / 1024:.1f} KB a session, {taken.threads} threads")
+    args.results.mkdir(parents=True, exist_ok=True)
+    for comparison, rows in ((STEPS, rates), (CPU, times)):
+        result = stored(comparison, rows, args.repeats)
+        (args.results / f"{comparison.name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        print(rows_as_text(result))
+
+
+if __name__ == "__main__":
+    main()
