@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -43,6 +43,7 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """A request without data."""
 
 
+@runtime_checkable
 class Home(Protocol):
     """What a session needs of the server it lives in."""
 

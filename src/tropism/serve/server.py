@@ -28,10 +28,12 @@ def served(ids: Iterable[str] = ()) -> dict[str, ServedEnvironment]:
 
 def run(app: App, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` hears the address when requests are answered."""
-    _Server(app, ready).run()
+    Server(app, ready).run()
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """uvicorn, which says where it listens and lets steps under way finish."""
+
     def __init__(self, app: App, ready: Callable[[str], None]):
         settings = app.settings
         super().__init__(

@@ -1,7 +1,7 @@
 """What a server must not forget: the interface, and the one that keeps it in memory."""
 
 from collections import OrderedDict
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
 
@@ -23,6 +23,7 @@ class Saved(NamedTuple):
     snapshot: bytes
 
 
+@runtime_checkable
 class Store(Protocol):
     """A journal on disk has the same methods."""
 

@@ -1,0 +1,56 @@
+"""An environment of the host world that can be told to sleep, to raise, to end."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.spaces import Box, Discrete, Space
+
+STAY, SLEEP, RAISE, END, LONG_SLEEP = range(5)
+SLEEPING, LONG_SLEEPING = 0.4, 2.0  # seconds
+SECRET = "the password is swordfish"
+
+
+@dataclass(frozen=True)
+class Count:
+    start: int
+    steps: int = 0
+
+
+class Lab(Environment):
+    """Counts its steps from the seed on."""
+
+    traced = False
+
+    def default_params(self) -> EnvParams:
+        return EnvParams()
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        state = Count(key % 1000)
+        return self.observation(state), state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        if action == RAISE:
+            raise RuntimeError(SECRET)
+        time.sleep({SLEEP: SLEEPING, LONG_SLEEP: LONG_SLEEPING}.get(int(action), 0.0))
+        state = Count(state.start, state.steps + 1)
+        done, info = outcome(action == END, False)
+        return self.observation(state), state, 1.0, done, info
+
+    def observation(self, state: Any) -> Any:
+        return np.array([state.start, state.steps], np.float32)
+
+    def observation_space(self, params: Any) -> Space:
+        return Box(0.0, 1e6, (2,))
+
+    def action_space(self, params: Any) -> Space:
+        return Discrete(5)
+
+
+class Unwritable(Lab):
+    """Its episodes do not repeat."""
+
+    replayable = False

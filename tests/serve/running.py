@@ -1,0 +1,76 @@
+"""A real server on a free port, in a thread of the test."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+import socket
+from typing import Any
+
+import httpx
+from tests.serve.lab import Lab, Unwritable
+from websockets.sync.client import ClientConnection, connect
+
+from tropism.serve.app import App
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.server import Server, served
+from tropism.serve.settings import Settings
+
+STARTING = 60.0  # seconds
+
+
+class Running:
+    """Where a server is, and the application behind it."""
+
+    def __init__(self, url: str, app: App):
+        self.url = url
+        self.app = app
+        self.host, _, port = url.removeprefix("http://").rpartition(":")
+        self.port = int(port)
+
+    def http(self, id: str = "", **settings: Any) -> httpx.Client:
+        """A caller with a cookie jar of its own."""
+        base = f"{self.url}/envs/{id}" if id else self.url
+        return httpx.Client(base_url=base, timeout=30, trust_env=False, **settings)
+
+    def ws(self, id: str = "", query: str = "", **settings: Any) -> ClientConnection:
+        base = f"ws://{self.host}:{self.port}" + (f"/envs/{id}" if id else "")
+        return connect(f"{base}/ws{query}", proxy=None, compression=None, **settings)
+
+    def raw(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout=20)
+
+
+def labs() -> dict[str, ServedEnvironment]:
+    environments = (("Lab-v0", Lab()), ("Unwritable-v0", Unwritable()))
+    return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.") for id, env in environments}
+
+
+@contextmanager
+def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **settings: Any) -> Iterator[Running]:
+    """A server of these registered environments and of a test's own, until the block ends."""
+    environments = (served(ids) if ids else {}) | dict(own or {})
+    app = App(environments, Settings(port=0, **settings))
+    heard: list[str] = []
+    started = threading.Event()
+
+    def ready(url: str) -> None:
+        heard.append(url)
+        started.set()
+
+    server = Server(app, ready)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert started.wait(STARTING)
+        yield Running(heard[0], app)
+    finally:
+        server.should_exit = True
+        thread.join(STARTING)
+
+
+def talk(connection: ClientConnection, kind: str, data: Any = None, **fields: Any) -> dict[str, Any]:
+    """Send one frame; its reply."""
+    frame = {"type": kind} | ({} if data is None else {"data": data}) | fields
+    connection.send(json.dumps(frame))
+    return json.loads(connection.recv(30))
