@@ -9,8 +9,8 @@ from tropism.errors import ServerError
 
 DEEPEST = 64  # levels of nesting in a stranger's JSON
 
-
-STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Matches from every quote on, closed or not, so that no text makes it search twice.
+STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
