@@ -1,7 +1,6 @@
 """The door: who may come in, from where. Everything behind it may trust `scope["owner"]`."""
 
 import hmac
-from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -46,7 +45,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is None or origin in self.settings.allowed_origins:
             return
-        if urlsplit(origin).netloc.lower() != host.lower():
+        if _netloc(origin) != host.lower():
             raise ServerError("FORBIDDEN", f"the origin {origin!r} may not call this server; see --allow-origin")
 
     def _owner(self, headers: dict[str, str]) -> str:
@@ -74,8 +73,16 @@ async def refuse(scope: Any, send: Any, reason: ServerError) -> None:
 
 
 def cookie(headers: dict[str, str], name: str) -> str | None:
-    jar = SimpleCookie(headers.get("cookie", ""))
-    return jar[name].value if name in jar else None
+    """The first of this name: the one with the longest path, so the nearest."""
+    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == name), None)
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:
