@@ -101,11 +101,22 @@ class Connection:
                 raise unknown_type(kind)
             if kind != "reset":
                 raise _before_reset(kind)
-            session = await self.sessions.open(self.environment, self.owner)
-            self._attach(session)
-        reply = await session.perform(kind, data, frame.request_id)
+            reply = await self._begin(data, frame.request_id)
+        else:
+            reply = await session.perform(kind, data, frame.request_id)
         self.metrics.count(kind)
         return ("observation" if kind in OBSERVED else kind), reply
+
+    async def _begin(self, data: dict[str, Any], request_id: str | None) -> bytes:
+        """Open a session and reset it; a reset that is refused leaves nothing behind."""
+        session = await self.sessions.open(self.environment, self.owner)
+        try:
+            reply = await session.perform("reset", data, request_id)
+        except BaseException:
+            await self.sessions.close(session)
+            raise
+        self._attach(session)
+        return reply
 
     async def _batched(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         if kind == "open":
