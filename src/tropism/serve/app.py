@@ -15,6 +15,7 @@ from tropism.serve.environment import ServedEnvironment
 from tropism.serve.guard import Guard, refuse
 from tropism.serve.http import Answer, Requests, refused, respond
 from tropism.serve.metrics import TYPE, Metrics
+from tropism.serve.refusal import STATUS
 from tropism.serve.sessions import Sessions
 from tropism.serve.settings import Settings
 from tropism.serve.socket import Connection
@@ -76,6 +77,8 @@ class App:
             answer = await self._answer(scope, receive, root, environment, name)
         except Exception as error:  # the outermost edge: every error has a reply
             answer = refused(error, self.metrics, path=scope["path"])
+            if answer.status == STATUS["METHOD_NOT_ALLOWED"]:
+                answer.headers = [(b"allow", _method(name).encode())]
         await respond(send, answer, root)
 
     def _place(self, path: str) -> tuple[str, ServedEnvironment | None, str]:
@@ -91,11 +94,10 @@ class App:
         if environment is None:
             known = ", ".join(self.environments)
             raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
-        allowed = "POST" if name in POSTS else "GET"
         if name not in POSTS and name not in GETS:
             raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs shows what there is")
-        if scope["method"] != allowed:
-            raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {allowed}")
+        if scope["method"] != _method(name):
+            raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {_method(name)}")
         if name in POSTS or name in SESSION_GETS:
             self._check_open()
             return await self.requests.perform(name, scope, receive, environment)
@@ -138,6 +140,8 @@ class App:
             request = decode(body)
         except ServerError as reason:
             answer = _json(jsonrpc.error(None, jsonrpc.PARSE_ERROR, reason.message))
+            if reason.code in ("TOO_LARGE", "TOO_SLOW"):
+                answer = refused(reason, self.metrics)
             await respond(send, answer, "")
             return
         if not jsonrpc.is_ours(request):
@@ -172,6 +176,10 @@ class App:
         """Take no more requests, and wait for those under way."""
         self._stopping = True
         await self.sessions.drain()
+
+
+def _method(name: str) -> str:
+    return "POST" if name in POSTS else "GET"
 
 
 def _metadata(environment: ServedEnvironment) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
 
 HEADER = "x-session-id"
+LONGEST_NUMBER = 18  # digits
 
 
 class StepData(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,7 +103,7 @@ class Requests:
         """The whole body, if it is not too large and does not take too long."""
         most = self.settings.max_body
         length = scope["named"].get("content-length", "0")
-        if length.isdigit() and int(length) > most:
+        if int(length) > most:
             raise ServerError("TOO_LARGE", f"the body has {length} bytes; at most {most} are read")
         chunks: list[bytes] = []
         size, more = 0, True
@@ -140,7 +141,10 @@ async def respond(send: Any, answer: Answer, root: str) -> None:
 def refused(error: Exception, metrics: Metrics, **context: Any) -> Answer:
     reason = refusal.refusal(error, **context)
     metrics.count_error(reason.code)
-    return Answer(encode(refusal.data(reason)), refusal.STATUS[reason.code])
+    answer = Answer(encode(refusal.data(reason)), refusal.STATUS[reason.code])
+    if reason.code == "TOO_SLOW":
+        answer.headers = [(b"connection", b"close")]
+    return answer
 
 
 def cookie_name(environment: ServedEnvironment) -> str:
@@ -163,4 +167,4 @@ def _request_id(value: Any) -> str | None:
 
 
 def _number(text: str) -> Any:
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else text

@@ -18,6 +18,7 @@ STATUS = {
     "STATE_ERROR": 409,
     "DIVERGED": 409,
     "TIMEOUT": 504,
+    "BAD_REQUEST": 400,
     "TOO_LARGE": 413,
     "TOO_SLOW": 408,
     "UNAUTHORIZED": 401,

@@ -13,8 +13,11 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tropism.core.registry import find, make, registered
+from tropism.errors import ServerError
+from tropism.serve import refusal
 from tropism.serve.app import App
 from tropism.serve.environment import ServedEnvironment
+from tropism.wire.codec import encode
 
 DRAINING = 10  # seconds that requests under way get when the server stops
 LOGGED = ("session_id", "environment", "path", "error_id", "tool")
@@ -69,7 +72,7 @@ class Server(uvicorn.Server):
 
 
 def _protocol(header_timeout: float) -> type[HttpToolsProtocol]:
-    """uvicorn's, with a limit on the time that a request's headers may take."""
+    """uvicorn's, with a limit on the time that a request's headers may take, and refusals in our form."""
 
     class Impatient(HttpToolsProtocol):
         _deadline: TimerHandle | None = None
@@ -90,9 +93,30 @@ def _protocol(header_timeout: float) -> type[HttpToolsProtocol]:
             self._headers_came()
             super().on_headers_complete()
 
+        def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+            """True, which leaves the connection open: a caller that has said all may still listen."""
+            cycle: Any = self.cycle
+            answering = cycle is not None and not cycle.more_body and not cycle.response_complete
+            if answering:
+                cycle.keep_alive = False
+            return answering
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(ServerError("BAD_REQUEST", msg))
+
+        def _refuse(self, reason: ServerError) -> None:
+            """Answer what never became a request."""
+            body, status = encode(refusal.data(reason)), refusal.STATUS[reason.code]
+            head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+
+        def _too_slow(self) -> None:
+            self._refuse(ServerError("TOO_SLOW", f"the headers were not complete in {header_timeout} s"))
+
         def _expect_headers(self) -> None:
             if self._deadline is None:
-                self._deadline = self.loop.call_later(header_timeout, self.transport.close)
+                self._deadline = self.loop.call_later(header_timeout, self._too_slow)
 
         def _headers_came(self) -> None:
             if self._deadline is not None:
