@@ -1,6 +1,7 @@
 """Servers that a client starts for itself."""
 
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ class Process:
 
     url: str
     stop: Callable[[], None]
+    token: str | None = None
 
 
 def local_server(id: str) -> Process:
@@ -50,7 +52,9 @@ def docker_server(image: str) -> Process:
     """A container of this image, whose port 8000 is reached on this machine only."""
     if shutil.which("docker") is None:
         raise MissingExtraError("docker", None, "the docker command", "Client.from_docker needs the docker command")
-    container = _docker("run", "--detach", "--rm", "--publish", "127.0.0.1::8000", image)
+    token = secrets.token_urlsafe(16)
+    published = ("--publish", "127.0.0.1::8000", "--env", f"TROPISM_TOKEN={token}")
+    container = _docker("run", "--detach", "--rm", *published, image)
 
     def stop() -> None:
         _docker("stop", "--time", str(int(STOPPING)), container)
@@ -61,7 +65,7 @@ def docker_server(image: str) -> Process:
     except ServerError:
         stop()
         raise
-    return Process(f"http://{address}", stop)
+    return Process(f"http://{address}", stop, token)
 
 
 def _docker(*arguments: str) -> str:

@@ -85,7 +85,7 @@ class Client:
 
     @classmethod
     def _of(cls, server: Process, **settings: Any) -> "Client":
-        client = cls(server.url, **settings)
+        client = cls(server.url, token=server.token, **settings)
         client._server = server
         return client
 
