@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -27,6 +28,7 @@ class AsyncClient:
         self._protocol = Protocol(url, token, reconnect)
         self._timeout = timeout
         self._socket: ClientConnection | None = None
+        self._held = AsyncExitStack()  # the socket, entered
         self._turn = asyncio.Lock()  # one request at a time, whoever awaits
 
     @property
@@ -91,9 +93,9 @@ class AsyncClient:
     async def _perform(self, effect: Effect) -> Any:
         match effect:
             case Connect(url, headers):
-                self._socket = await connect(
-                    url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None
-                )
+                self._held = AsyncExitStack()
+                opening = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
+                self._socket = await self._held.enter_async_context(opening)
             case Exchange(frame) if self._socket is not None:
                 await self._socket.send(frame)
                 return await asyncio.wait_for(self._socket.recv(), self._timeout)
@@ -113,6 +115,5 @@ class AsyncClient:
         await self._drop()
 
     async def _drop(self) -> None:
-        if self._socket is not None:
-            socket, self._socket = self._socket, None
-            await socket.close()
+        self._socket = None
+        await self._held.aclose()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from websockets.exceptions import WebSocketException
@@ -22,6 +23,7 @@ class Driver:
     def __init__(self, timeout: float):
         self.timeout = timeout
         self._socket: ClientConnection | None = None
+        self._held = ExitStack()  # the socket, entered
 
     def run(self, talk: Talk[T]) -> T:
         try:
@@ -40,7 +42,9 @@ class Driver:
     def _perform(self, effect: Effect) -> Any:
         match effect:
             case Connect(url, headers):
-                self._socket = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
+                self._held = ExitStack()
+                opening = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
+                self._socket = self._held.enter_context(opening)
             case Exchange(frame) if self._socket is not None:
                 self._socket.send(frame)
                 return self._socket.recv(self.timeout)
@@ -55,9 +59,8 @@ class Driver:
         return None
 
     def _drop(self) -> None:
-        if self._socket is not None:
-            socket, self._socket = self._socket, None
-            socket.close()
+        self._socket = None
+        self._held.close()
 
 
 class Client:
