@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from tropism.wire.codec import encode
 
 LONGEST_ID = 255
 MOST_SNAPSHOTS = 1024  # of one session
+LONGEST_WAIT = 86_400.0  # seconds
+WRITING = threading.Lock()  # held while a step is written down, so that it is either in time or too late
 
 T = TypeVar("T")
 
@@ -33,6 +36,10 @@ class FromData(msgspec.Struct, forbid_unknown_fields=True):
 
     origin: str = msgspec.field(default="now", name="from")
     seed: Any = None
+
+
+class RestoreData(msgspec.Struct, forbid_unknown_fields=True):
+    origin: str = msgspec.field(name="from")
 
 
 class HistoryData(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,7 +65,7 @@ class Home(Protocol):
 class ServedSession:
     """A session, who may use it, and whether a socket holds it. One request at a time."""
 
-    __slots__ = ("_home", "_lock", "attached", "environment", "id", "owner", "session", "used")
+    __slots__ = ("_home", "_lock", "attached", "environment", "id", "owner", "session", "used", "written")
 
     def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: Home):
         self.id = id
@@ -66,6 +73,7 @@ class ServedSession:
         self.owner = owner
         self.session = session
         self.attached = 0
+        self.written = 0  # steps
         self.used = time.monotonic()
         self._home = home
         self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
@@ -75,10 +83,19 @@ class ServedSession:
         self.used = time.monotonic()
         if self.environment.inline:
             return function(*arguments)
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        async with self._lock:
-            return await in_thread(self._home.threads, function, *arguments)
+        while True:
+            lock = self._lock = self._lock or asyncio.Lock()
+            async with lock:
+                if lock is self._lock:  # not left to a step that came too late
+                    try:
+                        return await in_thread(self._home.threads, function, *arguments)
+                    finally:
+                        self.used = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step runs in a thread."""
+        return self._lock is not None and self._lock.locked()
 
     async def idle(self) -> None:
         if self._lock is not None:
@@ -108,16 +125,25 @@ class ServedSession:
         if self.environment.inline or self.session.lifecycle.value != "ready":
             return await self.perform("step", data, request_id)
         before = await self.run(self.session.snapshot)
-        late = self.session
+        late, written = self.session, self.written
         task = asyncio.ensure_future(self.perform("step", data, request_id))
-        try:
-            return await asyncio.wait_for(asyncio.shield(task), seconds)
-        except TimeoutError:
+        await asyncio.wait({task}, timeout=min(seconds, LONGEST_WAIT))
+        with WRITING:
+            in_time = task.done() or self.written != written
+            if not in_time:
+                self.session = Session(self.environment.env, self.environment.params)
+        if in_time:
+            return await task
+        task.add_done_callback(lambda done: (done.exception(), late.close()))
+        await self._go_back(before)
+        raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
+
+    async def _go_back(self, snapshot: bytes) -> None:
+        """Leave the session and the lock to the late step, and go on with others."""
+        self._lock = lock = asyncio.Lock()
+        async with lock:
             env, params = self.environment.env, self.environment.params
-            self.session = await in_thread(self._home.threads, Session.restore, before, env, params)
-            self._lock = None  # held by the late step, which goes on with the session it began with
-            task.add_done_callback(lambda done: (done.exception(), late.close()))
-            raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied") from None
+            self.session = await in_thread(self._home.threads, Session.restore, snapshot, env, params)
 
     def reset(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, ResetData)
@@ -138,11 +164,16 @@ class ServedSession:
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
         timestep = session.step(action)
-        if session is not self.session:
-            raise StateError("step", "late", "one in time", "the step came too late and is not applied")
         done = timestep.terminated or timestep.truncated
-        self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
+        self._write(session, Entry("step", data, timestep.reward, done))
         return encode(form.reply(session, timestep))
+
+    def _write(self, session: Session, entry: Entry) -> None:
+        with WRITING:
+            if session is not self.session:
+                raise StateError("step", "late", "one in time", "the step came too late and is not applied")
+            self._home.store.append(self.id, entry)
+            self.written += 1
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
@@ -159,28 +190,32 @@ class ServedSession:
 
     def fork(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, FromData)
-        origin = self.session if asked.origin == "now" else self._restored(asked.origin)
+        if asked.origin == "now":
+            origin, entries = self.session, self._home.store.episode(self.id)
+        else:
+            origin, entries = self._restored(asked.origin)
         twin = self._home.adopt(self.environment, self.owner, origin.fork(asked.seed))
-        self._copy_history(origin.step_count, twin.id)
+        self._begin_with(entries, twin.id)
         return encode({"session_id": twin.id, **state_json(twin.session)})
 
     def restore(self, data: dict[str, Any]) -> bytes:
-        asked = convert(data, FromData)
-        session = self._restored(asked.origin)
+        session, entries = self._restored(convert(data, RestoreData).origin)
         self.session, old = session, self.session
         old.close()
-        self._copy_history(session.step_count, self.id)
+        self._begin_with(entries, self.id)
         return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
 
-    def _copy_history(self, steps: int, to: str) -> None:
-        for entry in self._home.store.episode(self.id)[: steps + 1]:
-            self._home.store.append(to, entry)
+    def _begin_with(self, entries: list[Entry], id: str) -> None:
+        for entry in list(entries):
+            self._home.store.append(id, entry)
 
-    def _restored(self, snapshot_id: str) -> Session:
-        snapshot = self._home.store.snapshots(self.id).get(snapshot_id)
-        if snapshot is None:
-            raise ValidationError("from", snapshot_id, "the id of a snapshot of this session, or 'now'")
-        return Session.restore(snapshot, self.environment.env, self.environment.params)
+    def _restored(self, snapshot_id: str) -> tuple[Session, list[Entry]]:
+        """A session that stands where the snapshot was made, and what had happened by then."""
+        kept = self._home.store.snapshots(self.id).get(snapshot_id)
+        if kept is None:
+            raise ValidationError("from", snapshot_id, "the id of a snapshot of this session")
+        session = Session.restore(kept.snapshot, self.environment.env, self.environment.params)
+        return session, kept.episode[: kept.length]
 
     def history(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, HistoryData)

@@ -15,6 +15,14 @@ class Entry(NamedTuple):
     done: bool
 
 
+class Kept(NamedTuple):
+    """A snapshot, and the first `length` entries of `episode`, which led to it."""
+
+    snapshot: bytes
+    episode: list[Entry]
+    length: int
+
+
 class Saved(NamedTuple):
     """A session that was put away: enough to go on in another process."""
 
@@ -41,8 +49,11 @@ class Store(Protocol):
         """What was answered to this request in the current episode."""
         ...
 
-    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None: ...
-    def snapshots(self, session: str) -> dict[str, bytes]: ...
+    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
+        """Keep a snapshot of where the current episode stands."""
+        ...
+
+    def snapshots(self, session: str) -> dict[str, Kept]: ...
     def save(self, session: str, saved: Saved) -> None: ...
 
     def load(self, session: str) -> Saved | None:
@@ -62,7 +73,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._episodes: dict[str, list[Entry]] = {}
         self._replies: dict[str, dict[str, bytes]] = {}
-        self._snapshots: dict[str, dict[str, bytes]] = {}
+        self._snapshots: dict[str, dict[str, Kept]] = {}
         self._saved: OrderedDict[str, Saved] = OrderedDict()
 
     def append(self, session: str, entry: Entry) -> None:
@@ -82,9 +93,10 @@ class MemoryStore:
         return self._replies.get(session, {}).get(request_id)
 
     def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
-        self._snapshots.setdefault(session, {})[snapshot_id] = snapshot
+        episode = self.episode(session)
+        self._snapshots.setdefault(session, {})[snapshot_id] = Kept(snapshot, episode, len(episode))
 
-    def snapshots(self, session: str) -> dict[str, bytes]:
+    def snapshots(self, session: str) -> dict[str, Kept]:
         return self._snapshots.get(session, {})
 
     def save(self, session: str, saved: Saved) -> None:
