@@ -83,14 +83,18 @@ class ServedSession:
         self.used = time.monotonic()
         if self.environment.inline:
             return function(*arguments)
-        while True:
-            lock = self._lock = self._lock or asyncio.Lock()
-            async with lock:
-                if lock is self._lock:  # not left to a step that came too late
-                    try:
-                        return await in_thread(self._home.threads, function, *arguments)
-                    finally:
-                        self.used = time.monotonic()
+        async with self._turn():
+            try:
+                return await self._in_thread(function, *arguments)
+            finally:
+                self.used = time.monotonic()
+
+    def _turn(self) -> asyncio.Lock:
+        self._lock = self._lock or asyncio.Lock()
+        return self._lock
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await in_thread(self._home.threads, function, *arguments)
 
     @property
     def busy(self) -> bool:
@@ -108,11 +112,13 @@ class ServedSession:
             raise unknown_type(kind)
         if request_id is None:
             return await self.run(PERFORMED[kind], self, data)
-        if len(request_id) > LONGEST_ID:
-            raise ValidationError("request_id", request_id, f"at most {LONGEST_ID} characters")
         return await self.run(self._once, kind, data, request_id)
 
-    def _once(self, kind: str, data: dict[str, Any], request_id: str) -> bytes:
+    def _once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+        if request_id is None:
+            return PERFORMED[kind](self, data)
+        if len(request_id) > LONGEST_ID:
+            raise ValidationError("request_id", request_id, f"at most {LONGEST_ID} characters")
         store = self._home.store
         reply = store.reply(self.id, request_id)
         if reply is None:
@@ -124,26 +130,21 @@ class ServedSession:
         """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for."""
         if self.environment.inline or self.session.lifecycle.value != "ready":
             return await self.perform("step", data, request_id)
-        before = await self.run(self.session.snapshot)
-        late, written = self.session, self.written
-        task = asyncio.ensure_future(self.perform("step", data, request_id))
-        await asyncio.wait({task}, timeout=min(seconds, LONGEST_WAIT))
-        with WRITING:
-            in_time = task.done() or self.written != written
-            if not in_time:
-                self.session = Session(self.environment.env, self.environment.params)
-        if in_time:
-            return await task
-        task.add_done_callback(lambda done: (done.exception(), late.close()))
-        await self._go_back(before)
+        env, params = self.environment.env, self.environment.params
+        async with self._turn():
+            before = await self._in_thread(self.session.snapshot)
+            late, written = self.session, self.written
+            step = asyncio.ensure_future(self._in_thread(self._once, "step", data, request_id))
+            await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
+            with WRITING:
+                in_time = step.done() or self.written != written
+                if not in_time:
+                    self.session = Session(env, params)
+            if in_time:
+                return await step
+            step.add_done_callback(lambda done: (done.exception(), late.close()))
+            self.session = await self._in_thread(Session.restore, before, env, params)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
-
-    async def _go_back(self, snapshot: bytes) -> None:
-        """Leave the session and the lock to the late step, and go on with others."""
-        self._lock = lock = asyncio.Lock()
-        async with lock:
-            env, params = self.environment.env, self.environment.params
-            self.session = await in_thread(self._home.threads, Session.restore, snapshot, env, params)
 
     def reset(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, ResetData)

@@ -1,5 +1,6 @@
 """Runs the application on a real socket: uvicorn with the limits that a public server needs."""
 
+import asyncio
 import gc
 import json
 import logging
@@ -7,6 +8,7 @@ import sys
 import time
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -19,7 +21,8 @@ from tropism.serve.app import App
 from tropism.serve.environment import ServedEnvironment
 from tropism.wire.codec import encode
 
-DRAINING = 10  # seconds that requests under way get when the server stops
+DRAINING = 10  # seconds that steps under way get when the server stops
+CLOSING = 2  # seconds that connections get after that
 LOGGED = ("session_id", "environment", "path", "error_id", "tool")
 
 
@@ -51,7 +54,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=DRAINING,
+                timeout_graceful_shutdown=CLOSING,
             )
         )
         self._application = app
@@ -67,7 +70,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Steps under way are answered before sockets close."""
-        await self._application.drain()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._application.drain(), DRAINING)
         await super().shutdown(sockets)
 
 

@@ -3,12 +3,16 @@
 import asyncio
 import hmac
 import secrets
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from tropism.core.session import Session
 from tropism.errors import ServerError
+from tropism.serve import refusal
 from tropism.serve.environment import MOST_THREADS, ServedEnvironment, in_thread
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
@@ -26,24 +30,27 @@ class Sessions:
         self.opened = 0
         self._live: dict[str, ServedSession] = {}
         self._by_owner: dict[str, int] = {}
-        self._opening = 0
+        self._places = threading.Lock()  # a fork may come from a thread
+        self._taken = 0
+        self._moving: dict[str, asyncio.Event] = {}  # sessions being put away or taken up again
 
     def __len__(self) -> int:
-        return len(self._live) + self._opening
+        """Sessions that are open or being opened."""
+        return self._taken
 
     async def open(self, environment: ServedEnvironment, owner: str) -> ServedSession:
         """A session of this environment, before its first reset."""
-        self._check_room(owner)
-        self._opening += 1
+        self._take_place(owner)
         try:
             session = await environment.open(self.threads)
-        finally:
-            self._opening -= 1
+        except BaseException:
+            self._free_place(owner)
+            raise
         return self._add(environment, owner, session)
 
     def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> ServedSession:
         """Take in a session that has begun already."""
-        self._check_room(owner)
+        self._take_place(owner)
         return self._add(environment, owner, session)
 
     def _add(
@@ -51,15 +58,16 @@ class Sessions:
     ) -> ServedSession:
         served = ServedSession(id or secrets.token_urlsafe(16), environment, owner, session, self)
         self._live[served.id] = served
-        self._by_owner[owner] = self._by_owner.get(owner, 0) + 1
         self.opened += 1
         return served
 
     async def find(self, id: str, environment: ServedEnvironment, owner: str) -> ServedSession:
         """A session of this caller, taken up again where it was put away."""
+        await self._settled(id)
         served = self._live.get(id)
         if served is None:
-            served = await self._revive(id, environment, owner)
+            with self._moves(id):
+                served = await self._revive(id, environment, owner)
         elif served.environment is not environment or not hmac.compare_digest(served.owner, owner):
             raise _unknown(id, environment)
         served.used = time.monotonic()
@@ -67,6 +75,7 @@ class Sessions:
 
     async def of(self, id: str, owner: str) -> ServedSession:
         """As `find`, whatever its environment."""
+        await self._settled(id)
         served = self._live.get(id)
         kept = self.store.environment(id) if served is None else served.environment.id
         if kept is None or kept not in self.environments:
@@ -81,21 +90,50 @@ class Sessions:
             self.store.save(id, saved)
             raise _unknown(id, environment)
         try:
-            self._check_room(owner)
+            self._take_place(owner)
+        except ServerError:
+            self.store.save(id, saved)
+            raise
+        try:
             session = await in_thread(
                 self.threads, Session.restore, saved.snapshot, environment.env, environment.params
             )
         except BaseException:
+            self._free_place(owner)
             self.store.save(id, saved)
             raise
         return self._add(environment, owner, session, id)
 
-    def _check_room(self, owner: str) -> None:
+    @contextmanager
+    def _moves(self, id: str) -> Iterator[None]:
+        """Who looks for this session meanwhile waits."""
+        self._moving[id] = moved = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._moving[id]
+            moved.set()
+
+    async def _settled(self, id: str) -> None:
+        while id in self._moving:
+            await self._moving[id].wait()
+
+    def _take_place(self, owner: str) -> None:
         most, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
-        if len(self) >= most:
-            raise ServerError("CAPACITY_REACHED", f"all {most} sessions of this server are taken; try again later")
-        if self._by_owner.get(owner, 0) >= quota:
-            raise ServerError("QUOTA_REACHED", f"this token has {quota} sessions open; close one first")
+        with self._places:
+            if self._taken >= most:
+                raise ServerError("CAPACITY_REACHED", f"all {most} sessions of this server are taken; try again later")
+            if self._by_owner.get(owner, 0) >= quota:
+                raise ServerError("QUOTA_REACHED", f"this token has {quota} sessions open; close one first")
+            self._taken += 1
+            self._by_owner[owner] = self._by_owner.get(owner, 0) + 1
+
+    def _free_place(self, owner: str) -> None:
+        with self._places:
+            self._taken -= 1
+            self._by_owner[owner] -= 1
+            if not self._by_owner[owner]:
+                del self._by_owner[owner]
 
     async def close(self, served: ServedSession) -> None:
         """End a session for good."""
@@ -106,11 +144,7 @@ class Sessions:
     def _release(self, served: ServedSession) -> bool:
         if self._live.pop(served.id, None) is None:
             return False
-        left = self._by_owner[served.owner] - 1
-        if left:
-            self._by_owner[served.owner] = left
-        else:
-            del self._by_owner[served.owner]
+        self._free_place(served.owner)
         return True
 
     async def expire(self) -> None:
@@ -118,18 +152,24 @@ class Sessions:
         while True:
             await asyncio.sleep(max(0.05, self.settings.idle_timeout / 4))
             before = time.monotonic() - self.settings.idle_timeout
-            for served in [one for one in self._live.values() if not one.attached and one.used < before]:
-                await self.put_away(served)
+            for served in list(self._live.values()):
+                if not served.attached and not served.busy and served.used < before:
+                    await self.put_away(served)
 
     async def put_away(self, served: ServedSession) -> None:
         """Free a session that can be resumed; one that cannot be written down is closed."""
-        saved = await served.run(served.put_away)
-        if not self._release(served):
-            return
-        if saved is None:
-            self.store.forget(served.id)
-        else:
-            self.store.save(served.id, Saved(served.environment.id, served.owner, saved))
+        with self._moves(served.id):
+            try:
+                saved = await served.run(served.put_away)
+            except Exception as error:  # an edge: whatever this session does, the others expire too
+                refusal.refusal(error, session_id=served.id, environment=served.environment.id)
+                saved = None
+            if not self._release(served):
+                return
+            if saved is None:
+                self.store.forget(served.id)
+            else:
+                self.store.save(served.id, Saved(served.environment.id, served.owner, saved))
 
     async def drain(self) -> None:
         """Wait until no step is under way."""
