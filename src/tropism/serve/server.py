@@ -18,6 +18,7 @@ from tropism.core.registry import find, make, registered
 from tropism.errors import ServerError
 from tropism.serve import refusal
 from tropism.serve.app import App
+from tropism.serve.direct import DirectSocket
 from tropism.serve.environment import ServedEnvironment
 from tropism.wire.codec import encode
 
@@ -48,7 +49,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 http=_protocol(settings.header_timeout),
-                ws="websockets-sansio",
+                ws=DirectSocket,
                 ws_max_size=settings.max_body,
                 ws_per_message_deflate=False,
                 log_config=None,

@@ -7,6 +7,7 @@ import msgspec
 from tropism.errors import ServerError, StateError
 from tropism.serve import refusal
 from tropism.serve.batch import Batch
+from tropism.serve.direct import DirectSocket, direct_socket
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.metrics import Metrics
 from tropism.serve.served import PERFORMED, ServedSession, convert, unknown_type
@@ -35,7 +36,7 @@ class Connection:
         await send({"type": "websocket.accept"})
         try:
             if await self._resume(scope, send):
-                await self._converse(receive, send)
+                await self._converse(receive, send, direct_socket(scope))
         finally:
             if self.session is not None:
                 self.session.attached -= 1
@@ -60,9 +61,11 @@ class Connection:
         self.session = session
         session.attached += 1
 
-    async def _converse(self, receive: Any, send: Any) -> None:
+    async def _converse(self, receive: Any, send: Any, direct: DirectSocket | None) -> None:
+        if direct is not None:
+            direct.answer = self._answer_now
         while True:
-            message = await receive()
+            message = await _received(receive, direct)
             if message["type"] == "websocket.disconnect":
                 return
             text = message.get("text")
@@ -87,8 +90,29 @@ class Connection:
         except Exception as error:  # the outermost edge: every error has a reply
             reason = self._refusal(error)
             kind, data = "error", encode(refusal.data(reason))
-        tail = "}" if frame is None or frame.id is msgspec.UNSET else f',"id":{encode(frame.id).decode()}}}'
-        return f'{{"type":"{kind}","data":{data.decode()}{tail}'
+        return _written(kind, data, frame).decode()
+
+    def _answer_now(self, text: bytes) -> bytes | None:
+        """The reply to a request of a fast session; None for what must wait, and for what is not well-formed."""
+        session = self.session
+        if session is None or not self.environment.inline:
+            return None
+        try:
+            frame = decode_frame(text)
+        except ServerError:
+            return None
+        if frame.type not in PERFORMED:
+            return None
+        try:
+            kind, data = self._told(frame.type), session.perform_now(frame.type, frame.data or {}, frame.request_id)
+        except Exception as error:  # the outermost edge: every error has a reply
+            kind, data = "error", encode(refusal.data(self._refusal(error)))
+        return _written(kind, data, frame)
+
+    def _told(self, kind: str) -> str:
+        """The type of the reply, counted."""
+        self.metrics.count(kind)
+        return "observation" if kind in OBSERVED else kind
 
     async def _reply(self, frame: Frame) -> tuple[str, bytes]:
         kind, data, session = frame.type, frame.data or {}, self.session
@@ -104,8 +128,7 @@ class Connection:
             reply = await self._begin(data, frame.request_id)
         else:
             reply = await session.perform(kind, data, frame.request_id)
-        self.metrics.count(kind)
-        return ("observation" if kind in OBSERVED else kind), reply
+        return self._told(kind), reply
 
     async def _begin(self, data: dict[str, Any], request_id: str | None) -> bytes:
         """Open a session and reset it; a reset that is refused leaves nothing behind."""
@@ -149,6 +172,21 @@ class Connection:
         if self.session is not None:
             session, self.session = self.session, None
             await self.sessions.close(session)
+
+
+async def _received(receive: Any, direct: DirectSocket | None) -> Any:
+    """The next message; while it is waited for, others may be answered directly."""
+    if direct is None:
+        return await receive()
+    direct.idle = True
+    message = await receive()
+    direct.idle = False
+    return message
+
+
+def _written(kind: str, data: bytes, frame: Frame | None) -> bytes:
+    tail = b"}" if frame is None or frame.id is msgspec.UNSET else b',"id":' + encode(frame.id) + b"}"
+    return b'{"type":"' + kind.encode() + b'","data":' + data + tail
 
 
 def _before_reset(kind: str) -> Exception:

@@ -1,0 +1,67 @@
+"""uvicorn's WebSocket protocol, with a short way for the frames that make up nearly all traffic."""
+
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import apply_mask  # pyright: ignore[reportPrivateImportUsage]; fast where it can be
+
+EXTENSION = "tropism.direct"  # under this name an application finds the protocol in its scope
+WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
+
+
+class DirectSocket(WebSocketsSansIOProtocol):
+    """A whole text frame that can be answered at once is answered where it arrives.
+
+    Queues, tasks and ASGI messages cost as much as a step itself. `answer` turns the payload of a request into
+    that of its reply, or into None where it must wait: then, and for any other frame, uvicorn goes its own way.
+    The application sets it, and sets `idle` while it waits for the next message, so that replies keep their order.
+    """
+
+    answer: Callable[[bytes], bytes | None] | None = None
+    idle = False
+
+    async def run_asgi(self) -> None:
+        self.scope["extensions"] = {**(self.scope.get("extensions") or {}), EXTENSION: self}  # pyright: ignore
+        await super().run_asgi()
+
+    def data_received(self, data: bytes) -> None:
+        reply = self._answered(data) if self.idle else None
+        if reply is None:
+            super().data_received(data)
+        else:
+            self.transport.write(_header(len(reply)) + reply)
+
+    def _answered(self, data: bytes) -> bytes | None:
+        if self.answer is None or self.close_sent or not self.writable.is_set():
+            return None
+        if self.queue.qsize() or self.frames or self.conn.reader.buffer:  # something came before, and is not done
+            return None
+        payload = _payload(data)
+        return None if payload is None else self.answer(payload)
+
+
+def _payload(data: bytes) -> bytes | None:
+    """What a small, whole, masked text frame says; None for anything else."""
+    if len(data) < 6 or data[0] != WHOLE_TEXT or not data[1] & MASKED:
+        return None
+    size, mask = data[1] & ~MASKED, 2
+    if size > TWO_BYTES:
+        return None
+    if size == TWO_BYTES:
+        size, mask = int.from_bytes(data[2:4], "big"), 4
+    start = mask + 4
+    return apply_mask(data[start:], data[mask:start]) if len(data) == start + size else None
+
+
+def _header(size: int) -> bytes:
+    if size < TWO_BYTES:
+        return bytes((WHOLE_TEXT, size))
+    if size < 2**16:
+        return bytes((WHOLE_TEXT, TWO_BYTES)) + size.to_bytes(2, "big")
+    return bytes((WHOLE_TEXT, TWO_BYTES + 1)) + size.to_bytes(8, "big")
+
+
+def direct_socket(scope: Any) -> DirectSocket | None:
+    """The protocol below this connection, where it is ours."""
+    return scope["extensions"].get(EXTENSION)
