@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tropism.core.agent import AgentEnvironment, adapt
     from tropism.core.check import check_environment
     from tropism.core.environment import Environment, EnvParams, EnvState
     from tropism.core.registry import EnvironmentSpec, make, register, registered
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         Dict,
         Discrete,
         Image,
+        Model,
         MultiBinary,
         MultiDiscrete,
         Record,
@@ -43,11 +45,13 @@ if TYPE_CHECKING:
         UnknownEnvironmentError,
         ValidationError,
     )
-    from tropism.wire.messages import State
+    from tropism.wire.messages import Action, Observation, State
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Action",
+    "AgentEnvironment",
     "Box",
     "Dict",
     "Discrete",
@@ -59,8 +63,10 @@ __all__ = [
     "EnvironmentState",
     "Image",
     "MissingExtraError",
+    "Model",
     "MultiBinary",
     "MultiDiscrete",
+    "Observation",
     "Record",
     "Session",
     "Space",
@@ -73,6 +79,7 @@ __all__ = [
     "UnknownEnvironmentError",
     "ValidationError",
     "__version__",
+    "adapt",
     "auto_reset",
     "check_environment",
     "episode_stats",
@@ -91,19 +98,20 @@ __all__ = [
 ]
 
 _NAMES = {
+    "tropism.core.agent": "AgentEnvironment adapt",
     "tropism.core.check": "check_environment",
     "tropism.core.environment": "Environment EnvParams EnvState",
     "tropism.core.registry": "EnvironmentSpec make register registered",
     "tropism.core.rollout": "random_policy rollout",
     "tropism.core.session": "EnvironmentState Session Timestep",
-    "tropism.core.spaces": "Box Dict Discrete Image MultiBinary MultiDiscrete Record Space Text Tuple",
+    "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (
         "auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize scale_reward time_limit"
     ),
     "tropism.errors": (
         "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
     ),
-    "tropism.wire.messages": "State",
+    "tropism.wire.messages": "Action Observation State",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -289,6 +289,7 @@ def demo(
 
 def _environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names."""
+    from tropism.core.agent import built, is_agent
     from tropism.core.environment import Environment, override
     from tropism.core.registry import make
 
@@ -297,9 +298,9 @@ def _environment(target: str, param: list[str] | None, arg: list[str] | None) ->
     if ":" not in target:
         return make(target, params=params, **arguments)
     made = _load(target)
-    if not isinstance(made, type) or not issubclass(made, Environment):
-        raise ValidationError("target", target, "the name of an Environment class")
-    env = made(**arguments)
+    if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
+        raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
+    env = built(made, arguments)
     return env, override(env.default_params(), params)
 
 

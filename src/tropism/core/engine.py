@@ -224,8 +224,8 @@ class HostEngine:
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         if not self.env.replayable:
-            name = type(self.env).__name__
-            raise StateError("replayable", False, "a replayable environment", f"{name} says that it cannot be replayed")
+            message = f"{self.env!r} says that it cannot be replayed"
+            raise StateError("replayable", False, "a replayable environment", message)
         header = {
             "seed": self._seed,
             "options": self._options,

@@ -44,6 +44,8 @@ class Environment(Module):
     traced: ClassVar[bool] = True
     replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
     reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
+    seedable: ClassVar[bool] = True  # False: a host environment whose resets take no seed
+    identified: ClassVar[bool] = False  # True: a host environment that takes the option "episode_id"
     endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
     # True: a step may take long, so a server runs it in a thread of its own; a host environment's default.
     blocking: ClassVar[bool] = False

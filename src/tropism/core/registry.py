@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from tropism.core.agent import Adapted, adapt, built, is_agent
 from tropism.core.environment import Environment, override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
@@ -46,7 +47,7 @@ class EnvironmentSpec:
     summary: str
     traced: bool
     source: str
-    factory: Callable[..., Environment]
+    factory: Callable[..., Any]
 
 
 _specs: dict[str, EnvironmentSpec] = {}
@@ -105,8 +106,9 @@ def identify(env: Environment) -> dict[str, Any] | None:
     """The id and arguments that make this very environment, if they can be written down."""
     source = _made.get(env)
     if source is None:
-        matches = (spec for spec in registered() if isinstance(spec.factory, type) and type(env) is spec.factory)
-        equal = (spec for spec in matches if not _required(spec.factory) and spec.factory() == env)
+        kind = env.kind if isinstance(env, Adapted) else type(env)
+        matches = (spec for spec in registered() if kind is spec.factory)
+        equal = (spec for spec in matches if not _required(spec.factory) and _build(spec, {}) == env)
         source = next(({"id": spec.id, "arguments": {}} for spec in equal), None)
     try:
         json.dumps(source)
@@ -125,7 +127,7 @@ def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
     for name in _required(spec.factory):
         if name not in arguments:
             raise ValidationError("arguments", arguments, f"{name!r}, which {spec.id} needs")
-    env = spec.factory(**arguments)
+    env = built(spec.factory, arguments)
     if not isinstance(env, Environment):
         raise ValidationError(spec.id, env, "a factory that returns an Environment")
     return env
@@ -137,6 +139,11 @@ def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
         return EnvironmentSpec(id, _summary(type(target)), target.traced, source, lambda: instance)
     if isinstance(target, type) and issubclass(target, Environment):
         return EnvironmentSpec(id, _summary(target), target.traced, source, target)
+    if is_agent(target):
+        adapt(target)  # so that what is wrong with it is said now
+        return EnvironmentSpec(id, _summary(target), False, source, target)
+    if is_agent(type(target)):
+        return _spec(id, adapt(target), source)
     if callable(target) and not isinstance(target, type):
         return _factory_spec(id, target, source)
     raise ValidationError("env_or_factory", target, "an Environment, a subclass of it, or a function that returns one")
@@ -148,7 +155,7 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
         raise ValidationError(
             "env_or_factory", factory, f"a factory whose arguments have defaults; {required[0]!r} has none"
         )
-    env = factory()
+    env = built(factory, {})
     if not isinstance(env, Environment):
         raise ValidationError(
             "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"

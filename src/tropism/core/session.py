@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from tropism.core import snapshot
+from tropism.core.agent import as_environment
 from tropism.core.engine import engine_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep, check_episode_id, check_seed
@@ -48,7 +49,8 @@ class Session:
     >>> then = session.step(1)
     """
 
-    def __init__(self, env: Environment, params: Any = None):
+    def __init__(self, env: Any, params: Any = None):
+        env = as_environment(env)
         if not isinstance(env, Environment):
             raise ValidationError("env", env, "an Environment; make(id) returns (env, params)")
         self.env = env
@@ -92,9 +94,12 @@ class Session:
         if self._lifecycle is EnvironmentState.CLOSED:
             raise self._misuse("reset")
         if seed is not None:
-            seed = check_seed(seed)
+            seed = self._check_seed(seed)
         if episode_id is not None:
             check_episode_id(episode_id)
+        if self.env.identified:
+            episode_id = episode_id or str(uuid.uuid4())
+            options = {**_check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
         count = self.episode_count + 1 if seed is None else 1
         if seed is None and self.seed is not None:
@@ -181,11 +186,16 @@ class Session:
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self.env, self.params, self._dump())
 
+    def _check_seed(self, seed: Any) -> int:
+        if not self.env.seedable:
+            expected = "None: its reset takes no seed, and it does not declare itself deterministic"
+            raise ValidationError("seed", seed, expected, f"{self.env!r} cannot be seeded; expected {expected}")
+        return check_seed(seed)
+
     def _episode_params(self, options: Any) -> Any:
         if options is None:
             return self.params
-        if not isinstance(options, Mapping):
-            raise ValidationError("options", options, "None or a dict")
+        _check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
         if self.env.traced and _form(params) != _form(self.params):
             raise ValidationError("options", dict(options), "numbers in place of numbers, of the same shape")
@@ -222,6 +232,12 @@ class Session:
         return StateError(
             "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
         )
+
+
+def _check_options(options: Any) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise ValidationError("options", options, "None or a dict")
+    return options
 
 
 def _form(params: Any) -> Any:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import equinox as eqx
 
@@ -81,9 +81,9 @@ class Chat(Environment):
             raise ValidationError("max_turns", max_turns, "a whole number of at least 1")
         if tokenizer is not None and not callable(tokenizer):
             raise ValidationError("tokenizer", tokenizer, "None or a function of the messages that returns tokens")
-        self.partner = partner
+        self.partner = cast(Partner, partner)
         self.max_turns = int(max_turns)
-        self.tokenizer = tokenizer
+        self.tokenizer = cast(Tokenizer | None, tokenizer)
 
     def default_params(self) -> ChatParams:
         return ChatParams()

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.episode import small_seed
+from tropism.core.recipe import Recipe
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.gym.spaces import from_gymnasium_space
@@ -30,14 +31,6 @@ class Live:
 
     env: GymnasiumEnv
     info: Info
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to make one more of the same; two recipes are equal where `name` is."""
-
-    name: Any
-    make: Callable[[], GymnasiumEnv] = field(compare=False)
 
 
 class Adapter(Environment):

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
+from tropism.core.spaces import Box, Dict, Discrete, Model, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
 from tropism.core.spaces.hints import SAMPLED_LENGTH
 from tropism.core.spaces.message import DEFAULT_TEXT_LENGTH
 from tropism.errors import ValidationError
@@ -73,7 +73,7 @@ class Anything(gymnasium.Space[Any]):
         return isinstance(x, self.kind)
 
     def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        return self.kind()
+        return None if self.kind is object else self.kind()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Anything) and self.kind is other.kind
@@ -101,8 +101,8 @@ def to_gymnasium_space(space: Space) -> GymSpace:
             return AnyText(space.max_length, min_length=space.min_length)
         case Text():
             return spaces.Text(space.max_length, min_length=space.min_length, charset=str(space.charset))
-        case Record():
-            return spaces.Dict({name: _field_space(hint) for name, hint in space.hints.items()})
+        case Record() | Model():
+            return spaces.Dict(_field_spaces(space))
         case _:
             raise ValidationError("space", space, "one of Tropism's spaces")
 
@@ -137,12 +137,14 @@ def outward(space: Space) -> Convert | None:
     """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
     if isinstance(space, Record):
         return _shown
+    if isinstance(space, Model):
+        return lambda x: _shown(x.model_dump())
     return _inside(space, outward)
 
 
 def inward(space: Space) -> Convert | None:
     """How a member of the Gymnasium space of `space` becomes one `space` takes; None where it is one."""
-    if isinstance(space, Record):
+    if isinstance(space, Record | Model):
         return lambda x: {name: _plain(value) for name, value in x.items()} if isinstance(x, dict) else x
     return _inside(space, inward)
 
@@ -167,6 +169,8 @@ def _apply(convert: Convert | None, value: Any) -> Any:
 def _shown(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
+    if type(value) is dict:
+        return {name: _shown(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_shown(item) for item in value)
     if is_dataclass(value):
@@ -175,7 +179,13 @@ def _shown(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.ndarray) and value.shape == () else value
+    return value.item() if isinstance(value, np.ndarray | np.generic) and value.shape == () else value
+
+
+def _field_spaces(space: Record | Model) -> dict[str, GymSpace]:
+    if isinstance(space, Record):
+        return {name: _field_space(hint) for name, hint in space.hints.items()}
+    return {name: _schema_space(part) for name, part in space.json_schema().get("properties", {}).items()}
 
 
 def _field_space(hint: Any) -> GymSpace:
@@ -199,3 +209,16 @@ def _field_space(hint: Any) -> GymSpace:
         return spaces.Box(-np.inf, np.inf, (), np.float64)
     kind = origin or hint
     return Anything(kind if kind in (dict, list, tuple) else object)
+
+
+def _schema_space(schema: dict[str, Any]) -> GymSpace:
+    """The space of a model's field, by its JSON Schema."""
+    if all(isinstance(word, str) for word in schema.get("enum", [None])):
+        return OneOf(tuple(schema["enum"]))
+    kind = schema.get("type", "")
+    if kind == "string":
+        return AnyText(schema.get("maxLength", DEFAULT_TEXT_LENGTH), min_length=schema.get("minLength", 0))
+    if kind in ("integer", "number"):
+        low, high, dtype = (INT64.min, INT64.max, np.int64) if kind == "integer" else (-np.inf, np.inf, np.float64)
+        return spaces.Box(schema.get("minimum", low), schema.get("maximum", high), (), dtype)
+    return _field_space({"boolean": bool, "object": dict, "array": list}.get(kind, object))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tropism.core.agent import Adapted, as_environment, is_agent
 from tropism.core.check import living, repeating, tracing, values
 from tropism.core.check.report import Report, Result
 from tropism.core.check.subject import Finding, Subject, attempt
@@ -19,6 +20,7 @@ class Law(NamedTuple):
     check: Callable[[Subject], Finding | None]
     rests_on: tuple[str, ...] = ()
     for_host: bool = True
+    repeats: bool = False  # compares two runs of one seed
 
 
 COMPILED = ("scan", "vmap", "params")
@@ -34,12 +36,19 @@ LAWS = (
     Law("flags", "rewards, flags and info have the right types at every step", values.check_flags, ("interface",)),
     Law("finite-rewards", "every reward is a finite number", values.check_finite_rewards, ("spaces", "flags")),
     Law("purity", "reset and step leave their inputs as they were", values.check_purity, ("spaces", "flags")),
-    Law("same-seed", "the same seed and actions give the same episode", repeating.check_same_seed, ("purity",)),
+    Law(
+        "same-seed",
+        "the same seed and actions give the same episode",
+        repeating.check_same_seed,
+        ("purity",),
+        repeats=True,
+    ),
     Law(
         "global-state",
         "an episode depends on its arguments, on nothing else in the process",
         repeating.check_global_state,
         ("same-seed",),
+        repeats=True,
     ),
     Law("jit", "compiled calls give what plain calls give", tracing.check_jit, ("global-state",), for_host=False),
     Law("scan", "a scan gives what a loop gives", tracing.check_scan, ("jit",), for_host=False),
@@ -53,16 +62,32 @@ LAWS = (
         "an episode leaves nothing behind for the next one",
         repeating.check_episodes,
         ("global-state", *COMPILED),
+        repeats=True,
     ),
-    Law("instances", "two environments or sessions do not touch", repeating.check_instances, ("episodes",)),
-    Law("immutability", "an observation once returned never changes", living.check_immutability, ("episodes",)),
+    Law(
+        "instances", "two environments or sessions do not touch", repeating.check_instances, ("episodes",), repeats=True
+    ),
+    Law(
+        "immutability",
+        "an observation once returned never changes",
+        living.check_immutability,
+        ("episodes",),
+        repeats=True,
+    ),
     Law(
         "snapshot",
         "snapshot, restore and fork continue identically",
         living.check_snapshot,
         ("instances", "immutability"),
+        repeats=True,
     ),
-    Law("render", "a picture is (H, W, 3) uint8 or None and changes nothing", living.check_render, ("episodes",)),
+    Law(
+        "render",
+        "a picture is (H, W, 3) uint8 or None and changes nothing",
+        living.check_render,
+        ("episodes",),
+        repeats=True,
+    ),
     Law("words", "describe speaks, and parse reads actions and refuses nonsense", living.check_words, ("episodes",)),
 )
 
@@ -85,13 +110,24 @@ def check_environment(
         raise ValidationError("num_steps", num_steps, "a whole number of at least 1")
     if isinstance(env, tuple) and len(env) == 2 and params is None:
         env, params = env
+    name = _name(env)
+    try:
+        env = as_environment(env)
+    except ValidationError as error:
+        return Report(name, (Result(LAWS[0].name, LAWS[0].statement, "failed", "env", str(error)),))
     subject = Subject(env, params, check_seed(seed), int(num_steps))
     results: dict[str, Result] = {}
     for number, law in enumerate(LAWS):
         if progress is not None:
             progress(law.name, number, len(LAWS))
         results[law.name] = _judge(law, subject, results)
-    return Report(type(env).__name__, tuple(results.values()))
+    return Report(name, tuple(results.values()))
+
+
+def _name(env: Any) -> str:
+    if isinstance(env, Adapted):
+        return repr(env)
+    return env.__name__ if is_agent(env) else type(env).__name__
 
 
 def _judge(law: Law, subject: Subject, results: dict[str, Result]) -> Result:
@@ -115,4 +151,6 @@ def _obstacle(law: Law, subject: Subject, results: dict[str, Result]) -> str | N
             return f"rests on {name}, which failed"
         if below.status == "skipped" and below.message.startswith("rests on"):
             return below.message
-    return None if law.for_host or subject.traced else "host environment"
+    if not law.for_host and not subject.traced:
+        return "host environment"
+    return "its resets take no seed" if law.repeats and not subject.env.seedable else None

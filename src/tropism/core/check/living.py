@@ -106,7 +106,7 @@ def _is_picture(frame: Any) -> bool:
 def check_words(subject: Subject) -> Finding | None:
     def fails(seed: int, actions: list[Any]) -> Finding | None:
         with subject.session() as session:
-            session.reset(seed=seed)
+            subject.reset(session, seed)
             for action in [None, *actions]:
                 if action is not None:
                     session.step(action)
@@ -177,7 +177,7 @@ def _any_ends(subject: Subject, limit: int) -> bool:
 
 def _one_ends(subject: Subject, limit: int) -> bool:
     with subject.session() as session:
-        session.reset(seed=subject.seed)
+        subject.reset(session, subject.seed)
         for _ in play(session, subject.actions(subject.seed, limit)):
             pass
         return session.lifecycle is not EnvironmentState.READY

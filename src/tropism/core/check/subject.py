@@ -127,6 +127,10 @@ class Subject:
     def session(self) -> Session:
         return Session(self.env, self.params)
 
+    def reset(self, session: Session, seed: int) -> None:
+        """With this seed, where the environment takes one."""
+        session.reset(seed=seed if self.env.seedable else None)
+
     def smallest(self, fails: Fails, count: int = SHORT, place: str = "step") -> Finding | None:
         """Try random actions; of those that fail, the fewest that still do. `place` is where an exception
         belongs that was not raised inside a method of the environment."""

@@ -44,8 +44,8 @@ class Text(Space):
         return None
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> str:
-        _check_single(self, shape)
-        rng = np.random.default_rng(_entropy(key))
+        check_single(self, shape)
+        rng = np.random.default_rng(entropy(key))
         length = rng.integers(self.min_length, max(self.min_length, min(self.max_length, SAMPLED_LENGTH)) + 1)
         letters = list(self.charset or string.ascii_letters + string.digits + " ")
         return "".join(rng.choice(letters, int(length)))
@@ -101,8 +101,8 @@ class Record(Space):
         return {name: field.hint for name, field in hints.record_fields(self.cls).items()}
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        _check_single(self, shape)
-        return hints.sample(self.cls, np.random.default_rng(_entropy(key)))
+        check_single(self, shape)
+        return hints.sample(self.cls, np.random.default_rng(entropy(key)))
 
     def contains(self, x: Any) -> bool:
         if type(x) is not self.cls:
@@ -130,12 +130,12 @@ class Record(Space):
         return f"Record({self.cls.__name__})"
 
 
-def _check_single(space: Space, shape: tuple[int, ...]) -> None:
+def check_single(space: Space, shape: tuple[int, ...]) -> None:
     if shape:
         raise ValidationError("shape", shape, f"(): {space!r} has no arrays to stack")
 
 
-def _entropy(key: Any) -> list[int]:
+def entropy(key: Any) -> list[int]:
     if is_integer(key):
         return [int(key)]
     return np.asarray(random.key_data(key)).tolist()
