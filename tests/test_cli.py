@@ -104,3 +104,34 @@ def test_every_command_has_an_example_in_its_help(
         name = command.name or command.callback.__name__
         assert run(monkeypatch, name, "--help") == 0
         assert "Example: tropism" in capsys.readouterr().out
+
+
+def test_check_takes_a_class_based_environment(tmp_path: Path) -> None:
+    agent = """
+from dataclasses import dataclass
+from tropism import Action, AgentEnvironment, Observation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait(Action):
+    seconds: int = 0
+
+
+class Waiting(AgentEnvironment):
+    deterministic = True
+
+    def __init__(self, limit=3):
+        self.limit, self.count = limit, 0
+
+    def reset(self) -> Observation:
+        return Observation()
+
+    def step(self, action: Wait) -> Observation:
+        self.count += 1
+        return Observation(done=self.count >= self.limit)
+"""
+    (tmp_path / "waiting.py").write_text(agent)
+    command = [sys.executable, "-m", "tropism", "check", "waiting:Waiting", "--arg", "limit=5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Waiting keeps the law")
