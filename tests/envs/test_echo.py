@@ -26,7 +26,7 @@ def test_every_message_comes_back_and_its_length_is_the_reward(messages: list[st
         assert (obs.echoed_message, obs.message_length) == (message, len(message))
         assert reward == obs.reward == pytest.approx(0.1 * len(message))
         assert obs.metadata == {"step": step}
-        assert not (obs.done or terminated or truncated)
+        assert (obs.done, terminated, truncated) == (False, False, False)
 
 
 @pytest.mark.parametrize("action", [{"text": "a"}, {}, {"message": 3}, {"message": "a", "loud": True}, "a", None])

@@ -101,7 +101,7 @@ class Adapted(Environment):
         unknown = sorted(str(name) for name in options if name not in taken and not free)
         if unknown or "seed" in options:
             known = ", ".join(name for name in taken if name not in OFFERED) or "none"
-            raise ValidationError("options", (unknown or ["seed"])[0], f"an option of {self!r}: {known}")
+            raise ValidationError("options", (unknown or ["seed"])[0], f"an option of {self.kind.__name__}: {known}")
         return AgentParams(dict(options))
 
     def reset(self, key: int, params: Any) -> tuple[Any, Any]:
@@ -139,9 +139,6 @@ class Adapted(Environment):
         if callable(close):
             close()
 
-    def __repr__(self) -> str:
-        return self.kind.__name__
-
 
 def _seen(agent: Any, obs: Any, cls: type) -> Any:
     """The observation, transformed and copied: the object may go on changing the one it returned."""
@@ -172,6 +169,13 @@ def is_agent(kind: Any) -> bool:
     if not isinstance(kind, type) or issubclass(kind, Environment):
         return False
     return all(callable(getattr(kind, name, None)) for name in ("reset", "step")) and hasattr(kind, "state")
+
+
+def name_of(env: Any) -> str:
+    """What people call an environment: the name of its class, or of the one that is adapted."""
+    if isinstance(env, Adapted):
+        return env.kind.__name__
+    return env.__name__ if is_agent(env) else type(env).__name__
 
 
 def as_environment(thing: Any) -> Any:

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tropism.core.agent import name_of
 from tropism.core.environment import Environment, flags
 from tropism.core.episode import Timestep, host_key, seed_words, words_seed
-from tropism.core.fresh import fresh, light
+from tropism.core.fresh import fresh
 from tropism.core.packing import WORD, reader
 from tropism.core.program import host_device, program_of
 from tropism.core.spaces import Box, Discrete, Space
@@ -153,9 +154,9 @@ class HostEngine:
         self.env = env
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
-        self._coerce, self._env_step, self._env_info = light(self.space.coerce), light(env.step), light(env.info)
+        self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
         self._state: Any = None
-        self._last: Any = None
+        self._last: tuple[Any, ...] = ()
         self._params: Any = params
         self._base_params = params
         self._seed = self._stream = 0
@@ -169,7 +170,7 @@ class HostEngine:
         self._state, self._params = state, params
         self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
         self._stream = seed
-        self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
+        self._last = obs, 0.0, False, False, self.env.info(state, params)
         return self.last()
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
@@ -187,7 +188,7 @@ class HostEngine:
         full.pop("terminated", None)
         full.pop("truncated", None)
         reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
-        self._last = Timestep(obs, reward, terminated, truncated, full)
+        self._last = obs, reward, terminated, truncated, full
         return Timestep(fresh(obs), reward, terminated, truncated, full)
 
     def last(self) -> Timestep:
@@ -216,15 +217,13 @@ class HostEngine:
     def reseed(self, seed: int) -> None:
         """Draw the rest of the episode from another seed."""
         if not self.env.reseedable:
-            raise ValidationError(
-                "seed", seed, f"None: {type(self.env).__name__} draws its randomness when it is reset"
-            )
+            raise ValidationError("seed", seed, f"None: {name_of(self.env)} draws its randomness when it is reset")
         self._stream = seed
         self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         if not self.env.replayable:
-            message = f"{self.env!r} says that it cannot be replayed"
+            message = f"{name_of(self.env)} says that it cannot be replayed"
             raise StateError("replayable", False, "a replayable environment", message)
         header = {
             "seed": self._seed,
@@ -236,9 +235,8 @@ class HostEngine:
 
     def _events(self) -> list[dict[str, Any]]:
         """The transcript as JSON."""
-        to_json = light(self.space.to_json)
         return [
-            {"seed": item.seed} if isinstance(item, Reseeding) else {"action": to_json(item)}
+            {"seed": item.seed} if isinstance(item, Reseeding) else {"action": self.space.to_json(item)}
             for item in self._transcript
         ]
 
@@ -258,7 +256,7 @@ class HostEngine:
             )
 
     def _digest(self) -> str:
-        text = json.dumps(self.obs_space.to_json(self._last.obs), sort_keys=True)
+        text = json.dumps(self.obs_space.to_json(self._last[0]), sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:

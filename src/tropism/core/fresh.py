@@ -3,17 +3,11 @@
 import copy
 from dataclasses import is_dataclass
 from functools import cache
-from types import MethodType
 from typing import Any
 
 import equinox as eqx
 
 from tropism.core.spaces.hints import PLAIN
-
-
-def light(method: Any) -> Any:
-    """A method of an Equinox module as Python's own: theirs costs tens of microseconds to look up."""
-    return MethodType(method.__func__, method.__self__)
 
 
 def fresh(value: Any) -> Any:
@@ -27,17 +21,21 @@ def fresh(value: Any) -> Any:
         return tuple([item if type(item) in PLAIN else fresh(item) for item in value])
     if not is_frozen(kind):
         return copy.deepcopy(value)
-    twin = value
-    for name, item in value.__dict__.items():
-        if type(item) not in PLAIN:
-            if twin is value:
-                twin = object.__new__(kind)
-                twin.__dict__.update(value.__dict__)
-            twin.__dict__[name] = fresh(item)
+    held = value.__dict__
+    loose = [name for name, item in held.items() if type(item) not in PLAIN]
+    if not loose:
+        return value
+    twin = object.__new__(kind)
+    ours = twin.__dict__
+    ours.update(held)
+    for name in loose:
+        ours[name] = fresh(held[name])
     return twin
 
 
 @cache
 def is_frozen(kind: type) -> bool:
-    """Whether it is a frozen dataclass of the plain sort, whose fields are all there is to it."""
-    return is_dataclass(kind) and kind.__dataclass_params__.frozen and not issubclass(kind, eqx.Module)  # pyright: ignore
+    """Whether it is a frozen dataclass of the plain sort, with a `__dict__` that holds all there is to it."""
+    if not is_dataclass(kind) or issubclass(kind, eqx.Module) or kind.__dictoffset__ == 0:
+        return False
+    return bool(kind.__dataclass_params__.frozen)  # pyright: ignore

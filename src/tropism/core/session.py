@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tropism.core import snapshot
-from tropism.core.agent import as_environment
+from tropism.core.agent import as_environment, name_of
 from tropism.core.engine import engine_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep, check_episode_id, check_seed
@@ -189,7 +189,7 @@ class Session:
     def _check_seed(self, seed: Any) -> int:
         if not self.env.seedable:
             expected = "None: its reset takes no seed, and it does not declare itself deterministic"
-            raise ValidationError("seed", seed, expected, f"{self.env!r} cannot be seeded; expected {expected}")
+            raise ValidationError("seed", seed, expected, f"{name_of(self.env)} cannot be seeded; expected {expected}")
         return check_seed(seed)
 
     def _episode_params(self, options: Any) -> Any:

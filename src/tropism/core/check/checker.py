@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tropism.core.agent import Adapted, as_environment, is_agent
+from tropism.core.agent import as_environment, name_of
 from tropism.core.check import living, repeating, tracing, values
 from tropism.core.check.report import Report, Result
 from tropism.core.check.subject import Finding, Subject, attempt
@@ -110,7 +110,7 @@ def check_environment(
         raise ValidationError("num_steps", num_steps, "a whole number of at least 1")
     if isinstance(env, tuple) and len(env) == 2 and params is None:
         env, params = env
-    name = _name(env)
+    name = name_of(env)
     try:
         env = as_environment(env)
     except ValidationError as error:
@@ -122,12 +122,6 @@ def check_environment(
             progress(law.name, number, len(LAWS))
         results[law.name] = _judge(law, subject, results)
     return Report(name, tuple(results.values()))
-
-
-def _name(env: Any) -> str:
-    if isinstance(env, Adapted):
-        return repr(env)
-    return env.__name__ if is_agent(env) else type(env).__name__
 
 
 def _judge(law: Law, subject: Subject, results: dict[str, Result]) -> Result:

@@ -110,10 +110,9 @@ class Record(Space):
         return all(field.check(getattr(x, field.name)) for field in hints.record_fields(self.cls).values())
 
     def coerce(self, x: Any, name: str = "action") -> Any:
-        cls = self.cls  # read once: an attribute of an Equinox module is slow
-        if type(x) is not cls:
-            return hints.build(cls, x, name)
-        for field in hints.record_fields(cls).values():
+        if type(x) is not self.cls:
+            return hints.build(self.cls, x, name)
+        for field in hints.record_fields(self.cls).values():
             hints.check(field, getattr(x, field.name), name)
         return x
 
