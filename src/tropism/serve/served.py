@@ -145,7 +145,7 @@ class ServedSession:
                     self.session = Session(env, params)
             if in_time:
                 return await step
-            step.add_done_callback(lambda done: (done.exception(), late.close()))
+            step.add_done_callback(lambda done: done.cancelled() or (done.exception(), late.close()))
             self.session = await self._in_thread(Session.restore, before, env, params)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
 

@@ -146,6 +146,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn takes a socket that was refused with words for a mistake of ours."""
+    return record.getMessage() != "ASGI callable returned without completing handshake."
+
+
 def log_to_stderr(level: str = "info") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
@@ -153,3 +158,4 @@ def log_to_stderr(level: str = "info") -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level.upper())
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
