@@ -91,7 +91,10 @@ def both() -> Iterator[tuple[Server, Server]]:
     ours, theirs = free_port(), free_port()
     serve = [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(ours)]
     peer = [python_of("openenv"), str(ROOT / "benchmarks" / "workers" / "openenv_server.py"), str(theirs)]
-    with running("tropism", serve, ours, "/envs/Echo-v0/ws") as first, running("openenv", peer, theirs, "/ws") as second:
+    with (
+        running("tropism", serve, ours, "/envs/Echo-v0/ws") as first,
+        running("openenv", peer, theirs, "/ws") as second,
+    ):
         yield first, second
 
 

@@ -32,9 +32,7 @@ class Echo(Environment):
         self._state.step_count += 1
         size = len(action.message)
         metadata = {"step": self._state.step_count}
-        return EchoObservation(
-            echoed_message=action.message, message_length=size, reward=0.1 * size, metadata=metadata
-        )
+        return EchoObservation(echoed_message=action.message, message_length=size, reward=0.1 * size, metadata=metadata)
 
     @property
     def state(self):

@@ -155,7 +155,9 @@ def talk_close(connection: ClientConnection) -> None:
 
 
 def test_the_place_of_the_error_is_told(http: httpx.Client):
-    assert "timeout_s" in assert_refused(http.post("/step", json=STEP | {"timeout_s": "x"}), "VALIDATION_ERROR")["message"]
+    assert (
+        "timeout_s" in assert_refused(http.post("/step", json=STEP | {"timeout_s": "x"}), "VALIDATION_ERROR")["message"]
+    )
     assert "speed" in assert_refused(http.post("/step", json=STEP | {"speed": 1}), "VALIDATION_ERROR")["message"]
     assert "action" in assert_refused(http.post("/step", json={}), "VALIDATION_ERROR")["message"]
 
@@ -405,7 +407,9 @@ def test_half_closed_after_a_request_the_reply_still_comes(server: Running, http
     with server.http("Lab-v0") as opener:
         id = opener.post("/reset", json={"seed": 1}).headers["x-session-id"]
     with server.raw() as caller:
-        head = f"POST /envs/Lab-v0/step HTTP/1.1\r\nHost: localhost\r\nX-Session-Id: {id}\r\nContent-Length: {len(body)}"
+        head = (
+            f"POST /envs/Lab-v0/step HTTP/1.1\r\nHost: localhost\r\nX-Session-Id: {id}\r\nContent-Length: {len(body)}"
+        )
         caller.sendall(head.encode() + b"\r\n\r\n" + body)
         caller.shutdown(socket.SHUT_WR)
         status, told = answer(caller)

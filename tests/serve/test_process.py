@@ -1,0 +1,113 @@
+"""A server in a process of its own: how it starts, what it says, how it stops."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.lab import RAISE, SECRET, SLEEP, STAY
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+LABS = """
+import sys
+from tests.serve.running import labs
+from tropism.serve.app import App
+from tropism.serve.server import log_to_stderr, run
+from tropism.serve.settings import Settings
+log_to_stderr("warning")
+run(App(labs(), Settings(port=0)), lambda url: print(f"at {url}", flush=True))
+"""
+
+
+@contextmanager
+def process(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    started = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
+    try:
+        assert started.stdout is not None
+        address = re.search(r"at (http://\S+)", started.stdout.readline())
+        assert address is not None, started.communicate()[1]
+        yield started, address[1]
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def act(action: int) -> dict[str, Any]:
+    return {"action": {"value": action}}
+
+
+def test_told_to_stop_it_answers_the_steps_under_way():
+    with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        caller.post("/reset", json={"seed": 1})
+        replies: list[Any] = []
+        step = threading.Thread(target=lambda: replies.append(caller.post("/step", json=act(SLEEP))))
+        with connect(url.replace("http", "ws") + "/ws", proxy=None) as connection:
+            connection.send('{"type": "reset", "data": {"seed": 2}}')
+            connection.recv(10)
+            step.start()
+            connection.send(json.dumps({"type": "step", "data": {"value": SLEEP}}))
+            time.sleep(0.1)
+            server.send_signal(signal.SIGTERM)
+            frame = json.loads(connection.recv(10))
+            with pytest.raises(ConnectionClosed) as closed:
+                connection.recv(10)
+        step.join()
+        assert replies[0].json()["observation"]["value"] == [1.0, 1.0]
+        assert frame["data"]["observation"]["value"] == [2.0, 1.0]
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012  # the server restarts
+        _, said = server.communicate(timeout=20)
+        assert said == ""
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/health", trust_env=False)
+
+
+def test_the_log_has_the_error_under_the_id_that_was_told():
+    with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        caller.post("/reset", json={"seed": 1})
+        told = caller.post("/step", json=act(RAISE)).json()
+        assert caller.post("/step", json=act(STAY)).status_code == 200
+        with pytest.raises(ConnectionClosed), connect(f"ws{url[4:]}/ws?session_id=x", proxy=None) as connection:
+            connection.recv(10)
+            connection.recv(10)
+        assert httpx.get(url, headers={"Host": "evil"}, trust_env=False).status_code == 403
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=20)
+    [line] = [json.loads(text) for text in said.splitlines()]
+    assert line["error_id"] == told["id"]
+    assert line["level"] == "error"
+    assert SECRET in line["traceback"]
+
+
+def test_the_command_serves_and_stops_at_control_c():
+    with process("-m", "tropism", "serve", "GridWorld-v0", "--port", "0") as (server, url):
+        assert httpx.get(f"{url}/health", trust_env=False).json()["status"] == "healthy"
+        assert [row["name"] for row in httpx.get(f"{url}/list_environments", trust_env=False).json()] == [
+            "GridWorld-v0"
+        ]
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=20)
+        assert "Traceback" not in said
+
+
+def test_the_world_is_not_let_in_without_a_token():
+    command = [sys.executable, "-m", "tropism", "serve", "GridWorld-v0", "--host", "0.0.0.0"]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environ.pop("TROPISM_TOKEN", None)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=60)
+    assert done.returncode == 2
+    assert "token" in done.stderr
+    assert "Traceback" not in done.stderr
