@@ -48,7 +48,7 @@ class Server(uvicorn.Server):
                 app,
                 host=settings.host,
                 port=settings.port,
-                http=_protocol(settings.header_timeout),
+                http=type("Protocol", (Impatient,), {"header_timeout": settings.header_timeout}),
                 ws=DirectSocket,
                 ws_max_size=settings.max_body,
                 ws_per_message_deflate=False,
@@ -76,59 +76,57 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _protocol(header_timeout: float) -> type[HttpToolsProtocol]:
+class Impatient(HttpToolsProtocol):
     """uvicorn's, with a limit on the time that a request's headers may take, and refusals in our form."""
 
-    class Impatient(HttpToolsProtocol):
-        _deadline: TimerHandle | None = None
+    header_timeout = 10.0  # seconds
+    _deadline: TimerHandle | None = None
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._expect_headers()
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._headers_came()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._expect_headers()
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_headers()
 
-        def on_headers_complete(self) -> None:
-            self._headers_came()
-            super().on_headers_complete()
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        super().on_headers_complete()
 
-        def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-            """True, which leaves the connection open: a caller that has said all may still listen."""
-            cycle: Any = self.cycle
-            answering = cycle is not None and not cycle.more_body and not cycle.response_complete
-            if answering:
-                cycle.keep_alive = False
-            return answering
+    def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """True, which leaves the connection open: a caller that has said all may still listen."""
+        cycle: Any = self.cycle
+        answering = cycle is not None and not cycle.more_body and not cycle.response_complete
+        if answering:
+            self.cycle.keep_alive = False
+        return answering
 
-        def send_400_response(self, msg: str) -> None:
-            self._refuse(ServerError("BAD_REQUEST", msg))
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(ServerError("BAD_REQUEST", msg))
 
-        def _refuse(self, reason: ServerError) -> None:
-            """Answer what never became a request."""
-            body, status = encode(refusal.data(reason)), refusal.STATUS[reason.code]
-            head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
-            self.transport.close()
+    def _refuse(self, reason: ServerError) -> None:
+        """Answer what never became a request."""
+        body, status = encode(refusal.data(reason)), refusal.STATUS[reason.code]
+        head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        self.transport.close()
 
-        def _too_slow(self) -> None:
-            self._refuse(ServerError("TOO_SLOW", f"the headers were not complete in {header_timeout} s"))
+    def _too_slow(self) -> None:
+        self._refuse(ServerError("TOO_SLOW", f"the headers were not complete in {self.header_timeout} s"))
 
-        def _expect_headers(self) -> None:
-            if self._deadline is None:
-                self._deadline = self.loop.call_later(header_timeout, self._too_slow)
+    def _expect_headers(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.header_timeout, self._too_slow)
 
-        def _headers_came(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-    return Impatient
+    def _headers_came(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class JsonLines(logging.Formatter):

@@ -5,7 +5,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -105,7 +105,7 @@ class Sessions:
         return self._add(environment, owner, session, id)
 
     @contextmanager
-    def _moves(self, id: str) -> Iterator[None]:
+    def _moves(self, id: str) -> Generator[None]:
         """Who looks for this session meanwhile waits."""
         self._moving[id] = moved = asyncio.Event()
         try:
