@@ -1,10 +1,10 @@
 """A real server on a free port, in a thread of the test."""
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 import socket
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -47,7 +47,7 @@ def labs() -> dict[str, ServedEnvironment]:
 
 
 @contextmanager
-def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **settings: Any) -> Iterator[Running]:
+def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **settings: Any) -> Generator[Running]:
     """A server of these registered environments and of a test's own, until the block ends."""
     environments = (served(ids) if ids else {}) | dict(own or {})
     app = App(environments, Settings(port=0, **settings))

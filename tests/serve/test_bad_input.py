@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -246,8 +247,9 @@ def test_a_large_frame_ends_the_socket_with_its_code_and_the_session_can_be_resu
     with server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         talk(connection, "step", {"value": 1})
-        with pytest.raises(ConnectionClosed) as closed:
+        with suppress(ConnectionClosed):
             connection.send("x" * (50 * MIB))
+        with pytest.raises(ConnectionClosed) as closed:
             connection.recv(10)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
@@ -387,7 +389,7 @@ def test_headers_that_drip_in_are_waited_for_no_longer(server: Running):
     with server.raw() as caller:
         caller.sendall(b"GET /health HTTP/1.1\r\n")
         start = time.monotonic()
-        with pytest.raises(OSError, match=r"reset|pipe|abort"):
+        with suppress(ConnectionError):
             for number in range(100):
                 caller.sendall(b"X-%d: y\r\n" % number)
                 time.sleep(0.1)

@@ -48,7 +48,7 @@ def test_without_the_token_nobody_enters():
             with pytest.raises(InvalidStatus) as closed:
                 server.ws(additional_headers=headers)
             assert closed.value.response.status_code == 401
-        raw = caller.post("/reset", json={}, headers={"Authorization": "Bearer ü".encode()})
+        raw = caller.post("/reset", json={}, headers={b"Authorization": "Bearer ü".encode()})
         assert_refused(raw, "UNAUTHORIZED")
         assert caller.get("/health").status_code == 200
         assert caller.post("/reset", json={}, headers=bearer(TOKENS[0])).status_code == 200
@@ -89,7 +89,8 @@ def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
 
 def test_the_quota_of_a_token_holds_for_that_token_only():
     with running(own=labs(), tokens=TOKENS, max_sessions_per_token=1) as server:
-        with server.http(headers=bearer(TOKENS[0])) as caller, server.http(headers=bearer(TOKENS[1])) as other:
+        caller, other = (server.http(headers=bearer(token)) for token in TOKENS)
+        with caller, other:
             assert caller.post("/reset", json={}).status_code == 200
             with server.ws(additional_headers=bearer(TOKENS[0])) as connection:
                 assert_error(talk(connection, "reset"), "QUOTA_REACHED")

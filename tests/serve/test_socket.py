@@ -1,0 +1,158 @@
+"""The WebSocket surface: replies in order, resumed episodes, steps that happen once, batches."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.serve.running import Running, labs, running, talk
+from tests.serve.test_bad_input import assert_error, talk_close
+
+from tropism.wire.arrays import arrays_of
+from tropism.wire.codec import pack, unpack
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running("CartPole-v1", own=labs()) as started:
+        yield started
+
+
+def test_the_frames_are_those_of_openenv(server: Running):
+    with server.ws("Lab-v0") as connection:
+        assert talk(connection, "state") == {"type": "state", "data": {"episode_id": None, "step_count": 0}}
+        first = talk(connection, "reset", {"seed": 4, "episode_id": "ep-1"})
+        assert first["type"] == "observation"
+        assert first["data"]["observation"] == {"value": [4.0, 0.0], "text": "Observation: [4. 0.]", "metadata": {}}
+        assert (first["data"]["reward"], first["data"]["done"]) == (0.0, False)
+        then = talk(connection, "step", {"value": 0})["data"]
+        assert (then["reward"], then["done"], then["observation"]["value"]) == (1.0, False, [4.0, 1.0])
+        assert talk(connection, "state")["data"] == {"episode_id": "ep-1", "step_count": 1}
+        talk_close(connection)
+
+
+def test_replies_come_in_order_and_carry_the_id_of_their_frame(server: Running):
+    with server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 0})
+        for number in range(20):
+            action = 1 if number == 0 else 0  # the first one sleeps
+            connection.send(json.dumps({"type": "step", "data": {"value": action}, "id": number}))
+        replies = [json.loads(connection.recv(10)) for _ in range(20)]
+        assert [reply["id"] for reply in replies] == list(range(20))
+        assert [reply["data"]["observation"]["value"][1] for reply in replies] == list(range(1, 21))
+        assert talk(connection, "state", id=None)["id"] is None
+
+
+def test_a_socket_that_was_dropped_is_resumed_where_it_was(server: Running):
+    with server.ws() as connection, server.ws() as other:
+        id = talk(connection, "reset", {"seed": 3, "episode_id": "mine"})["data"]["session_id"]
+        talk(other, "reset", {"seed": 3})
+        for each in (connection, other):
+            talk(each, "step", {"value": 1})
+        connection.socket.close()
+        with server.ws(query=f"?session_id={id}") as resumed:
+            assert talk(resumed, "state")["data"] == {"episode_id": "mine", "step_count": 1}
+            assert talk(resumed, "step", {"value": 0})["data"] == talk(other, "step", {"value": 0})["data"]
+
+
+def test_a_closed_session_is_gone(server: Running):
+    with server.ws() as connection:
+        id = talk(connection, "reset")["data"]["session_id"]
+        talk_close(connection)
+    with server.ws(query=f"?session_id={id}") as connection:
+        assert_error(json.loads(connection.recv(10)), "SESSION_ERROR")
+
+
+def test_a_request_id_makes_a_step_happen_once(server: Running):
+    with server.ws() as connection:
+        id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
+        first = talk(connection, "step", {"value": 1}, request_id="a")
+        assert talk(connection, "step", {"value": 0}, request_id="a") == first
+        with server.ws(query=f"?session_id={id}") as resumed:
+            assert talk(resumed, "step", {"value": 1}, request_id="a") == first
+            assert talk(resumed, "state")["data"]["step_count"] == 1
+
+
+def test_snapshot_restore_fork_and_history(server: Running):
+    with server.ws() as connection:
+        talk(connection, "reset", {"seed": 6})
+        snapshot = talk(connection, "snapshot")["data"]
+        ahead = [talk(connection, "step", {"value": action})["data"] for action in (0, 1)]
+        fork = talk(connection, "fork", {"from": snapshot["snapshot_id"]})["data"]
+        with server.ws(query=f"?session_id={fork['session_id']}") as twin:
+            assert [talk(twin, "step", {"value": action})["data"] for action in (0, 1)] == ahead
+            assert talk(twin, "state")["data"]["episode_id"] != talk(connection, "state")["data"]["episode_id"]
+        restored = talk(connection, "restore", {"from": snapshot["snapshot_id"]})
+        assert restored["type"] == "observation"
+        assert talk(connection, "state")["data"]["step_count"] == 0
+        assert talk(connection, "step", {"value": 0})["data"] == ahead[0]
+        history = talk(connection, "history", {"from": 0})["data"]
+        assert (history["seed"], len(history["steps"])) == (6, 1)
+
+
+def test_a_fork_with_a_seed_has_other_randomness_from_there_on(server: Running):
+    with server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 6})
+        assert "session_id" in talk(connection, "fork", {"from": "now", "seed": 9})["data"]
+
+
+def test_two_sockets_may_hold_one_session(server: Running):
+    with server.ws() as connection:
+        id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
+        with server.ws(query=f"?session_id={id}") as second:
+            talk(second, "step", {"value": 1})
+            assert talk(connection, "state")["data"]["step_count"] == 1
+            talk_close(second)
+        assert_error(talk(connection, "step", {"value": 1}), "STATE_ERROR")
+
+
+def test_a_batch_is_as_many_sessions_and_speaks_json_or_msgpack(server: Running):
+    count, seed = 3, 11
+    with server.ws() as connection, server.ws() as packed:
+        opened = talk(connection, "open", {"count": count, "seeds": seed})
+        packed.send(pack({"type": "open", "data": {"count": count, "seeds": [11, 12, 13]}, "id": 5}))
+        reply = unpack(packed.recv(30))  # pyright: ignore[reportArgumentType]
+        assert (reply["type"], reply["id"]) == ("batch", 5)
+        assert np.array_equal(arrays_of(reply["data"])["observation"], opened["data"]["observation"])
+        stepped = talk(connection, "step_batch", {"actions": [1, 0, 1]})["data"]
+        packed.send(pack({"type": "step_batch", "data": {"actions": np.array([1, 0, 1])}}))
+        arrays = arrays_of(unpack(packed.recv(30))["data"])  # pyright: ignore[reportArgumentType]
+        assert np.array_equal(arrays["observation"], np.asarray(stepped["observation"], np.float32))
+    for number, action in enumerate((1, 0, 1)):
+        with server.ws() as connection:
+            first = talk(connection, "reset", {"seed": seed + number})["data"]["observation"]["value"]
+            assert first == opened["data"]["observation"][number]
+            then = talk(connection, "step", {"value": action})["data"]
+            assert then["observation"]["value"] == stepped["observation"][number]
+            assert then["reward"] == stepped["reward"][number]
+
+
+BATCHES = {
+    "wrong seeds": ("open", {"count": 2, "seeds": [1]}),
+    "negative seeds": ("open", {"count": 2, "seeds": -1}),
+    "unknown mode": ("open", {"count": 2, "mode": "sometimes"}),
+    "unknown field": ("open", {"count": 2, "colour": 1}),
+    "too few actions": ("step_batch", {"actions": [1]}),
+    "bad action": ("step_batch", {"actions": [1, 7]}),
+    "actions of objects": ("step_batch", {"actions": [{}, {}]}),
+    "ragged actions": ("step_batch", {"actions": [[1], [1, 2]]}),
+    "no actions": ("step_batch", {}),
+    "dtype of objects": ("step_batch", {"actions": {"dtype": "|O", "shape": [2], "data": "x"}}),
+    "shape that does not fit": ("step_batch", {"actions": {"dtype": "<i4", "shape": [2], "data": "x"}}),
+    "bad mask": ("reset_batch", {"mask": [True]}),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_bad_batches_are_refused_and_the_batch_goes_on(server: Running, name: str):
+    kind, data = BATCHES[name]
+    with server.ws() as connection:
+        first = talk(connection, "open", {"count": 2, "seeds": 1})["data"]
+        assert_error(talk(connection, kind, data), "VALIDATION_ERROR")
+        then = talk(connection, "step_batch", {"actions": [1, 1]})["data"]
+        assert np.shape(then["observation"]) == np.shape(first["observation"])
+
+
+def test_a_host_environment_has_no_batch(server: Running):
+    with server.ws("Lab-v0") as connection:
+        assert "one by one" in assert_error(talk(connection, "open", {"count": 2}), "VALIDATION_ERROR")["message"]
