@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import random
 
 from benchmarks.comparison import Comparison, Rival
-from benchmarks.measure import RESULTS, Effort, Prepared, processor, progress, row
+from benchmarks.measure import RESULTS, Effort, Prepared, prepared, processor, progress, row
 from benchmarks.peers import REQUIREMENTS
 from benchmarks.process import Worker
 from benchmarks.table import rows_as_text
@@ -98,14 +98,14 @@ def interleaved(rival: Rival, size: int, effort: Effort) -> tuple[dict[str, Any]
     progress(f"{FIELDS.name} {size:,}: {rival.label}")
     with ExitStack() as stack:
         worker = stack.enter_context(Worker(rival.peer, FIELDS))
-        facts = worker.ask(do="prepare", case=rival.case, num_envs=size, seconds=effort.seconds)
+        facts = prepared(worker, FIELDS, rival.case, size, effort)
         run = ours(rival.case, size)
         num_steps = calibrated(run, effort.seconds)
         mine: list[float] = []
         theirs: list[float] = []
         for repeat in range(effort.repeats):
             seconds, total = timed(run, num_steps, repeat + 2)
-            check_consumed(total, size * num_steps)
+            check_consumed(total, size * num_steps, *FIELDS.consumed)
             mine.append(size * num_steps / seconds)
             answer = worker.ask(do="run")
             theirs.append(answer["steps"] / answer["seconds"])

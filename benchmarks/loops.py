@@ -25,15 +25,18 @@ def vector_loop(step: Callable[[Any], Any], num_envs: int, action_dtype: str = "
     return run
 
 
-def single_loop(env: Any) -> Run:
-    """Random actions for one environment, reset when an episode ends."""
+def single_loop(env: Any, action_bits: int = 1, num_envs: int = 1) -> Run:
+    """Random actions for one environment, reset when an episode ends.
+
+    It takes the steps of `num_envs` environments, which is quicker than to step as many in turn.
+    """
     env.reset(seed=0)
 
     def run(num_steps: int, seed: int) -> float:
         coin = random.Random(seed).getrandbits
         total = 0.0
-        for _ in range(num_steps):
-            obs, reward, terminated, truncated, _info = env.step(coin(1))
+        for _ in range(num_envs * num_steps):
+            obs, reward, terminated, truncated, _info = env.step(coin(action_bits))
             total += sum(obs.tolist()) + float(reward) + terminated + truncated
             if terminated or truncated:
                 env.reset()

@@ -51,6 +51,12 @@ def processor() -> str:
     return models[0] if models else platform.machine()
 
 
+def prepared(worker: Worker, comparison: Comparison, case: str, size: int, effort: Effort) -> dict[str, Any]:
+    """What a worker says of itself when it is ready to run."""
+    request = {"case": case, "num_envs": size, "seconds": effort.seconds, "consumed": comparison.consumed}
+    return worker.ask(do="prepare", **request)
+
+
 def prepared_rivals(
     comparison: Comparison,
     rivals: Sequence[Rival],
@@ -65,7 +71,7 @@ def prepared_rivals(
         progress(f"{comparison.name} {size:,}: preparing {rival.label}")
         try:
             worker = stack.enter_context(Worker(rival.peer, comparison))
-            facts = worker.ask(do="prepare", case=rival.case, num_envs=size, seconds=effort.seconds)
+            facts = prepared(worker, comparison, rival.case, size, effort)
         except UnavailableError as error:
             skipped[rival.label] = str(error)
             progress(f"skipped {rival.label}: {error}")
@@ -109,7 +115,7 @@ def measured_size(
     with ExitStack() as stack:
         ours = stack.enter_context(Worker(OURS, comparison))
         progress(f"{comparison.name} {size:,}: preparing {OURS}")
-        facts = ours.ask(do="prepare", case=comparison.case, num_envs=size, seconds=effort.seconds)
+        facts = prepared(ours, comparison, comparison.case, size, effort)
         usable = [rival for rival in rivals if rival.label not in result["skipped"]]
         ready = prepared_rivals(comparison, usable, size, effort, stack, result["skipped"])
         contenders = [Prepared(OURS, ours, facts), *ready]

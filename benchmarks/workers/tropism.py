@@ -1,4 +1,4 @@
-"""CartPole of ours: compiled rollout, and through Gymnasium one at a time or as a vector."""
+"""CartPole and the plume search of ours: compiled rollout, and through Gymnasium one at a time or as a vector."""
 
 import importlib
 from functools import partial
@@ -15,10 +15,10 @@ def consumed(transition: Any) -> jax.Array:
     return transition.next_obs.sum(-1) + transition.reward + transition.terminated + transition.truncated
 
 
-def rollout(num_envs: int) -> Run:
+def rollout(num_envs: int, id: str = "CartPole-v1") -> Run:
     """As on the other side, params are constants of the compiled function."""
     tropism: Any = importlib.import_module("tropism")
-    env, params = tropism.make("CartPole-v1")
+    env, params = tropism.make(id)
     policy = tropism.random_policy(env, params)
 
     @partial(jax.jit, static_argnums=0)
@@ -38,6 +38,14 @@ def single(num_envs: int) -> Run:
     return single_loop(gymnasium.make("tropism.gym:tropism/CartPole-v1"))
 
 
+def plume(num_envs: int) -> Run:
+    """One through Gymnasium, more than one in a compiled rollout."""
+    if num_envs > 1:
+        return rollout(num_envs, "PlumeNav-v0")
+    gymnasium: Any = importlib.import_module("gymnasium")
+    return single_loop(gymnasium.make("tropism.gym:tropism/PlumeNav-v0"), action_bits=2)
+
+
 def vector(num_envs: int) -> Run:
     gymnasium: Any = importlib.import_module("gymnasium")
     env = gymnasium.make_vec("tropism.gym:tropism/CartPole-v1", num_envs=num_envs)
@@ -46,5 +54,5 @@ def vector(num_envs: int) -> Run:
 
 
 if __name__ == "__main__":
-    cases = {"rollout": rollout, "single": single, "vector": vector}
+    cases = {"rollout": rollout, "single": single, "vector": vector, "plume": plume}
     serve(cases, ("tropism", "jax"), lambda: jax.devices()[0].device_kind)
