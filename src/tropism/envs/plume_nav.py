@@ -148,7 +148,7 @@ class PlumeNav(Environment):
 
     def info(self, state: Any, params: Any) -> Info:
         scene = self.scene(state, params)
-        here, goal = (self._whole_on_grid(xy) for xy in (scene.agent.xy, scene.source))
+        here, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
         return {
             "goal_reached": scene.distance <= params.goal_radius,
             "agent_xy": here,
@@ -159,9 +159,9 @@ class PlumeNav(Environment):
             "concentration_at_agent": scene.smell(scene.agent.xy),
         }
 
-    def _whole_on_grid(self, xy: Float[Array, " 2"]) -> tuple[Any, Any]:
-        xy = jnp.round(xy).astype(jnp.int32) if self.motion.on_grid else xy
-        return xy[0], xy[1]
+    def _whole_on_grid(self, xy: Any) -> tuple[Any, Any]:
+        x, y = (jnp.asarray(side, float) for side in (xy[0], xy[1]))
+        return (jnp.round(x).astype(jnp.int32), jnp.round(y).astype(jnp.int32)) if self.motion.on_grid else (x, y)
 
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         """Options of a reset: `start_location`, `source_location`, `params`."""

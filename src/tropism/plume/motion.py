@@ -6,15 +6,18 @@ from typing import Any, ClassVar, Literal, get_args
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import random
-from jaxtyping import Array, Float
+from jax import lax, random
+from jaxtyping import Array, Bool, Float
 
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.scene import Agent, Scene, direction
+from tropism.plume.scene import Agent, Arena, Scene
 
 Boundary = Literal["stop", "wrap", "absorb"]
+Step = tuple[Float[Array, ""], Float[Array, ""]]  # not one array: a batch of pairs is slower than two of numbers
+
+LOOKS_PER_CELL = 4  # for obstacles on the way of a long step
 
 CARDINAL = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # up, right, down, left
 COMPASS = np.array([(0, 0), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1)])
@@ -36,30 +39,54 @@ class Motion(eqx.Module):
     def action_space(self) -> Space: ...
 
     @abstractmethod
-    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Float[Array, ""], Float[Array, " 2"]]:
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Float[Array, ""], Step]:
         """The heading after the action, and the displacement it asks for."""
 
     def move(self, key: Any, action: Any, scene: Scene) -> Agent:
         """The agent after the action, with walls and obstacles in the way."""
         agent, arena = scene.agent, scene.arena
-        heading, step = self.steer(key, action, scene)
-        # Each axis by itself: a batch of pairs is slower than two batches of numbers.
-        wanted = agent.x + step[0].astype(agent.x.dtype), agent.y + step[1].astype(agent.y.dtype)
-        kept = tuple(self._keep(side, low, high) for side, low, high in zip(wanted, arena.low, arena.high, strict=True))
+        heading, (right, up) = self.steer(key, action, scene)
+        step = right.astype(agent.x.dtype), up.astype(agent.y.dtype)
+        wanted = agent.x + step[0], agent.y + step[1]
+        kept = self._keep(wanted, arena)
         lost = agent.lost | ~arena.inside(jnp.stack(wanted)) if self.boundary == "absorb" else jnp.zeros((), bool)
         # Who wraps around has not flown back across the arena.
         end = wanted if self.boundary == "wrap" else kept
-        free = ~arena.blocked(jnp.stack(kept))
-        x, y = jnp.where(free, kept[0], agent.x), jnp.where(free, kept[1], agent.y)
-        moved_x, moved_y = jnp.where(free, end[0] - agent.x, 0), jnp.where(free, end[1] - agent.y, 0)
+        x, y, moved_x, moved_y = *kept, end[0] - agent.x, end[1] - agent.y
+        if arena.obstacles is not None:
+            clear = self._is_clear(*lax.stop_gradient((agent, step, arena)))
+            x, y = jnp.where(clear, x, agent.x), jnp.where(clear, y, agent.y)
+            moved_x, moved_y = jnp.where(clear, moved_x, 0), jnp.where(clear, moved_y, 0)
         return Agent(x, y, jnp.asarray(heading, agent.heading.dtype), moved_x, moved_y, lost)
+
+    def _is_clear(self, agent: Agent, step: Step, arena: Arena) -> Bool[Array, ""]:
+        """Whether no obstacle is on the way, which is looked at every so often: who takes long steps jumps no wall."""
+        width, height = arena.cell_size
+        cells = jnp.maximum(jnp.abs(step[0]) / width, jnp.abs(step[1]) / height)
+        looks = jnp.round(cells) if self.on_grid else jnp.ceil(cells * LOOKS_PER_CELL)
+        looks = jnp.maximum(looks, 1).astype(jnp.int32)
+
+        def on_the_way(carry: Any) -> Any:
+            return carry[1] & (carry[0] < looks)
+
+        def look(carry: Any) -> Any:
+            number = carry[0] + 1
+            share = number.astype(step[0].dtype) / looks
+            here = self._keep((agent.x + share * step[0], agent.y + share * step[1]), arena)
+            return number, ~arena.blocked(jnp.stack(here))
+
+        return lax.while_loop(on_the_way, look, (jnp.int32(0), jnp.ones((), bool)))[1]
 
     def facing(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """The heading an episode begins with, given a random one: what this body can turn to."""
         return heading
 
-    def _keep(self, side: Float[Array, ""], low: Any, high: Any) -> Float[Array, ""]:
-        """One coordinate, back in the arena."""
+    def _keep(self, xy: Step, arena: Arena) -> Step:
+        """A point, back in the arena."""
+        x, y = (self._keep_side(*side) for side in zip(xy, arena.low, arena.high, strict=True))
+        return x, y
+
+    def _keep_side(self, side: Float[Array, ""], low: Any, high: Any) -> Float[Array, ""]:
         low, high = jnp.asarray(low, side.dtype), jnp.asarray(high, side.dtype)
         if self.boundary == "wrap":
             return low + jnp.mod(side - low, high - low + (1 if self.on_grid else 0))
@@ -81,11 +108,13 @@ class _Table(Motion):
     def action_space(self) -> Discrete:
         return Discrete(len(self.table))
 
-    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
-        right, up = (jnp.asarray(column, scene.agent.x.dtype)[action] for column in self.table.T)
-        turned = jnp.asarray(np.arctan2(self.table[:, 1], self.table[:, 0]), scene.agent.heading.dtype)[action]
-        stays = (right == 0) & (up == 0)
-        return jnp.where(stays, scene.agent.heading, turned), jnp.stack([right, up]) * self.step_length
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
+        agent = scene.agent
+        right, up = (_entry(column, action, agent.x.dtype) for column in self.table.T)
+        heading = _entry(np.arctan2(self.table[:, 1], self.table[:, 0]), action, agent.heading.dtype)
+        for stay in np.flatnonzero(~self.table.any(1)):
+            heading = jnp.where(action == stay, agent.heading, heading)
+        return heading, (right * self.step_length, up * self.step_length)
 
 
 class Cardinal(_Table):
@@ -129,10 +158,11 @@ class Oriented(Motion):
         turn = jnp.deg2rad(jnp.asarray(self.turn, heading.dtype))
         return _wrap_angle(jnp.round(heading / turn) * turn)
 
-    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
-        turn = jnp.deg2rad(jnp.asarray(self.turn, scene.agent.heading.dtype)) * jnp.array([0, 1, -1])[action]
-        step = direction(scene.agent.heading) * self.step_length * (action == 0)
-        return _wrap_angle(scene.agent.heading + turn), jnp.round(step) if self.on_grid else step
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
+        heading = scene.agent.heading
+        turn = jnp.deg2rad(jnp.asarray(self.turn, heading.dtype)) * _entry(np.array([0, 1, -1]), action, heading.dtype)
+        right, up = _ahead(heading, self.step_length * (action == 0))
+        return _wrap_angle(heading + turn), (jnp.round(right), jnp.round(up)) if self.on_grid else (right, up)
 
 
 class RunTumble(Motion):
@@ -152,10 +182,10 @@ class RunTumble(Motion):
     def action_space(self) -> Discrete:
         return Discrete(2)
 
-    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         heading = scene.agent.heading
         tumbled = random.uniform(key, (), heading.dtype, -jnp.pi, jnp.pi)
-        return jnp.where(action == 1, tumbled, heading), direction(heading) * self.step_length * (action == 0)
+        return jnp.where(action == 1, tumbled, heading), _ahead(heading, self.step_length * (action == 0))
 
 
 class Continuous(Motion):
@@ -177,11 +207,26 @@ class Continuous(Motion):
     def action_space(self) -> Box:
         return Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
 
-    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent
         heading = _wrap_angle(agent.heading + action[0] * self.turn_rate * self.dt)
-        step = direction(heading) * action[1] * self.speed * self.dt
-        return heading, step + scene.wind(agent.xy) * self.dt if self.drift else step
+        right, up = _ahead(heading, action[1] * self.speed * self.dt)
+        if not self.drift:
+            return heading, (right, up)
+        wind = scene.wind(agent.xy) * self.dt
+        return heading, (right + wind[0], up + wind[1])
+
+
+def _entry(values: Any, action: Any, dtype: Any) -> Array:
+    """`values[action]` of a short table, by comparing: a gather is slower, alone and in a batch."""
+    entry = jnp.asarray(values[0], dtype)
+    for number, value in enumerate(values[1:], 1):
+        entry = jnp.where(action == number, jnp.asarray(value, dtype), entry)
+    return entry
+
+
+def _ahead(heading: Float[Array, ""], distance: Any) -> Step:
+    return jnp.cos(heading) * distance, jnp.sin(heading) * distance
 
 
 def _wrap_angle(angle: Float[Array, ""]) -> Float[Array, ""]:

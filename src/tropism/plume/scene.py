@@ -71,6 +71,12 @@ class Arena(eqx.Module):
         y = jnp.linspace(self.low[1], self.high[1], height)
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
 
+    @property
+    def cell_size(self) -> tuple[Any, Any]:
+        """(width, height) of what one point of the raster stands for."""
+        height, width = self.shape
+        return (self.high[0] - self.low[0]) / (width - 1), (self.high[1] - self.low[1]) / (height - 1)
+
     def inside(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
         x, y = xy[..., 0], xy[..., 1]
         return (x >= self.low[0]) & (x <= self.high[0]) & (y >= self.low[1]) & (y <= self.high[1])
