@@ -156,6 +156,51 @@ def test_obstacles_block() -> None:
     assert place(move(Cardinal(boundary="wrap"), 1, agent(4, 2), wrapped)) == (4, 2)
 
 
+LONG = [  # body, action, start, what the longest way is
+    (Cardinal(step_length=7.0), 1, (10, 20), (17, 20)),
+    (Cardinal(step_length=7.0, on_grid=False), 1, (10.3, 20.2), (17.3, 20.2)),
+    (Compass(step_length=6.0), 2, (10, 20), (16, 26)),
+    (Continuous(speed=150.0), (0, 1), (10.4, 20.2), (16.4, 20.2)),
+    (RunTumble(step_length=9.5), 0, (9, 22), (18.5, 22)),
+    (Oriented(step_length=12.0), 0, (5, 20), (17, 20)),
+]
+
+
+@pytest.mark.parametrize(("body", "action", "start", "end"), LONG)
+def test_a_long_step_jumps_no_wall(body: Motion, action: Any, start: Any, end: Any) -> None:
+    wall = blocking(*((13, y) for y in range(128)))
+    stopped = move(body, jnp.asarray(action, float) if isinstance(action, tuple) else action, agent(*start), wall)
+    assert place(stopped) == pytest.approx(start)
+    assert stopped.velocity.tolist() == [0, 0]
+    behind = blocking(*((int(end[0]) + 2, y) for y in range(128)))
+    free = move(body, jnp.asarray(action, float) if isinstance(action, tuple) else action, agent(*start), behind)
+    assert place(free) == pytest.approx(end)
+
+
+def test_no_wall_is_jumped_across_the_edge() -> None:
+    arena = blocking(*((0, y) for y in range(8)), size=8)
+    assert place(move(Cardinal(boundary="wrap", step_length=4.0), 1, agent(6, 3), arena)) == (6, 3)
+    assert place(move(Cardinal(boundary="wrap", step_length=4.0), 1, agent(2, 3), arena)) == (6, 3)
+    assert place(move(Cardinal(boundary="stop", step_length=4.0), 1, agent(6, 3), arena)) == (7, 3)
+
+
+@pytest.mark.parametrize("angle", range(0, 360, 7))
+def test_no_way_through_a_ring(angle: float) -> None:
+    x, y = np.meshgrid(np.arange(41), np.arange(41))
+    around = np.hypot(x - 20, y - 20).round() == 6
+    arena = Arena((-10.0, -10.0), (10.0, 10.0), jnp.asarray(around), (41, 41))
+    body = RunTumble(step_length=8.0)
+    assert place(move(body, 0, agent(0, 0, heading=angle), arena)) == (0, 0)
+
+
+def test_a_way_between_obstacles_can_be_learned() -> None:
+    def end(speed: Any) -> Any:
+        body = Continuous(speed=speed, dt=1.0)
+        return body.move(KEY, jnp.array([0.0, 1.0]), scene(agent(3, 3), arena=blocking((3, 5)))).x
+
+    assert jax.jit(jax.grad(end))(2.0) == 1.0
+
+
 @pytest.mark.parametrize("boundary", ["stop", "wrap", "absorb"])
 @pytest.mark.parametrize("motion", [Cardinal, Compass, Oriented])
 def test_positions_stay_whole_on_a_grid(motion: Any, boundary: Any) -> None:

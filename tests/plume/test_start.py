@@ -41,12 +41,13 @@ def chi_square(counts: Any) -> float:
 
 
 @pytest.mark.parametrize("keys", [seeds, splits])
-def test_uniform_over_the_free_cells(keys: Callable[[int], Any]) -> None:
-    xy = np.asarray(place(Start(), keys(COUNT), goal_radius=1.0).xy).astype(int)
+@pytest.mark.parametrize("radius", [1.0, 2.3])  # the goal covers a tenth of the arena, or nearly half
+def test_uniform_over_the_free_cells(keys: Callable[[int], Any], radius: float) -> None:
+    xy = np.asarray(place(Start(), keys(COUNT), goal_radius=radius).xy).astype(int)
     counts = np.zeros((6, 8))
     np.add.at(counts, (xy[:, 1], xy[:, 0]), 1)
     x, y = np.meshgrid(np.arange(8), np.arange(6))
-    goal = np.hypot(x - 3, y - 2) <= 1
+    goal = np.hypot(x - 3, y - 2) <= radius
     assert (counts[goal] == 0).all()
     assert chi_square(counts[~goal]) < 4
 

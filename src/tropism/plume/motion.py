@@ -17,7 +17,7 @@ from tropism.plume.scene import Agent, Arena, Scene
 Boundary = Literal["stop", "wrap", "absorb"]
 Step = tuple[Float[Array, ""], Float[Array, ""]]  # not one array: a batch of pairs is slower than two of numbers
 
-LOOKS_PER_CELL = 4  # for obstacles on the way of a long step
+CORNER = 1e-4  # the share of its way that a step may cut the corner of an obstacle: going round it exactly is allowed
 
 CARDINAL = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # up, right, down, left
 COMPASS = np.array([(0, 0), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1)])
@@ -54,28 +54,33 @@ class Motion(eqx.Module):
         end = wanted if self.boundary == "wrap" else kept
         x, y, moved_x, moved_y = *kept, end[0] - agent.x, end[1] - agent.y
         if arena.obstacles is not None:
-            clear = self._is_clear(*lax.stop_gradient((agent, step, arena)))
+            clear = self._is_clear(*lax.stop_gradient((agent, step, kept, arena)))
             x, y = jnp.where(clear, x, agent.x), jnp.where(clear, y, agent.y)
             moved_x, moved_y = jnp.where(clear, moved_x, 0), jnp.where(clear, moved_y, 0)
         return Agent(x, y, jnp.asarray(heading, agent.heading.dtype), moved_x, moved_y, lost)
 
-    def _is_clear(self, agent: Agent, step: Step, arena: Arena) -> Bool[Array, ""]:
-        """Whether no obstacle is on the way, which is looked at every so often: who takes long steps jumps no wall."""
+    def _is_clear(self, agent: Agent, step: Step, end: Step, arena: Arena) -> Bool[Array, ""]:
+        """Whether no obstacle is on the way, cell after cell: who takes long steps jumps no wall."""
         width, height = arena.cell_size
-        cells = jnp.maximum(jnp.abs(step[0]) / width, jnp.abs(step[1]) / height)
-        looks = jnp.round(cells) if self.on_grid else jnp.ceil(cells * LOOKS_PER_CELL)
-        looks = jnp.maximum(looks, 1).astype(jnp.int32)
+        first_x, every_x = _crossings((agent.x - arena.low[0]) / width, step[0] / width)
+        first_y, every_y = _crossings((agent.y - arena.low[1]) / height, step[1] / height)
 
         def on_the_way(carry: Any) -> Any:
-            return carry[1] & (carry[0] < looks)
+            clear, next_x, next_y = carry
+            return clear & (jnp.minimum(next_x, next_y) < 1)
 
-        def look(carry: Any) -> Any:
-            number = carry[0] + 1
-            share = number.astype(step[0].dtype) / looks
+        def enter(carry: Any) -> Any:
+            _, next_x, next_y = carry
+            since = jnp.minimum(next_x, next_y)
+            next_x = jnp.where(next_x <= since, next_x + every_x, next_x)
+            next_y = jnp.where(next_y <= since, next_y + every_y, next_y)
+            until = jnp.minimum(jnp.minimum(next_x, next_y), 1)
+            share = (since + until) / 2
             here = self._keep((agent.x + share * step[0], agent.y + share * step[1]), arena)
-            return number, ~arena.blocked(jnp.stack(here))
+            return ~arena.blocked(jnp.stack(here)) | (until - since < CORNER), next_x, next_y
 
-        return lax.while_loop(on_the_way, look, (jnp.int32(0), jnp.ones((), bool)))[1]
+        clear, _, _ = lax.while_loop(on_the_way, enter, (~arena.blocked(jnp.stack(end)), first_x, first_y))
+        return clear
 
     def facing(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """The heading an episode begins with, given a random one: what this body can turn to."""
@@ -215,6 +220,13 @@ class Continuous(Motion):
             return heading, (right, up)
         wind = scene.wind(agent.xy) * self.dt
         return heading, (right + wind[0], up + wind[1])
+
+
+def _crossings(at: Float[Array, ""], by: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """When a way along one axis, in cells, first comes to another cell, and how long it is in each; as shares of it."""
+    ahead = jnp.where(by < 0, -at, at)
+    length = jnp.maximum(jnp.abs(by), jnp.finfo(by.dtype).tiny)
+    return (jnp.floor(ahead + 0.5) + 0.5 - ahead) / length, 1 / length
 
 
 def _entry(values: Any, action: Any, dtype: Any) -> Array:
