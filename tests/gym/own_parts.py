@@ -117,6 +117,22 @@ class Hungry:
         return 10.0 if next_state.goal_reached else gain + 0.01 * self.eaten
 
 
+class Fresh(Smoothed):
+    """Forgets when an episode begins, which it knows from the steps."""
+
+    def get_observation(self, env_state: Mapping[str, Any]) -> Any:
+        self.memory = self.memory if env_state["step_count"] else 0.0
+        return super().get_observation(env_state)
+
+
+class Hungrier(Hungry):
+    """Begins every episode as hungry as the first."""
+
+    def compute_reward(self, prev_state: Any, action: Any, next_state: Any, plume_field: Any) -> float:
+        self.eaten = self.eaten if prev_state.step_count else 0.0
+        return super().compute_reward(prev_state, action, next_state, plume_field)
+
+
 class Plain:
     """The default sensor, written by a user."""
 
@@ -152,6 +168,11 @@ def all_own(calls: Calls | None = None, **more: Any) -> PlumeEnv:
     parts: dict[str, Any] = {"plume": Flicker(calls), "wind_field": Gusts(calls), "sensor_model": Smoothed(calls)}
     parts |= {"action_model": Slippery(calls), "reward_fn": Hungry(calls)}
     return PlumeEnv(**{**SMALL, **parts, **more})
+
+
+def forgetting(**more: Any) -> PlumeEnv:
+    """All a user's own, with states of their own that no episode leaves to the next."""
+    return all_own(sensor_model=Fresh(), reward_fn=Hungrier(), **more)
 
 
 def play(env: Any, seed: int | None, actions: Any) -> list[str]:

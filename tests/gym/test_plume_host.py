@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -23,12 +24,13 @@ from tests.gym.own_parts import (
     Smoothed,
     Sparse,
     all_own,
+    forgetting,
     play,
 )
 
 import tropism
 from tropism import EnvironmentState, StateError, ValidationError
-from tropism.gym import PlumeEnv, PlumeSearchEnv
+from tropism.gym import PlumeEnv, PlumeSearchEnv, to_gymnasium
 from tropism.plume.fields import Gaussian, Meander, synthetic
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.rewards import Approach, ConcentrationGain
@@ -303,13 +305,85 @@ def test_a_fork_with_another_seed_is_refused_with_words():
         env.session.fork(seed=1)
 
 
-def test_two_sessions_of_one_environment_are_told_apart():
-    env = all_own()
+def test_two_sessions_of_one_environment_do_not_touch():
+    alone = [play(forgetting(), seed, ACTIONS)[1:] for seed in (0, 1)]
+    env = forgetting()
+    sensor = env.sensor_model
     env.reset(seed=0)
-    other = tropism.Session(env.session.env)
-    other.reset(seed=1)
+    first = [str(env.step(action)) for action in ACTIONS[:3]]
+    beside = to_gymnasium(env.session.env)
+    beside.reset(seed=1)
+    second: list[str] = []
+    for number, action in enumerate(ACTIONS):
+        second.append(str(beside.step(action)))
+        if number >= 3:
+            first.append(str(env.step(action)))
+    assert [first, second] == alone
+    assert env.sensor_model is sensor
+
+
+def test_an_earlier_state_can_be_stepped_again():
+    env = forgetting().session.env
+    params = env.default_params()
+    _, start = env.reset(3, params)
+    once = [env.step(0, start, 1, params)]
+    once.append(env.step(0, once[0][1], 2, params))
+    again = [env.step(0, start, 1, params)]
+    again.append(env.step(0, again[0][1], 2, params))
+    other = env.step(0, once[0][1], 0, params)
+    assert [moment[0].tolist() for moment in once] == [moment[0].tolist() for moment in again]
+    assert other[1].agent.step_count == 2
+    assert np.array_equal(env.render(once[0][1], params), env.render(again[0][1], params))
+
+
+def test_parts_that_cannot_be_copied_serve_one_session_at_a_time():
+    class Filed(Plain):
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    env = PlumeEnv(**SMALL, sensor_model=Filed())
+    env.reset(seed=0)
+    env.step(0)
+    tropism.Session(env.session.env).reset(seed=1)
     with pytest.raises(StateError, match="another episode"):
         env.step(0)
+
+
+@pytest.mark.parametrize("make", [forgetting, lambda: mixed("plume"), lambda: mixed("wind, drift")])
+def test_check_environment_passes(make: Any):
+    report = tropism.check_environment(make().session.env, num_steps=60)
+    assert report.ok, report
+
+
+def test_check_environment_finds_a_sensor_that_forgets_nothing():
+    report = tropism.check_environment(mixed("sensor").session.env, num_steps=60)
+    assert [result.law for result in report.failed] == ["same-seed"]
+
+
+def test_environments_are_equal_where_their_parts_are():
+    class Valued(Plain):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Valued)
+
+        def __hash__(self) -> int:
+            return 0
+
+    sensor = Plain()
+    ours = PlumeEnv(**SMALL, sensor_model=sensor).session.env
+    same, wider = (PlumeEnv(**{**SMALL, **more}, sensor_model=sensor).session.env for more in ({}, {"max_steps": 41}))
+    assert ours == same
+    assert ours == copy.deepcopy(ours)
+    assert hash(ours) == hash(same) == hash(copy.deepcopy(ours))
+    assert ours not in (wider, PlumeEnv(**SMALL, sensor_model=Plain()).session.env)
+    assert PlumeEnv(**SMALL, sensor_model=Valued()).session.env == PlumeEnv(**SMALL, sensor_model=Valued()).session.env
+
+
+def test_the_same_seed_repeats_in_one_environment_and_after_a_pickle():
+    env = forgetting()
+    first = play(env, 5, ACTIONS)
+    play(env, 6, ACTIONS)
+    assert play(env, 5, ACTIONS) == first
+    assert play(pickle.loads(pickle.dumps(env)), 5, ACTIONS) == first
 
 
 def test_options_and_the_preset_work_on_the_host():

@@ -17,7 +17,7 @@ from tropism.core.program import host_device
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume_nav import MOTION, SENSOR, PlumeNav, PlumeNavParams, PlumeNavState
-from tropism.envs.plume_parts import Parts, PlumeView
+from tropism.envs.plume_parts import Episode, Parts, PlumeView
 from tropism.errors import StateError, ValidationError
 from tropism.plume.own import (
     AgentState,
@@ -42,7 +42,8 @@ Sight = tuple[Any, ...]  # what a Scene is made of, which a compiled part makes 
 
 @dataclass(frozen=True)
 class PlumeHostState:
-    episode: object
+    search: "Search"  # whose parts are in this episode
+    episode: Episode
     words: NDArray[Any]  # the seed's
     rng: np.random.Generator
     source: Position
@@ -59,25 +60,31 @@ class Search:
     """The steps of a `PlumeHost`. A plain class, because Equinox makes a module of every method it binds."""
 
     def __init__(self, base: PlumeNav, parts: Parts):
+        self.base = base
         self.parts = parts
         self.size = GridSize(*base.grid_size)
         self.shape, self.low, self.high, self.trail = base.shape, base.low, base.high, base.trail
         self.on_grid = base.motion.on_grid
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Search) and (self.base, self.parts) == (other.base, other.parts)
+
+    def __hash__(self) -> int:
+        return hash((self.base, self.parts))
+
     def reset(self, seed: int, params: Any) -> tuple[Any, PlumeHostState]:
-        self.parts.remember()
         words, rng = seed_words(seed), np.random.default_rng(host_key(seed, RNG))
         source = Position(*(float(side) for side in params.field.source))
         body = _place(words, params.start, params.motion, params.arena, source, params.goal_radius)
         agent = self._seen(body, AgentState(Position(0, 0)))
-        self.parts.begin(seed, rng, params)
-        state = PlumeHostState(self.parts.episode, words, rng, source, agent, body)
+        episode = self.parts.begin(seed, rng, params)
+        state = PlumeHostState(self, episode, words, rng, source, agent, body)
         memory = params.sensor.start(self.shape)
         state = self._arrived(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
         return self._observed(state, params)
 
     def step(self, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
-        self._check_turn(state, action)
+        self._check_action(action)
         agent, body = self._moved(state, action, params)
         self.parts.advance(agent.step_count + 1)
         trail = (*state.trail[1:], agent.position) if self.trail else ()
@@ -86,14 +93,26 @@ class Search:
         total = agent.total_reward + reward
         counted = replace(after.agent, step_count=agent.step_count + 1, total_reward=total)
         obs, after = self._observed(replace(after, agent=counted), params)
+        state.episode.actions.append(action)
         terminated = counted.goal_reached or bool(body.lost)
         return obs, after, reward, *outcome(terminated, counted.step_count >= int(params.max_steps))
 
-    def _check_turn(self, state: PlumeHostState, action: Any) -> None:
-        if state.episode is not self.parts.episode:
-            advice = "give each session its own environment, such as copy.deepcopy(env)"
+    def alive(self, state: PlumeHostState) -> PlumeHostState:
+        """The state, with parts that are where it is: where they have gone on, copies that live its episode again."""
+        episode, steps = state.episode, state.agent.step_count
+        if episode is self.parts.episode and steps == self.parts.now == len(episode.actions):
+            return state
+        if episode.before is None:
+            advice = "give each session its own environment"
             said = f"cannot step: the components of this environment are in another episode; {advice}"
-            raise StateError("episode", state.agent.step_count, advice, said)
+            raise StateError("episode", steps, advice, said)
+        twin = Search(self.base, self.parts.as_before(episode))
+        _, again = twin.reset(episode.seed, episode.params)
+        for action in episode.actions[:steps]:
+            again = twin.step(again, action, episode.params)[1]
+        return again
+
+    def _check_action(self, action: Any) -> None:
         motion = self.parts.motion
         if hasattr(motion, "validate_action") and not motion.validate_action(action):
             raise ValidationError("action", action, f"one that {type(motion).__name__}.validate_action accepts")
@@ -195,22 +214,27 @@ class Search:
 
 
 class PlumeHost(Environment):
-    """`base` with the components of `parts` in place of some of its own; one session at a time can step it.
+    """`base` with the components of `parts` in place of some of its own.
 
-    `base` has `OwnSensor`, `OwnMotion`, `OwnReward` and `Unseen` where a part is a user's.
+    `base` has `OwnSensor`, `OwnMotion`, `OwnReward` and `Unseen` where a part is a user's. The user's own objects
+    live the episode that began last; one that began before it, in another session, goes on with copies of them.
     """
 
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
 
-    base: PlumeNav
-    parts: Parts
     search: Search
 
     def __init__(self, base: PlumeNav, parts: Parts):
-        self.base = base
-        self.parts = parts
         self.search = Search(base, parts)
+
+    @property
+    def base(self) -> PlumeNav:
+        return self.search.base
+
+    @property
+    def parts(self) -> Parts:
+        return self.search.parts
 
     def default_params(self) -> PlumeNavParams:
         return self.base.default_params()
@@ -224,7 +248,8 @@ class PlumeHost(Environment):
 
     def step(self, key: int, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
         with jax.default_device(host_device()):
-            return self.search.step(state, action, params)
+            state = state.search.alive(state)
+            return state.search.step(state, action, params)
 
     def info(self, state: PlumeHostState, params: Any) -> Info:
         here, goal = tuple(state.agent.position), tuple(self.search.goal(state))
@@ -246,7 +271,8 @@ class PlumeHost(Environment):
 
     def render(self, state: PlumeHostState, params: Any) -> NDArray[Any]:
         with jax.default_device(host_device()):
-            _, _, field, moment = self.search.sight(state, params)
+            state = state.search.alive(state)
+            _, _, field, moment = state.search.sight(state, params)
             return np.array(self.base.render(self._pure(state, moment), replace(params, field=field)))
 
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:

@@ -1,6 +1,8 @@
 """The components of a search on the host: a user's own, and the library's in the form that a user's sensor asks."""
 
 import copy
+import uuid
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -20,12 +22,23 @@ from tropism.plume.wind import Constant, Wind
 WIND = -3  # a number no step has: its key is for a user's wind
 
 
+@dataclass(eq=False)
+class Episode:
+    """All that an episode follows from: lived again, it is the same."""
+
+    seed: int
+    params: Any
+    before: Any  # copies of the user's sensor, motion and reward as it began; None where they cannot be copied
+    actions: list[Any] = field(default_factory=list[Any])
+
+
 class Parts:
     """The components of one environment: a user's own, and where a part is the library's, what stands for it.
 
     `sensor`, `motion` and `reward` are None where they are the library's; `plume` and `wind` are always
     objects that a user's sensor can ask. A copy begins where the current episode began, because that is
     where a copied session replays it from: a sensor may remember what nobody tells it to forget.
+    A copy is equal to what it is a copy of; else parts are equal if the user's objects are the same or say so.
     """
 
     def __init__(self, sensor: Any, motion: Any, reward: Any, plume: Any, wind: Any):
@@ -38,14 +51,15 @@ class Parts:
         self.wind = require("wind_field", wind) if self.owns_wind else self._air(wind)
         self.looking: set[str] = set()  # what cannot be compiled, because it looks at a user's plume or wind
         self.now = 0
-        self.episode: object = None
-        self._before: Any = None
+        self.episode: Episode | None = None
+        self._origin = uuid.uuid4().hex  # what copies have in common
 
     def _air(self, wind: Wind | None) -> Any:
         return WindView(wind) if self.owns_plume else FieldWindView(self.plume)
 
-    def begin(self, seed: int, rng: Any, params: PlumeNavParams) -> None:
-        self.now, self.episode = 0, object()
+    def begin(self, seed: int, rng: Any, params: PlumeNavParams) -> Episode:
+        self.now = 0
+        self.episode = Episode(seed, params, self._remembered())
         if hasattr(self.motion, "set_rng"):
             self.motion.set_rng(rng)
         if isinstance(self.plume, PlumeView):
@@ -57,6 +71,7 @@ class Parts:
             self.wind.reset(seed)
         elif hasattr(self.wind, "reset"):
             self.wind.reset(small_seed(host_key(seed, WIND)))
+        return self.episode
 
     def advance(self, step: int) -> None:
         self.now = step
@@ -64,19 +79,38 @@ class Parts:
             if hasattr(part, "advance_to_step"):
                 part.advance_to_step(step)
 
-    def remember(self) -> None:
-        """Keep what the episode begins with. Plume and wind need no keeping: a reset begins them again."""
+    def _remembered(self) -> Any:
+        """What an episode begins with. Plume and wind need no keeping: a reset begins them again."""
         shared = {id(part): part for part in (self.plume, self.wind)}
         try:
-            self._before = copy.deepcopy((self.sensor, self.motion, self.reward), shared)
+            return copy.deepcopy((self.sensor, self.motion, self.reward), shared)
         except TypeError:  # it holds what cannot be copied, such as a file: then nor can the environment
-            self._before = None
+            return None
+
+    def as_before(self, episode: Episode) -> "Parts":
+        """Copies of the parts, as they were when an episode began."""
+        twin = object.__new__(Parts)
+        twin.__dict__ = {**self.__dict__, "episode": episode}
+        return copy.deepcopy(twin)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self.__dict__, "episode": None, "_before": None}
-        if self._before is not None:
-            kept["sensor"], kept["motion"], kept["reward"] = self._before
+        kept = {**self.__dict__, "episode": None}
+        if self.episode is not None and self.episode.before is not None:
+            kept["sensor"], kept["motion"], kept["reward"] = self.episode.before
         return kept
+
+    def _users(self) -> tuple[Any, ...]:
+        wind = self.wind.wind if isinstance(self.wind, WindView) else self.wind if self.owns_wind else None
+        return self.sensor, self.motion, self.reward, self.plume if self.owns_plume else None, wind
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parts):
+            return False
+        pairs = zip(self._users(), other._users(), strict=True)
+        return self._origin == other._origin or all(ours is its or (ours == its) is True for ours, its in pairs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(type, self._users())))
 
 
 class _Clock:
