@@ -1,4 +1,4 @@
-"""check_env of several Gymnasium versions, and of Stable-Baselines3, for every registered id."""
+"""check_env of several Gymnasium versions, and of Stable-Baselines3, for every registered id and the plume classes."""
 
 import argparse
 import json
@@ -63,9 +63,10 @@ def check_here(column: str) -> dict[str, Any]:
     gymnasium: Any = import_module("gymnasium")
     checker = "stable_baselines3.common.env_checker" if column == "sb3" else "gymnasium.utils.env_checker"
     check_env: Any = import_module(checker).check_env
-    import_module("tropism.gym")
+    ours: Any = import_module("tropism.gym")
     registered: Any = import_module("tropism").registered
     ids = {spec.id: verdict(check_env, gymnasium.make(f"tropism/{spec.id}").unwrapped) for spec in registered()}
+    ids |= {f"{kind.__name__}()": verdict(check_env, kind()) for kind in (ours.PlumeEnv, ours.PlumeSearchEnv)}
     library = "stable-baselines3" if column == "sb3" else "gymnasium"
     return {"version": f"{library} {version(library)}", "ids": ids}
 

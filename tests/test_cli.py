@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -62,6 +63,25 @@ def test_a_mistake_ends_in_one_message_and_exit_code_2(
     assert "error:" in printed
     assert message in printed
     assert "Traceback" not in printed
+
+
+def test_a_recording_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    film = tmp_path / "film.npy"
+    np.save(film, np.ones((3, 12, 16), np.float32))
+    options = ("rollout", "PlumeNavMovie-v0", "--envs", "2", "--steps", "3", "--json", "--arg", f"recording={film}")
+    numbers = ("--arg", "pixel_size=1", "--arg", "frame_rate=15", "--arg", "source_pixel=[6, 2]")
+    assert run(monkeypatch, *options, *numbers) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 6
+    assert run(monkeypatch, *options) == 2
+    assert "film.npy does not say it" in capsys.readouterr().err
+    assert run(monkeypatch, *options[:-1], "recording=7") == 2
+    assert "a Recording or the path of a file" in capsys.readouterr().err
+    assert run(monkeypatch, *options[:-1], "recording=nowhere.npy") == 2
+    assert "a file that exists" in capsys.readouterr().err
+    assert run(monkeypatch, *options[:-2], *numbers) == 2
+    assert "only a file may need it" in capsys.readouterr().err
 
 
 def test_check_passes_and_fails_by_exit_code(tmp_path: Path) -> None:

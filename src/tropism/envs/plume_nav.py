@@ -90,9 +90,9 @@ class PlumeNav(Environment):
         self.motion = _part("motion", motion, Motion)
         self.reward = _part("reward", reward, Reward)
         self.start = _part("start", start, Start)
-        self.grid_size = _grid_size(grid_size)
-        self.low = (0.0, 0.0) if low is None else _point("low", low)
-        self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else _point("high", high)
+        self.grid_size = checked_size(grid_size)
+        self.low = (0.0, 0.0) if low is None else checked_point("low", low)
+        self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else checked_point("high", high)
         self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
         self.goal_radius = _positive("goal_radius", goal_radius)
         self.max_steps = _whole("max_steps", max_steps, 1)
@@ -179,7 +179,7 @@ class PlumeNav(Environment):
         return params
 
     def _place(self, name: str, xy: Any) -> tuple[float, float]:
-        point = _point(f"options[{name!r}]", xy)
+        point = checked_point(f"options[{name!r}]", xy)
         self._check_place(f"options[{name!r}]", point)
         return point
 
@@ -254,13 +254,14 @@ def _part(name: str, value: Any, *kinds: type) -> Any:
     return value
 
 
-def _grid_size(value: Any) -> tuple[int, int]:
-    if not isinstance(value, tuple | list) or len(value) != 2 or not all(is_integer(n) and int(n) >= 2 for n in value):
+def checked_size(value: Any) -> tuple[int, int]:
+    sides = list(value) if isinstance(value, tuple | list | np.ndarray) else []
+    if len(sides) != 2 or not all(is_integer(side) and int(side) >= 2 for side in sides):
         raise ValidationError("grid_size", value, "(width, height), whole numbers of at least 2")
-    return int(value[0]), int(value[1])
+    return int(sides[0]), int(sides[1])
 
 
-def _point(name: str, value: Any) -> tuple[float, float]:
+def checked_point(name: str, value: Any) -> tuple[float, float]:
     array = as_array(value)
     if array is None or array.shape != (2,) or array.dtype.kind == "b" or not np.isfinite(array).all():
         raise ValidationError(name, value, "two finite numbers, (x, y)")

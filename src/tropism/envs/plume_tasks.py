@@ -1,11 +1,12 @@
 """Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
 
+from pathlib import Path
 from typing import Any
 
 from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume import wind
-from tropism.plume.fields import Filaments, Meander, Puffs, Turbulence, synthetic
+from tropism.plume.fields import Filaments, Meander, Puffs, Recording, Turbulence, synthetic
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.receptors import Saturating
 from tropism.plume.rewards import Singh, SparseGoal
@@ -64,9 +65,14 @@ def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
     )
 
 
-def movie(recording: Any = None, trail: int = 0) -> PlumeNav:
-    """Find the source in a recorded plume; by default a small synthetic film."""
-    recording = synthetic() if recording is None else recording
+def movie(
+    recording: Any = None, pixel_size: Any = None, frame_rate: Any = None, source_pixel: Any = None, trail: int = 0
+) -> PlumeNav:
+    """Find the source in a recorded plume, a Recording or a file; by default a small synthetic film.
+
+    The numbers are for a file that does not bring them.
+    """
+    recording = _recorded(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
     height, width = recording.frames.shape[1:]
     size = recording.pixel_size
     high = (size * (width - 1), size * (height - 1))
@@ -83,3 +89,14 @@ def movie(recording: Any = None, trail: int = 0) -> PlumeNav:
         max_steps=500,
         trail=trail,
     )
+
+
+def _recorded(recording: Any, **numbers: Any) -> Recording:
+    if isinstance(recording, str | Path):
+        return Recording.load(recording, **numbers)
+    if recording is not None and not isinstance(recording, Recording):
+        raise ValidationError("recording", recording, "a Recording or the path of a file of frames")
+    for name, value in numbers.items():
+        if value is not None:
+            raise ValidationError(name, value, "None: only a file may need it")
+    return synthetic() if recording is None else recording

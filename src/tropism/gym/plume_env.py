@@ -10,7 +10,7 @@ import numpy as np
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array, is_integer
 from tropism.envs.plume_host import PlumeHost
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume_nav import PlumeNav, checked_point, checked_size
 from tropism.envs.plume_parts import Parts
 from tropism.errors import ValidationError
 from tropism.gym.env import FPS, RENDER_MODES, GymEnv, check_render_mode
@@ -278,10 +278,7 @@ def _film_params(base: PlumeNav, source: Any, wind: Any) -> Any:
 def _size(grid_size: Any, plume: Any) -> tuple[int, int]:
     if grid_size is None:
         return plume.frames.shape[2:0:-1] if isinstance(plume, Recording) else SIZE
-    sides = list(grid_size) if isinstance(grid_size, tuple | list | np.ndarray) else []
-    if len(sides) != 2 or not all(is_integer(side) and int(side) >= 2 for side in sides):
-        raise ValidationError("grid_size", grid_size, "(width, height), whole numbers of at least 2")
-    return int(sides[0]), int(sides[1])
+    return checked_size(grid_size)
 
 
 def _corner(size: tuple[int, int], plume: Any) -> tuple[float, float]:
@@ -292,10 +289,7 @@ def _corner(size: tuple[int, int], plume: Any) -> tuple[float, float]:
 def _place(name: str, value: Any, size: tuple[int, int], plume: Any) -> tuple[float, float] | None:
     if value is None:
         return None
-    high = _corner(size, plume)
-    point = as_array(value)
-    if point is None or point.shape != (2,) or point.dtype.kind == "b" or not np.isfinite(point).all():
-        raise ValidationError(name, value, "two finite numbers, (x, y)")
-    if not (np.all(point >= 0) and np.all(point <= high)):
+    point, high = checked_point(name, value), _corner(size, plume)
+    if not (0 <= point[0] <= high[0] and 0 <= point[1] <= high[1]):
         raise ValidationError(name, value, f"a point between (0, 0) and {high}")
-    return float(point[0]), float(point[1])
+    return point

@@ -48,7 +48,7 @@ class Recording:
         *,
         pixel_size: float | int | None = None,
         frame_rate: float | int | None = None,
-        source_pixel: tuple[float | int, float | int] | None = None,
+        source_pixel: Any = None,
         dataset: str | None = None,
     ) -> "Recording":
         """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr may bring the numbers with them, as attributes
