@@ -1,6 +1,5 @@
 """Many environments as one compiled program over one packed buffer."""
 
-from collections.abc import Callable
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -10,17 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct
 from jaxtyping import Array, Bool, UInt32
-from numpy.typing import NDArray
 
-from tropism.core.engine import action_reader
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, advance, begin, next_episode, next_key
 from tropism.core.packing import Layout
 from tropism.core.program import host_device
 from tropism.core.restart import replace_where
-from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
-from tropism.errors import ValidationError
 
 SEQUENTIAL = {"xla_cpu_scheduler_type": 1}
 
@@ -66,6 +61,7 @@ class BatchProgram:
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
+        self.seen = slice(self.head.size, self.head.size + Layout(example[1][:5]).size)
 
     def _infos(self, words: Words) -> tuple[Any, Any]:
         params = self.params_layout.unpack(words)
@@ -189,71 +185,3 @@ def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mod
     if which not in _programs:
         _programs[which] = BatchProgram(env, params_layout, num_envs, mode)
     return _programs[which]
-
-
-def batched(space: Space, size: int) -> Space:
-    """The space of `size` members of `space`, stacked."""
-    match space:
-        case Discrete():
-            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
-        case MultiDiscrete():
-            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
-        case MultiBinary():
-            return MultiBinary((size, *space.shape))
-        case Box():
-            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
-        case Dict():
-            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
-        case Tuple():
-            return Tuple([batched(part, size) for part in space.spaces])
-        case _:
-            raise ValidationError("space", space, "a space of arrays, which can be stacked")
-
-
-def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
-    """Checks and casts a batch of actions; an error names the first bad one."""
-    coerce = action_reader(batched(space, size))
-
-    def checked(actions: Any) -> Any:
-        try:
-            return coerce(actions)
-        except ValidationError as error:
-            raise first_bad(space, size, actions) or error from None
-
-    return _discrete_batch_reader(space, size, checked) if isinstance(space, Discrete) else checked
-
-
-def _discrete_batch_reader(space: Discrete, size: int, checked: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    shape, start, n, int64 = (size,), space.start, space.n, np.dtype(np.int64)
-    greatest = np.maximum.reduce
-
-    def read(actions: Any) -> Any:
-        if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:
-            return checked(actions)
-        # Seen as unsigned, a negative number is a large one: one comparison does for both ends.
-        inside = greatest((actions - start if start else actions).view(np.uint64)) < n
-        return actions.astype(np.int32) if inside else checked(actions)
-
-    return read
-
-
-def first_bad(space: Space, size: int, actions: Any) -> ValidationError | None:
-    """The error of the first action that is not in `space`, or of a batch of the wrong length."""
-    if isinstance(space, Dict | Tuple):
-        return None
-    try:
-        rows = list(actions)
-    except TypeError:
-        rows = []
-    if len(rows) != size:
-        return ValidationError("actions", actions, f"{size} actions in {space!r}")
-    for number, action in enumerate(rows):
-        try:
-            space.coerce(action, f"actions[{number}]")
-        except ValidationError as error:
-            return error
-    return None
-
-
-def _stack(array: Any, size: int) -> NDArray[Any]:
-    return np.broadcast_to(array, (size, *np.shape(array)))

@@ -111,13 +111,22 @@ def reader(slots: Any, keep_dtype: bool = False) -> Callable[[NDArray[Any]], Any
 
     A 0-d leaf becomes a Python scalar, or a NumPy one with `keep_dtype`.
     """
+    return _tree_reader(slots, lambda slot: _slot_reader(slot, keep_dtype))
+
+
+def viewer(slots: Any, first: int) -> Callable[[NDArray[Any]], Any]:
+    """A function that finds this tree of slots in a copy of the words from word `first` on, without copying again."""
+    return _tree_reader(slots, lambda slot: _slot_viewer(slot, first))
+
+
+def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[NDArray[Any]], Any]]) -> Any:
     if isinstance(slots, Slot):
-        return _slot_reader(slots, keep_dtype)
+        return slot_reader(slots)
     if isinstance(slots, dict):
-        readers = {name: reader(slot, keep_dtype) for name, slot in slots.items()}
+        readers = {name: _tree_reader(slot, slot_reader) for name, slot in slots.items()}
         return lambda words: {name: read(words) for name, read in readers.items()}
     leaves, treedef = jax.tree.flatten(slots, is_leaf=lambda x: isinstance(x, Slot))
-    parts = [_slot_reader(slot, keep_dtype) for slot in leaves]
+    parts = [slot_reader(slot) for slot in leaves]
     return lambda words: treedef.unflatten([read(words) for read in parts])
 
 
@@ -132,6 +141,14 @@ def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[NDArray[Any]], Any]:
     if len(shape) == 1:
         return lambda words: np.frombuffer(words, dtype, count, offset).copy()
     return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
+
+
+def _slot_viewer(slot: Slot, first: int) -> Callable[[NDArray[Any]], Any]:
+    _, _, dtype, shape, _ = slot
+    offset, array = (slot.start - first) * WORD, np.ndarray
+    if dtype.itemsize > WORD:  # a view would not be aligned
+        return lambda words: array(shape, dtype, words, offset).copy()
+    return lambda words: array(shape, dtype, words, offset)
 
 
 def _slot(leaf: Any, start: int) -> Slot:

@@ -11,22 +11,24 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from tropism.core.batch import batch_device, batch_program_of, batch_reader
+from tropism.core.batch import batch_device, batch_program_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
-from tropism.core.packing import Layout, reader
+from tropism.core.packing import Layout, reader, viewer
 from tropism.core.spaces.space import is_integer
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
+from tropism.gym.actions import batch_reader
 from tropism.gym.env import FPS, check_render_mode
 from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space
 
 NEEDED = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
+FLOAT64 = np.dtype(np.float64)
 MADE_ANEW = (
     *("_program", "_base", "_episode_params", "_step", "_ready"),
-    *("_read_obs", "_read_reward", "_read_terminated", "_read_truncated", "_read_info"),
+    *("_seen", "_see_obs", "_see_reward", "_see_terminated", "_see_truncated", "_see_info"),
 )
 
 
@@ -82,11 +84,13 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, batch_device())
         self._step = program.step
         self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
-        self._read_obs = reader(program.out.obs)
-        self._read_reward = reader(program.out.reward)
-        self._read_terminated = reader(program.out.terminated)
-        self._read_truncated = reader(program.out.truncated)
-        self._read_info = reader(program.out.info) if program.out.info else None
+        out, first = program.out, program.head.size
+        self._seen = program.seen
+        self._see_obs = viewer(out.obs, first)
+        self._see_reward = viewer(out.reward, first)
+        self._see_terminated = viewer(out.terminated, first)
+        self._see_truncated = viewer(out.truncated, first)
+        self._see_info = viewer(out.info, first) if out.info else None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -105,10 +109,10 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         super().reset(seed=seeds[0])
         self._follow(mask, row)
         self._reset(seeds, mask)
-        words = np.asarray(self._buffer)
-        own = self._read_info(words) if self._read_info else {}
+        seen = np.asarray(self._buffer)[self._seen].copy()
+        own = self._see_info(seen) if self._see_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
-        return self._read_obs(words), only(mask, {**self._counters.infos(), **first})
+        return self._see_obs(seen), only(mask, {**self._counters.infos(), **first})
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
         fresh = self._buffer is None
@@ -117,9 +121,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         keys = np.stack([seed_words(seed) for seed in drawn])
         buffer = np.zeros(self._program.layout.size, np.uint32) if fresh else self._buffer
         self._buffer = self._program.reset(buffer, keys, seeded, mask, self._episode_params)
-        given = np.array([seed is not None for seed in seeds])
-        np.putmask(self._counters.episodes, mask & given, 0)
-        self._counters.restart(mask)
+        self._counters.begin(mask, seeds)
         self._finished = self._finished & ~mask
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
@@ -131,35 +133,36 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             raise self._misuse("step", np.flatnonzero(finished))
         self._buffer = buffer = self._step(self._buffer, ready, self._episode_params, self._base)
         words = np.asarray(buffer)
-        reward = self._read_reward(words).astype(np.float64)
-        terminated, truncated = self._read_terminated(words), self._read_truncated(words)
+        seen = words[self._seen].copy()  # all that is handed out lies in this one copy
+        reward = self._see_reward(seen).astype(FLOAT64)
+        terminated, truncated = self._see_terminated(seen), self._see_truncated(seen)
         self._finished = done = terminated | truncated
         self._counters.step(reward)
-        infos = self._same_step_infos(words, done) if self._mode == "same_step" else self._infos(words, finished)
-        return self._read_obs(words), reward, terminated, truncated, infos
+        infos = self._same_step_infos(words, seen, done) if self._mode == "same_step" else self._infos(seen, finished)
+        return self._see_obs(seen), reward, terminated, truncated, infos
 
-    def _infos(self, words: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+    def _infos(self, seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
         """Those of environments that went on, and of the ones that this step restarted."""
         self._counters.restart(restarted)
         if self._rows is not None:
             self._follow(restarted, None)
         infos = self._counters.infos()
-        if self._read_info is None:
+        if self._see_info is None:
             return infos
-        for name, value in self._read_info(words).items():
+        for name, value in self._see_info(seen).items():
             mask = infos["_step_count"] if name in self._program.reset_info else ~restarted
             infos |= with_mask({name: value}, mask)
         return infos
 
-    def _same_step_infos(self, words: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
+    def _same_step_infos(self, words: NDArray[Any], seen: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
         """As `_infos`, and the last words of the episodes that this step ended."""
-        if not done.any():
-            return self._infos(words, done)
+        if not np.count_nonzero(done):
+            return self._infos(seen, done)
         out = self._program.out
         last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
         final_info = only(done, {**self._counters.infos(), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
-        infos = self._infos(words, done)
+        infos = self._infos(seen, done)
         infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
         return infos | {"final_info": final_info, "_final_info": done.copy()}
 
