@@ -393,3 +393,20 @@ def test_keys_that_only_steps_have_are_masked_after_a_restart():
         assert (infos["_final_obs"] == ~done).all()
         assert infos["_step_count"].all()
         done = terminated | truncated
+
+
+def test_each_environment_knows_the_seed_of_its_reset_until_it_restarts():
+    env = cartpoles(3)
+    _, infos = env.reset(seed=[4, None, 0])
+    assert infos["seed"].tolist() == [4, None, 0]
+    done = np.zeros(3, bool)
+    expected = np.array([4, None, 0], object)
+    for row in actions(30, 3):
+        _, _, terminated, truncated, infos = env.step(row)
+        expected[done] = None
+        assert infos["seed"].tolist() == expected.tolist()
+        done = terminated | truncated
+    assert expected.tolist() == [None] * 3
+    mask = np.array([True, False, False])
+    _, infos = env.reset(seed=7, options={"reset_mask": mask})
+    assert (infos["seed"].tolist(), infos["_seed"].tolist()) == ([7, None, None], mask.tolist())

@@ -71,9 +71,9 @@ def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
         except ValidationError as error:
             raise first_bad(space, size, actions) or error from None
 
-    if isinstance(whole, Dict | Tuple):
+    if not isinstance(whole, Box | MultiBinary | MultiDiscrete):
         return checked
-    inbox = Inbox((size, *space.shape), jax.dtypes.canonicalize_dtype(space.dtype))
+    inbox = Inbox(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype))
     if isinstance(space, Discrete):
         return _discrete_batch_reader(space, size, checked, inbox)
     return lambda actions: inbox.fill(checked(actions))
@@ -83,14 +83,14 @@ def _discrete_batch_reader(
     space: Discrete, size: int, checked: Callable[[Any], Any], inbox: Inbox
 ) -> Callable[[Any], Any]:
     shape, start, n, int64, uint64 = (size,), space.start, space.n, np.dtype(np.int64), np.dtype(np.uint64)
-    greatest, fill = np.maximum.reduce, inbox.fill
+    fill = inbox.fill
 
     def read(actions: Any) -> Any:
         if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:
             return fill(checked(actions))
         # Seen as unsigned, a negative number is a large one: one comparison does for both ends.
-        inside = greatest((actions - start if start else actions).view(uint64)) < n
-        return fill(actions if inside else checked(actions))
+        unsigned = (actions - start if start else actions).view(uint64)
+        return fill(actions if unsigned[unsigned.argmax()] < n else checked(actions))
 
     return read
 

@@ -9,49 +9,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
+INT64 = np.dtype(np.int64)
 
 
 class Counters:
-    """What `info` counts, for each environment of a vector."""
+    """What `info` counts, for each environment of a vector; the compiled program counts the steps."""
 
     def __init__(self, num_envs: int):
-        self.seeds = np.full(num_envs, None, object)  # those the caller gave
-        self.counts = np.zeros((2, num_envs), np.int64)  # steps, episodes
+        self.episodes = np.zeros(num_envs, np.int64)
         self.rewards = np.zeros(num_envs)
-        self._everywhere = np.ones((4, num_envs), bool)
-
-    def step(self, reward: NDArray[Any]) -> None:
-        self.counts[0] += 1
-        self.rewards += reward
-
-    def restart(self, which: Mask) -> None:
-        """Of these, the next episodes begin, as nobody gave a seed."""
-        if np.count_nonzero(which):
-            self.seeds[which] = None
-            self.counts[0, which] = 0
-            self.counts[1] += which
-            self.rewards[which] = 0
+        self._seeds = np.full(num_envs, None, object)  # those the caller gave
+        self._given = np.zeros(num_envs, bool)  # where there is one
+        self._any_given = False
+        self._everywhere = np.ones(num_envs, bool)
 
     def begin(self, which: Mask, seeds: Sequence[int | None]) -> None:
         """Of these, episodes begin; a seed begins the count of episodes again."""
-        given = np.array([seed is not None for seed in seeds])
-        self.counts[1, which & given] = 0
+        given = which & np.array([seed is not None for seed in seeds])
+        self.episodes[given] = 0
         self.restart(which)
-        for number in np.flatnonzero(which & given):
-            self.seeds[number] = seeds[number]
+        self._given |= given
+        self._any_given = bool(self._given.any())
+        np.copyto(self._seeds, np.array(seeds, object), where=given)
 
-    def infos(self) -> dict[str, Any]:
-        steps, episodes = self.counts.copy()
-        a, b, c, d = self._everywhere.copy()
+    def restart(self, which: Mask) -> None:
+        """Of these, the next episodes begin, with seeds that nobody gave."""
+        if not np.count_nonzero(which):
+            return
+        self.rewards[which] = 0
+        self.episodes += which
+        if self._any_given:
+            self._seeds[which] = None
+            self._given[which] = False
+            self._any_given = bool(self._given.any())
+
+    def infos(self, steps: NDArray[Any]) -> dict[str, Any]:
+        everywhere = self._everywhere.copy()
         return {
-            "seed": self.seeds.copy(),
-            "_seed": a,
-            "step_count": steps,
-            "_step_count": b,
-            "episode_count": episodes,
-            "_episode_count": c,
+            "seed": self._seeds.copy(),
+            "_seed": everywhere,
+            "step_count": steps.astype(INT64),
+            "_step_count": everywhere,
+            "episode_count": self.episodes.copy(),
+            "_episode_count": everywhere,
             "total_reward": self.rewards.copy(),
-            "_total_reward": d,
+            "_total_reward": everywhere,
         }
 
 

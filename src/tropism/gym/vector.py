@@ -28,7 +28,7 @@ RENDER_MODES = ["rgb_array"]
 FLOAT64 = np.dtype(np.float64)
 MADE_ANEW = (
     *("_program", "_base", "_episode_params", "_step", "_ready"),
-    *("_seen", "_see_obs", "_see_reward", "_see_terminated", "_see_truncated", "_see_info"),
+    *("_seen", "_see_time", "_see_obs", "_see_reward", "_see_terminated", "_see_truncated", "_see_info"),
 )
 
 
@@ -86,6 +86,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
         out, first = program.out, program.head.size
         self._seen = program.seen
+        self._see_time = viewer(program.carry.episode.time, 0)
         self._see_obs = viewer(out.obs, first)
         self._see_reward = viewer(out.reward, first)
         self._see_terminated = viewer(out.terminated, first)
@@ -109,10 +110,11 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         super().reset(seed=seeds[0])
         self._follow(mask, row)
         self._reset(seeds, mask)
-        seen = np.asarray(self._buffer)[self._seen].copy()
+        words = np.asarray(self._buffer)
+        seen = words[self._seen].copy()
         own = self._see_info(seen) if self._see_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
-        return self._see_obs(seen), only(mask, {**self._counters.infos(), **first})
+        return self._see_obs(seen), only(mask, {**self._counters.infos(self._see_time(words)), **first})
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
         fresh = self._buffer is None
@@ -131,22 +133,25 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         finished = self._finished
         if self._mode == "disabled" and finished.any():
             raise self._misuse("step", np.flatnonzero(finished))
-        self._buffer = buffer = self._step(self._buffer, ready, self._episode_params, self._base)
-        words = np.asarray(buffer)
+        before, self._buffer = self._buffer, self._step(self._buffer, ready, self._episode_params, self._base)
+        words = np.asarray(self._buffer)
         seen = words[self._seen].copy()  # all that is handed out lies in this one copy
         reward = self._see_reward(seen).astype(FLOAT64)
         terminated, truncated = self._see_terminated(seen), self._see_truncated(seen)
         self._finished = done = terminated | truncated
-        self._counters.step(reward)
-        infos = self._same_step_infos(words, seen, done) if self._mode == "same_step" else self._infos(seen, finished)
+        self._counters.rewards += reward
+        if self._mode == "same_step":
+            infos = self._same_step_infos(np.asarray(before), words, seen, done)
+        else:
+            infos = self._infos(words, seen, finished)
         return self._see_obs(seen), reward, terminated, truncated, infos
 
-    def _infos(self, seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+    def _infos(self, words: NDArray[Any], seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
         """Those of environments that went on, and of the ones that this step restarted."""
         self._counters.restart(restarted)
         if self._rows is not None:
             self._follow(restarted, None)
-        infos = self._counters.infos()
+        infos = self._counters.infos(self._see_time(words))
         if self._see_info is None:
             return infos
         for name, value in self._see_info(seen).items():
@@ -154,15 +159,17 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             infos |= with_mask({name: value}, mask)
         return infos
 
-    def _same_step_infos(self, words: NDArray[Any], seen: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
+    def _same_step_infos(
+        self, before: NDArray[Any], words: NDArray[Any], seen: NDArray[Any], done: NDArray[Any]
+    ) -> dict[str, Any]:
         """As `_infos`, and the last words of the episodes that this step ended."""
         if not np.count_nonzero(done):
-            return self._infos(seen, done)
+            return self._infos(words, seen, done)
         out = self._program.out
         last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
-        final_info = only(done, {**self._counters.infos(), **last})
+        final_info = only(done, {**self._counters.infos(self._see_time(before) + 1), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
-        infos = self._infos(seen, done)
+        infos = self._infos(words, seen, done)
         infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
         return infos | {"final_info": final_info, "_final_info": done.copy()}
 
