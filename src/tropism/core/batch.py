@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, advance, begin, next_episode, next_key
-from tropism.core.packing import Layout
+from tropism.core.packing import WORD, Layout
 from tropism.core.program import host_device
 from tropism.core.restart import replace_where
 from tropism.core.transforms.auto_reset import Mode
@@ -61,7 +61,7 @@ class BatchProgram:
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
-        self.seen = slice(self.head.size, self.head.size + Layout(example[1][:5]).size)
+        self.seen = Layout(example[1][:5]).size, self.head.size * WORD  # words, from byte
 
     def _infos(self, words: Words) -> tuple[Any, Any]:
         params = self.params_layout.unpack(words)

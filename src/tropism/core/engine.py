@@ -22,7 +22,7 @@ from tropism.errors import DivergedError, StateError, ValidationError
 
 LARGEST_ACTION_TABLE = 4096
 OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: side by side, a word each
-TIME = 2  # the word after the key's two
+HEAD = struct.Struct("<2Ii")  # key, time: where an episode's words begin
 
 
 @runtime_checkable
@@ -57,6 +57,7 @@ class CompiledEngine:
         slots = self.program.timestep
         self._read_obs = reader(slots.obs, keep_dtype=True)
         self._read_info = reader(slots.info) if slots.info else _no_info
+        self._read_first_info = reader({name: slots.info[name] for name in self.program.reset_info})
         self._outcome_at = slots.reward.start * WORD
 
     def _put_params(self, params: Any) -> None:
@@ -70,7 +71,7 @@ class CompiledEngine:
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
         self._follow(params)
         timestep = self._first(self.program.reset_next(self._buffer, self._params))
-        return words_seed(np.asarray(self._buffer)), timestep
+        return words_seed(HEAD.unpack_from(self._buffer)), timestep
 
     def _follow(self, params: Any) -> None:
         if params is not self._episode_params:
@@ -78,21 +79,19 @@ class CompiledEngine:
 
     def step(self, action: Any) -> Timestep:
         self._buffer = buffer = self._step(self._buffer, self._ready(action), self._params)
-        return self._read(np.asarray(buffer))
+        return self._read(memoryview(buffer))
 
     def _first(self, buffer: Any) -> Timestep:
         self._buffer = buffer
-        return self.last()
+        words = memoryview(buffer)
+        return Timestep(self._read_obs(words), 0.0, False, False, self._read_first_info(words))
 
     def last(self) -> Timestep:
-        words = np.asarray(self._buffer)
-        timestep = self._read(words)
-        if words[TIME] > 0:
-            return timestep
-        return timestep._replace(info={name: timestep.info[name] for name in self.program.reset_info})
+        time = HEAD.unpack_from(self._buffer)[2]
+        return self._read(memoryview(self._buffer)) if time > 0 else self._first(self._buffer)
 
-    def _read(self, words: NDArray[Any]) -> Timestep:
-        reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)  # pyright: ignore[reportArgumentType]
+    def _read(self, words: memoryview) -> Timestep:
+        reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def params(self) -> Any:
@@ -265,7 +264,7 @@ class HostEngine:
         self._state = None
 
 
-def _no_info(_: NDArray[Any]) -> dict[str, Any]:
+def _no_info(_: Any) -> dict[str, Any]:
     return {}
 
 

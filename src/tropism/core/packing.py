@@ -1,8 +1,10 @@
 """Packs a pytree of arrays into one array of 32-bit words, so that a step is one array in and one out."""
 
 import math
+import struct
 from collections.abc import Callable
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ from jaxtyping import Array, UInt32
 from numpy.typing import NDArray
 
 WORD = 4  # bytes
+STRUCT_CODES = frozenset("?bBhHiIefd")  # of the dtypes whose character means the same to NumPy and to `struct`
 LARGEST_PACKED = 4096  # numbers; a larger array of params is handed on as it is
 
 
@@ -106,20 +109,22 @@ class SplitLayout:
         return f"{self.treedef} of {self.small.signature} and {self.large.signature}"
 
 
-def reader(slots: Any, keep_dtype: bool = False) -> Callable[[NDArray[Any]], Any]:
-    """A function that reads this tree of slots on the host, in fresh arrays.
+def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
+    """A function that reads this tree of slots from words on the host (any buffer of them), in fresh arrays.
 
     A 0-d leaf becomes a Python scalar, or a NumPy one with `keep_dtype`.
     """
+    if isinstance(slots, dict) and not keep_dtype:
+        return _dict_reader(slots)
     return _tree_reader(slots, lambda slot: _slot_reader(slot, keep_dtype))
 
 
-def viewer(slots: Any, first: int) -> Callable[[NDArray[Any]], Any]:
+def viewer(slots: Any, first: int) -> Callable[[Any], Any]:
     """A function that finds this tree of slots in a copy of the words from word `first` on, without copying again."""
     return _tree_reader(slots, lambda slot: _slot_viewer(slot, first))
 
 
-def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[NDArray[Any]], Any]]) -> Any:
+def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]) -> Callable[[Any], Any]:
     if isinstance(slots, Slot):
         return slot_reader(slots)
     if isinstance(slots, dict):
@@ -130,7 +135,46 @@ def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[NDArray[Any
     return lambda words: treedef.unflatten([read(words) for read in parts])
 
 
-def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[NDArray[Any]], Any]:
+def _dict_reader(slots: dict[str, Any]) -> Callable[[Any], dict[str, Any]]:
+    """Reads all scalars and tuples of scalars at once, which takes as long as reading one of them alone."""
+    scalars: list[Slot] = []
+    getters: list[tuple[str, Callable[[Any], Any]]] = []
+    others: list[tuple[str, Callable[[Any], Any]]] = []
+    for name, part in slots.items():
+        if _is_scalar(part):
+            getters.append((name, itemgetter(len(scalars))))
+            scalars.append(part)
+        elif type(part) is tuple and part and all(_is_scalar(slot) for slot in part):
+            getters.append((name, itemgetter(slice(len(scalars), len(scalars) + len(part)))))
+            scalars.extend(part)
+        else:
+            others.append((name, reader(part)))
+    unpack = struct.Struct(_format(scalars)).unpack_from
+
+    def read(words: Any) -> dict[str, Any]:
+        values = unpack(words)
+        result = {name: get(values) for name, get in getters}
+        for name, read_part in others:
+            result[name] = read_part(words)
+        return result
+
+    return read
+
+
+def _is_scalar(slot: Any) -> bool:
+    return type(slot) is Slot and slot.shape == () and slot.dtype.char in STRUCT_CODES
+
+
+def _format(scalars: list[Slot]) -> str:
+    """That of `struct`; a tree's leaves lie in the order of the tree."""
+    parts, at = ["="], 0
+    for slot in scalars:
+        parts.append(f"{slot.start * WORD - at}x{slot.dtype.char}")
+        at = slot.start * WORD + slot.dtype.itemsize
+    return "".join(parts)
+
+
+def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[Any], Any]:
     _, _, dtype, shape, _ = slot
     count, offset = slot.items, slot.start * WORD
     if shape == ():
@@ -143,7 +187,7 @@ def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[NDArray[Any]], Any]:
     return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
 
 
-def _slot_viewer(slot: Slot, first: int) -> Callable[[NDArray[Any]], Any]:
+def _slot_viewer(slot: Slot, first: int) -> Callable[[Any], Any]:
     _, _, dtype, shape, _ = slot
     offset, array = (slot.start - first) * WORD, np.ndarray
     if dtype.itemsize > WORD:  # a view would not be aligned

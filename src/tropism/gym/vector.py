@@ -25,7 +25,7 @@ from tropism.gym.spaces import to_gymnasium_space
 
 NEEDED = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
-FLOAT64 = np.dtype(np.float64)
+FLOAT64, UINT32 = np.dtype(np.float64), np.dtype(np.uint32)
 MADE_ANEW = (
     *("_program", "_base", "_episode_params", "_step", "_ready"),
     *("_seen", "_see_time", "_see_obs", "_see_reward", "_see_terminated", "_see_truncated", "_see_info"),
@@ -97,7 +97,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
     def seeds(self) -> tuple[int, ...]:
         """The seed that repeats the current episode of each environment."""
         self._require_episode("read seeds")
-        keys = reader(self._program.carry.episode.key)(np.asarray(self._buffer))
+        keys = reader(self._program.carry.episode.key)(self._buffer)
         return tuple(words_seed(key) for key in keys)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -110,8 +110,8 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         super().reset(seed=seeds[0])
         self._follow(mask, row)
         self._reset(seeds, mask)
-        words = np.asarray(self._buffer)
-        seen = words[self._seen].copy()
+        words = memoryview(self._buffer)
+        seen = np.frombuffer(words, UINT32, *self._seen).copy()
         own = self._see_info(seen) if self._see_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
         return self._see_obs(seen), only(mask, {**self._counters.infos(self._see_time(words)), **first})
@@ -134,19 +134,19 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         if self._mode == "disabled" and finished.any():
             raise self._misuse("step", np.flatnonzero(finished))
         before, self._buffer = self._buffer, self._step(self._buffer, ready, self._episode_params, self._base)
-        words = np.asarray(self._buffer)
-        seen = words[self._seen].copy()  # all that is handed out lies in this one copy
+        words = memoryview(self._buffer)
+        seen = np.frombuffer(words, UINT32, *self._seen).copy()  # all that is handed out lies in this one copy
         reward = self._see_reward(seen).astype(FLOAT64)
         terminated, truncated = self._see_terminated(seen), self._see_truncated(seen)
         self._finished = done = terminated | truncated
         self._counters.rewards += reward
         if self._mode == "same_step":
-            infos = self._same_step_infos(np.asarray(before), words, seen, done)
+            infos = self._same_step_infos(memoryview(before), words, seen, done)
         else:
             infos = self._infos(words, seen, finished)
         return self._see_obs(seen), reward, terminated, truncated, infos
 
-    def _infos(self, words: NDArray[Any], seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+    def _infos(self, words: memoryview, seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
         """Those of environments that went on, and of the ones that this step restarted."""
         self._counters.restart(restarted)
         if self._rows is not None:
@@ -160,7 +160,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         return infos
 
     def _same_step_infos(
-        self, before: NDArray[Any], words: NDArray[Any], seen: NDArray[Any], done: NDArray[Any]
+        self, before: memoryview, words: memoryview, seen: NDArray[Any], done: NDArray[Any]
     ) -> dict[str, Any]:
         """As `_infos`, and the last words of the episodes that this step ended."""
         if not np.count_nonzero(done):
