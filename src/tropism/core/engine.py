@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from tropism.core.agent import name_of
 from tropism.core.environment import Environment, flags

@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from tropism.core.actions import batch_reader
 from tropism.core.batch import batch_device, batch_program_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
@@ -18,7 +19,6 @@ from tropism.core.packing import Layout, reader, viewer
 from tropism.core.spaces.space import is_integer
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
-from tropism.gym.actions import batch_reader
 from tropism.gym.env import FPS, check_render_mode
 from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space

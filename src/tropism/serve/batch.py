@@ -7,7 +7,8 @@ import jax
 import msgspec
 import numpy as np
 
-from tropism.core.batch import batch_device, batch_program_of, batch_reader
+from tropism.core.actions import batch_reader
+from tropism.core.batch import batch_device, batch_program_of
 from tropism.core.episode import check_seed, seed_words
 from tropism.core.packing import Layout, reader
 from tropism.core.spaces import Dict, Space, Tuple

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tropism import ValidationError
+from tropism.core.actions import Inbox, batch_reader
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
-from tropism.gym.actions import Inbox, batch_reader
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.int8])
