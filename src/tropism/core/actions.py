@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tropism.core.batch import batch_device
 from tropism.core.engine import action_reader
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from tropism.errors import ValidationError
-from tropism.gym.batch import batch_device
 
 ALIGNMENT = 64  # bytes; what XLA asks of memory that it reads where it lies
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
-from tropism.core.spaces import Dict, Record, Space
+from tropism.core.spaces import Dict, Model, Record, Space
 from tropism.errors import ValidationError
-from tropism.wire.messages import Observation
 
 HOISTED = ("reward", "done")  # told beside the observation, not inside it
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
@@ -42,7 +41,7 @@ class Form:
         """The action that these fields mean, not yet checked by the session."""
         if "metadata" in data and "metadata" not in (self._action_fields or ()):
             data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
-        if isinstance(self.action_space, Record):
+        if isinstance(self.action_space, Record | Model):
             return data  # the session reads a dict of fields
         if self._action_fields is not None:
             return self.action_space.from_json(data)
@@ -70,7 +69,8 @@ class Form:
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
-            return {name: getattr(obs, name) for name in self._message_names}
+            told = self.observation_space.to_json(obs) if isinstance(self.observation_space, Model) else vars(obs)
+            return {name: told[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
         if self._env.observation_message is not None:
             data |= self._env.message(obs, info)
@@ -126,9 +126,10 @@ def _fields(space: Space) -> tuple[str, ...] | None:
 
 def _message_names(space: Space) -> list[str] | None:
     """The fields of an observation that is a message, without what is told beside it."""
-    if not isinstance(space, Record) or not issubclass(space.cls, Observation):
+    if not isinstance(space, Record | Model):
         return None
-    return [field.name for field in fields(space.cls) if field.name not in HOISTED]
+    names: list[str] = list(space.json_schema()["properties"])
+    return [name for name in names if name not in HOISTED] if {*HOISTED, "metadata"} <= set(names) else None
 
 
 def _only_field(message: type | None) -> str | None:

@@ -60,13 +60,27 @@ class Model(Space):
 
     def json_schema(self) -> dict[str, Any]:
         cls: Any = self.cls
-        return cls.model_json_schema()
+        schema = cls.model_json_schema()
+        return _inlined(schema, schema.pop("$defs", {}))
 
     def identity(self) -> tuple[Any, ...]:
         return (self.cls,)
 
     def __repr__(self) -> str:
         return f"Model({self.cls.__name__})"
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema with every part where it is used; a part that contains itself may be anything there."""
+    if isinstance(schema, list):
+        return [_inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if name in parts:
+        rest = {key: part for key, part in parts.items() if key != name}
+        return _inlined(parts[name], rest)
+    return {key: _inlined(value, parts) for key, value in schema.items() if key != "$ref"}
 
 
 def is_model(cls: Any) -> bool:
