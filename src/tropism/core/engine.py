@@ -38,6 +38,7 @@ class Engine(Protocol):
     def params(self) -> Any: ...
     def render(self) -> Any: ...
     def fork(self, seed: int | None) -> "Engine": ...
+    def sibling(self) -> "Engine": ...
     def dump(self) -> tuple[dict[str, Any], bytes]: ...
     def load(self, header: dict[str, Any], body: bytes) -> None: ...
     def close(self) -> None: ...
@@ -57,6 +58,7 @@ class CompiledEngine:
         self._read_obs = reader(slots.obs, keep_dtype=True)
         self._read_info = reader(slots.info) if slots.info else _no_info
         self._read_first_info = reader({name: slots.info[name] for name in self.program.reset_info})
+        self._read_state = reader(self.program.head.structure(self.program.head.slots).state)
         self._outcome_at = slots.reward.start * WORD
 
     def _put_params(self, params: Any) -> None:
@@ -95,18 +97,25 @@ class CompiledEngine:
 
     def params(self) -> Any:
         """Those of this episode."""
-        return self.program.params_layout.read(self._params)
+        if self._episode_params is None:
+            self._episode_params = self.program.params_layout.read(self._params)
+        return self._episode_params
 
     def state(self) -> Any:
-        return self.program.head.read(np.asarray(self._buffer)).state
+        return self._read_state(memoryview(self._buffer))
 
     def render(self) -> Any:
         frame = self.program.render(self._buffer, self._params)
         return None if frame is None else np.array(frame)
 
-    def fork(self, seed: int | None) -> "CompiledEngine":
+    def sibling(self) -> "CompiledEngine":
+        """An engine of the same environment, which shares all that never changes."""
         twin = CompiledEngine.__new__(CompiledEngine)
         twin.__dict__.update(self.__dict__)
+        return twin
+
+    def fork(self, seed: int | None) -> "CompiledEngine":
+        twin = self.sibling()
         if seed is not None:
             words = np.array(self._buffer)
             words[:2] = seed_words(seed)
@@ -202,6 +211,9 @@ class HostEngine:
 
     def render(self) -> Any:
         return self.env.render(self._state, self._params)
+
+    def sibling(self) -> "HostEngine":
+        return HostEngine(self.env, self._base_params)
 
     def fork(self, seed: int | None) -> "HostEngine":
         # Copied, because an environment may hold a user's objects that change.

@@ -11,7 +11,7 @@ import numpy as np
 
 from tropism.core import snapshot
 from tropism.core.agent import as_environment, name_of
-from tropism.core.engine import engine_of
+from tropism.core.engine import Engine, engine_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep, check_episode_id, check_seed
 from tropism.core.registry import identify, make
@@ -57,13 +57,16 @@ class Session:
         self.params = override(env.default_params(), {} if params is None else params)
         self.action_space = env.action_space(self.params)
         self.observation_space = env.observation_space(self.params)
+        self._begin_life(engine_of(env, self.params))
+
+    def _begin_life(self, engine: Engine) -> None:
         self.seed: int | None = None
         self.total_reward = 0.0
         self.episode_count = 0
         self._lifecycle = EnvironmentState.CREATED
         self._episode_id: str | None = None  # made when it is first asked for
         self._step_count = 0
-        self._engine = engine_of(env, self.params)
+        self._engine = engine
 
     @property
     def lifecycle(self) -> EnvironmentState:
@@ -169,6 +172,13 @@ class Session:
         twin.env = twin._engine.env
         twin._episode_id = None
         twin.seed = self.seed if seed is None else seed
+        return twin
+
+    def sibling(self) -> "Session":
+        """Another session of this environment, before its first reset; cheaper than making one anew."""
+        twin = object.__new__(Session)
+        twin.__dict__.update(self.__dict__)
+        twin._begin_life(self._engine.sibling())
         return twin
 
     def close(self) -> None:

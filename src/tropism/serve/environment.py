@@ -33,7 +33,12 @@ class ServedEnvironment:
 
     @cached_property
     def form(self) -> Form:
-        return Form(Session(self.env, self.params))
+        return Form(self._first)
+
+    @cached_property
+    def _first(self) -> Session:
+        """Never reset; the others share what it made."""
+        return Session(self.env, self.params)
 
     async def open(self, threads: ThreadPoolExecutor) -> Session:
         """A session of its own, before its first reset."""
@@ -42,14 +47,14 @@ class ServedEnvironment:
                 if not self._ready:
                     self.inline = await asyncio.get_running_loop().run_in_executor(threads, self._warm_up)
                     self._ready = True
-        return Session(self.env, self.params)
+        return self._first.sibling()
 
     def _warm_up(self) -> bool:
         """Compile what sessions run, and say whether it is fast enough to run between other requests."""
         _ = self.form
         if not self.env.traced:
             return not self.env.blocking
-        session = Session(self.env, self.params)
+        session = self._first.sibling()
         seconds = 0.0
         for number in range(3):  # the first step compiles, the next shows how long one takes
             timestep = session.reset(seed=number) if number == 0 or session.lifecycle.value != "ready" else None

@@ -69,7 +69,9 @@ class Form:
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
-            told = self.observation_space.to_json(obs) if isinstance(self.observation_space, Model) else vars(obs)
+            if isinstance(self.observation_space, Record):
+                return {name: getattr(obs, name) for name in self._message_names}
+            told = self.observation_space.to_json(obs)
             return {name: told[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
         if self._env.observation_message is not None:
