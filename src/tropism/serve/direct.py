@@ -25,6 +25,12 @@ class DirectSocket(WebSocketsSansIOProtocol):
         self.scope["extensions"] = {**(self.scope.get("extensions") or {}), EXTENSION: self}  # pyright: ignore
         await super().run_asgi()
 
+    def settle(self, answer: Callable[[bytes], bytes | None]) -> None:
+        """Answer from now on; what only the handshake needed is let go."""
+        self.answer = answer
+        del self.request, self.response
+        self.scope["headers"] = []
+
     def data_received(self, data: bytes) -> None:
         reply = self._answered(data) if self.idle else None
         if reply is None:

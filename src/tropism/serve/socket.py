@@ -36,6 +36,7 @@ class Connection:
         await send({"type": "websocket.accept"})
         try:
             if await self._resume(scope, send):
+                scope["named"] = {}
                 await self._converse(receive, send, direct_socket(scope))
         finally:
             if self.session is not None:
@@ -63,7 +64,7 @@ class Connection:
 
     async def _converse(self, receive: Any, send: Any, direct: DirectSocket | None) -> None:
         if direct is not None:
-            direct.answer = self._answer_now
+            direct.settle(self._answer_now)
         while True:
             message = await _received(receive, direct)
             if message["type"] == "websocket.disconnect":
