@@ -1,5 +1,6 @@
 """rollout: the same transitions however it is run, and sums that agree with them."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -76,12 +77,18 @@ def test_the_way_of_restarting_changes_nothing(restarts: Any, reproducible: bool
     assert_same(run(restarts=restarts, reproducible=reproducible), base)
 
 
+def assert_same_to_rounding(ours: Rollout, theirs: Rollout):
+    """Sums over environments are added up in another order when they are compiled in another way."""
+    assert_same(ours.transitions, theirs.transitions)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), ours, theirs)
+
+
 def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.CaptureFixture[str]):
     seen: list[tuple[int, int]] = []
-    assert_same(run(progress=lambda *news: seen.append(news)), BASE)
+    assert_same_to_rounding(run(progress=lambda *news: seen.append(news)), BASE)
     assert seen[-1] == (STEPS, STEPS)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-    assert_same(run(progress=True), BASE)
+    assert_same_to_rounding(run(progress=True), BASE)
     assert capsys.readouterr().err.endswith(f"{STEPS}/{STEPS} steps\n")
 
 

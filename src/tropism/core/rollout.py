@@ -151,7 +151,7 @@ class _Plan(eqx.Module):
         if self.reproducible:
             episode, timestep = begin(self.env, _add(random.key_data(key), lane), params)
             return timestep.obs, episode
-        return self.env.reset(random.fold_in(key, lane), params)
+        return self.env.reset(_lane_key(key, lane), params)
 
     def step(self, key: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
         """One environment, one step: its timestep, then `(obs, state)` to go on with."""
@@ -159,7 +159,7 @@ class _Plan(eqx.Module):
             state, timestep = advance(self.env, state, action, params)
             source, fresh = (state, params), self._next_episode
         else:
-            result = self.env.step(random.fold_in(key, lane), state, action, params)
+            result = self.env.step(_lane_key(key, lane), state, action, params)
             state, timestep = result[1], step_timestep(self.env, *result, params)
             source, fresh = (key, lane, state, params), self._restart
         done = timestep.terminated | timestep.truncated
@@ -170,8 +170,8 @@ class _Plan(eqx.Module):
 
     def _restart(self, source: Any) -> tuple[Any, Any]:
         key, lane, state, params = source
-        # The outer fold is the same for all environments, so it is computed once.
-        return self.env.restart(random.fold_in(random.fold_in(key, NEXT_EPISODE), lane), state, params)
+        # The fold is the same for all environments, so it is computed once.
+        return self.env.restart(_lane_key(random.fold_in(key, NEXT_EPISODE), lane), state, params)
 
 
 class _Episodes(eqx.Module):
@@ -255,6 +255,20 @@ def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tupl
     summand = plan.reduce(transition) if plan.reduce else None
     episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
     return _Carry(obs, state, policy_state, episodes, carry.totals), summand, transition
+
+
+def _lane_key(key: Any, lane: Any) -> Any:
+    """A key for each environment. Adding the lane makes it different, and whoever draws from it hashes it anyway:
+    hashing it here too would take as long as a step of a small environment."""
+    data = random.key_data(key)
+    if data.shape != (2,):
+        return random.fold_in(key, lane)
+    words = _add(data, lane)
+    return random.wrap_key_data(words, impl=random.key_impl(key)) if _is_typed(key) else words
+
+
+def _is_typed(key: Any) -> bool:
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 def _add(words: Any, lane: Any) -> Any:
