@@ -6,11 +6,22 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import InvalidStatus, WebSocketException
 
-from tropism.client.protocol import Connect, Effect, Exchange, Hangup, LostError, Protocol, Sleep, Talk
+from tropism.client.protocol import (
+    Connect,
+    Effect,
+    Exchange,
+    Hangup,
+    LostError,
+    Protocol,
+    SilenceError,
+    Sleep,
+    Talk,
+    refused,
+)
 from tropism.client.result import StepResult
-from tropism.client.sync import LARGEST
+from tropism.client.sync import SOCKET
 from tropism.wire.messages import State
 
 T = TypeVar("T")
@@ -79,7 +90,12 @@ class AsyncClient:
                 while True:
                     try:
                         came = await self._perform(effect)
-                    except (OSError, TimeoutError, WebSocketException) as error:
+                    except InvalidStatus as error:
+                        effect = talk.throw(refused(error.response.status_code, error.response.body))
+                    except SilenceError as error:
+                        await self._drop()
+                        effect = talk.throw(error)
+                    except (OSError, WebSocketException) as error:
                         await self._drop()
                         effect = talk.throw(LostError(str(error) or type(error).__name__))
                     else:
@@ -94,20 +110,26 @@ class AsyncClient:
         match effect:
             case Connect(url, headers):
                 self._held = AsyncExitStack()
-                opening = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
+                opening = connect(url, additional_headers=headers, **SOCKET)
                 self._socket = await self._held.enter_async_context(opening)
             case Exchange(frame) if self._socket is not None:
                 await self._socket.send(frame)
-                return await asyncio.wait_for(self._socket.recv(), self._timeout)
+                return await self._receive(self._socket)
             case Sleep(seconds):
                 await asyncio.sleep(seconds)
-            case Hangup(frame) if self._socket is not None:
-                if frame is not None:
+            case Hangup(frame):
+                if frame is not None and self._socket is not None:
                     await self._socket.send(frame)
                 await self._drop()
             case _:
-                raise LostError("no socket")
+                raise ConnectionError("no socket")
         return None
+
+    async def _receive(self, socket: ClientConnection) -> str | bytes:
+        try:
+            return await asyncio.wait_for(socket.recv(), self._timeout)
+        except TimeoutError:
+            raise SilenceError from None
 
     async def _forget_reply(self) -> None:
         """A reply that nobody waits for any more must not be taken for the next one."""

@@ -6,9 +6,12 @@ Every rule of the protocol is here, once; `Client` and `AsyncClient` only carry 
 import json
 import secrets
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import msgspec
 
 from tropism.client.result import StepResult
 from tropism.errors import ServerError, StateError, ValidationError
@@ -18,14 +21,15 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
 
 class Connect(NamedTuple):
-    """Open a socket; raises LostError where that fails."""
+    """Open a socket; raises LostError where that fails, ServerError where the server refuses it."""
 
     url: str
     headers: dict[str, str]
 
 
 class Exchange(NamedTuple):
-    """Send a frame and wait for its reply; raises LostError where the socket closes first."""
+    """Send a frame and wait for its reply; raises LostError where the socket closes first, SilenceError where
+    the reply does not come in time."""
 
     frame: str | bytes
 
@@ -42,6 +46,10 @@ class Hangup(NamedTuple):
 
 class LostError(Exception):
     """The socket is gone, or could not be opened."""
+
+
+class SilenceError(Exception):
+    """The socket is there, but no reply came in time."""
 
 
 Effect = Connect | Exchange | Sleep | Hangup
@@ -102,13 +110,12 @@ class Protocol:
         if self.closed:
             return
         self.closed = True
-        if not self.connected and self.session_id is not None:
-            try:
+        self.reconnect = 0.0
+        with suppress(LostError, ServerError):
+            if not self.connected and self.session_id is not None:
                 yield from self._connect()
-            except (LostError, ServerError):
-                return
-        if self.connected:
-            yield Hangup('{"type":"close"}')
+            if self.connected:
+                yield Hangup('{"type":"close"}')
 
     def request(self, kind: str, data: dict[str, Any] | None = None) -> Talk[Any]:
         """The data of the reply. After a lost connection the same request is sent again, and done once."""
@@ -127,7 +134,20 @@ class Protocol:
                         "SESSION_ERROR", f"the connection was lost, and with it the episode: {lost}"
                     ) from None
                 continue
-            return read(reply)
+            except SilenceError:
+                self.connected = False  # the reply may still come, and is not the next one's
+                raise ServerError("TIMEOUT", f"no reply to {kind} came in time; ask again") from None
+            try:
+                return read(reply)
+            except ServerError as error:
+                if error.code == "SESSION_ERROR":
+                    yield from self._forget_session()
+                raise
+
+    def _forget_session(self) -> Talk[None]:
+        """The server does not know our session any more: a reset opens another."""
+        self.session_id, self.connected = None, False
+        yield Hangup(None)
 
     def ensure_connected(self) -> Talk[None]:
         if self.closed:
@@ -170,9 +190,17 @@ class Protocol:
         message = MESSAGES.get(self.environment or "")
         if message is None or "error" in observation:
             return observation
-        known = {field.name for field in fields(message)}
-        told: dict[str, Any] = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
-        return message(**{name: value for name, value in told.items() if name in known})
+        told = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
+        return msgspec.convert(told, message)
+
+
+def refused(status: int, body: bytes | bytearray | None) -> Exception:
+    """What it means that a server answers a socket with an HTTP status."""
+    try:
+        told = json.loads(body or b"")
+        return ServerError(told["code"], told["message"])
+    except (ValueError, TypeError, KeyError):  # not our server, or something in front of it
+        return LostError(f"HTTP {status}")
 
 
 def read(reply: str | bytes) -> Any:

@@ -5,15 +5,27 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.client.launch import Process, docker_server, local_server
-from tropism.client.protocol import Connect, Effect, Exchange, Hangup, LostError, Protocol, Sleep, Talk
+from tropism.client.protocol import (
+    Connect,
+    Effect,
+    Exchange,
+    Hangup,
+    LostError,
+    Protocol,
+    SilenceError,
+    Sleep,
+    Talk,
+    refused,
+)
 from tropism.client.result import StepResult
 from tropism.wire.messages import State
 
-LARGEST = 2**27  # bytes of one reply
+# Of both clients: up to 128 MiB in one reply, and no long wait for a server that does not say goodbye.
+SOCKET: dict[str, Any] = {"max_size": 2**27, "proxy": None, "compression": None, "close_timeout": 1.0}
 T = TypeVar("T")
 
 
@@ -31,7 +43,12 @@ class Driver:
             while True:
                 try:
                     came = self._perform(effect)
-                except (OSError, TimeoutError, WebSocketException) as error:
+                except InvalidStatus as error:
+                    effect = talk.throw(refused(error.response.status_code, error.response.body))
+                except SilenceError as error:
+                    self._drop()
+                    effect = talk.throw(error)
+                except (OSError, WebSocketException) as error:
                     self._drop()
                     effect = talk.throw(LostError(str(error) or type(error).__name__))
                 else:
@@ -43,20 +60,25 @@ class Driver:
         match effect:
             case Connect(url, headers):
                 self._held = ExitStack()
-                opening = connect(url, additional_headers=headers, max_size=LARGEST, proxy=None, compression=None)
-                self._socket = self._held.enter_context(opening)
+                self._socket = self._held.enter_context(connect(url, additional_headers=headers, **SOCKET))
             case Exchange(frame) if self._socket is not None:
                 self._socket.send(frame)
-                return self._socket.recv(self.timeout)
+                return self._receive(self._socket)
             case Sleep(seconds):
                 time.sleep(seconds)
-            case Hangup(frame) if self._socket is not None:
-                if frame is not None:
+            case Hangup(frame):
+                if frame is not None and self._socket is not None:
                     self._socket.send(frame)
                 self._drop()
             case _:
-                raise LostError("no socket")
+                raise ConnectionError("no socket")
         return None
+
+    def _receive(self, socket: ClientConnection) -> str | bytes:
+        try:
+            return socket.recv(self.timeout)
+        except TimeoutError:
+            raise SilenceError from None
 
     def _drop(self) -> None:
         self._socket = None

@@ -1,9 +1,10 @@
 """Many environments of one kind, stepped together over one socket."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from operator import index
+from typing import Any, SupportsIndex
 
-from tropism.client.protocol import Exchange, LostError, Protocol, Talk, read
+from tropism.client.protocol import Exchange, LostError, Protocol, SilenceError, Talk, read
 from tropism.client.sync import Driver
 from tropism.errors import ServerError
 from tropism.wire.arrays import arrays_of
@@ -21,7 +22,7 @@ class VectorClient:
         url: str,
         count: int,
         *,
-        seeds: Sequence[int] | int | None = None,
+        seeds: Iterable[SupportsIndex] | int | None = None,
         mode: str = "next_step",
         token: str | None = None,
         timeout: float = 60.0,
@@ -32,7 +33,7 @@ class VectorClient:
         asked = {"count": count, "mode": mode, "seeds": _plain(seeds)}
         self.first = self._driver.run(_request(self._protocol, "open", asked))
 
-    def reset(self, seeds: Sequence[int] | int | None = None, mask: Any = None) -> dict[str, Any]:
+    def reset(self, seeds: Iterable[SupportsIndex] | int | None = None, mask: Any = None) -> dict[str, Any]:
         """Begin episodes: all, or those of `mask`; without seeds, the next ones."""
         return self._driver.run(_request(self._protocol, "reset_batch", {"seeds": _plain(seeds), "mask": mask}))
 
@@ -60,8 +61,11 @@ def _request(protocol: Protocol, kind: str, data: dict[str, Any]) -> Talk[dict[s
     except LostError as lost:
         protocol.connected = False
         raise ServerError("SESSION_ERROR", f"the connection was lost, and with it the batch: {lost}") from None
+    except SilenceError:
+        protocol.connected = False
+        raise ServerError("TIMEOUT", f"no reply to {kind} came in time; the batch is lost") from None
     return read(reply) if isinstance(reply, str) else arrays_of(unpack(reply)["data"])
 
 
-def _plain(seeds: Sequence[int] | int | None) -> list[int] | int | None:
-    return list(seeds) if isinstance(seeds, Sequence) else seeds
+def _plain(seeds: Iterable[SupportsIndex] | int | None) -> list[int] | int | None:
+    return seeds if seeds is None or isinstance(seeds, int) else [index(seed) for seed in seeds]
