@@ -1,6 +1,12 @@
 """The Gymnasium surface; importing it registers every environment as `tropism/<id>`."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tropism.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from tropism.gym.remote import RemoteVectorEnv
 
 try:
     import gymnasium as gymnasium
@@ -21,6 +27,7 @@ __all__ = [
     "GymVectorEnv",
     "PlumeEnv",
     "PlumeSearchEnv",
+    "RemoteVectorEnv",
     "from_gymnasium",
     "from_gymnasium_space",
     "to_gymnasium",
@@ -28,3 +35,11 @@ __all__ = [
 ]
 
 register_all()
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """What needs the extra `client` is loaded when it is first used."""
+        if name != "RemoteVectorEnv":
+            raise AttributeError(f"module 'tropism.gym' has no attribute {name!r}")
+        return import_module("tropism.gym.remote").RemoteVectorEnv

@@ -1,5 +1,6 @@
 """A served batch as a `gymnasium.vector.VectorEnv`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,46 +10,91 @@ from numpy.typing import NDArray
 
 from tropism.client.vector import VectorClient
 from tropism.core.registry import make
-from tropism.errors import StateError
-from tropism.gym.infos import final_observations, with_mask
+from tropism.errors import StateError, ValidationError
+from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space
+from tropism.gym.vector import autoreset_mode_of, check_version
 
 
 class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
-    """`num_envs` environments of a server, stepped together; `id` is registered here too, for its spaces."""
+    """`num_envs` environments of a server, stepped together: a `GymVectorEnv` whose steps are taken elsewhere.
 
-    def __init__(self, url: str, num_envs: int, *, id: str | None = None, mode: str = "next_step", **settings: Any):
+    `id` is registered here too, for its spaces; it is the last part of the address, unless it is given.
+    """
+
+    def __init__(
+        self, url: str, num_envs: int, *, id: str | None = None, autoreset_mode: Any = "next_step", **settings: Any
+    ):
         self.closed = True  # until there is something to close
+        check_version()
         env, params = make(id or url.rstrip("/").rpartition("/")[2])
+        self._mode = autoreset_mode_of(autoreset_mode)
         self.num_envs = num_envs
         self.single_action_space = to_gymnasium_space(env.action_space(params))
         self.single_observation_space = to_gymnasium_space(env.observation_space(params))
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.metadata = {"autoreset_mode": AutoresetMode[mode.upper()]}
-        self._client = VectorClient(url, num_envs, mode=mode, **settings)
-        self._begun = False
+        self.metadata = {"autoreset_mode": AutoresetMode[self._mode.upper()]}
+        self._client = VectorClient(url, num_envs, mode=self._mode, **settings)
+        self._reset_info: frozenset[str] | None = None  # the names that a reset tells; None before the first
+        self._counters = Counters(num_envs)
+        self._finished = np.zeros(num_envs, bool)
         self.closed = False
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed if isinstance(seed, int) else None)
-        mask = None if options is None else options.get("reset_mask")
+        mask = self._mask(options)
         reply = self._client.reset(seed, mask)
-        self._begun = True
-        return reply["observation"], with_mask(reply["info"], np.ones(self.num_envs, bool))
+        self._reset_info = frozenset(reply["info"])
+        if seed is not None:
+            np.putmask(self._counters.episodes, mask, 0)
+        self._counters.restart(mask)
+        self._finished = self._finished & ~mask
+        first = with_mask(reply["info"], np.ones(self.num_envs, bool))
+        return reply["observation"], only(mask, {**self._counters.infos(), **first})
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        if not self._begun:
+        if self._reset_info is None:
             raise StateError("lifecycle", "created", "reset first", "cannot step: call reset() first")
-        reply = self._client.step(np.asarray(actions))
-        terminated, truncated = reply["terminated"], reply["truncated"]
-        every = np.ones(self.num_envs, bool)
-        infos = with_mask(reply.get("info", {}), every)
-        done = terminated | truncated
-        if "final_obs" in reply and done.any():
-            infos |= {"final_obs": final_observations(reply["final_obs"], done), "_final_obs": done}
-            infos |= {"final_info": with_mask(reply.get("final_info", {}), done), "_final_info": done}
-        return reply["observation"], reply["reward"].astype(np.float64), terminated, truncated, infos
+        reply = self._client.step(_arrays(actions))
+        reward, terminated, truncated = reply["reward"].astype(np.float64), reply["terminated"], reply["truncated"]
+        restarted, self._finished = self._finished, terminated | truncated
+        self._counters.step(reward)
+        if self._mode != "same_step":
+            infos = self._infos(reply, restarted)
+        else:
+            ended = self._ended(reply, self._finished)
+            infos = self._infos(reply, self._finished) | ended
+        return reply["observation"], reward, terminated, truncated, infos
+
+    def _infos(self, reply: dict[str, Any], restarted: NDArray[Any]) -> dict[str, Any]:
+        self._counters.restart(restarted)
+        infos = self._counters.infos()
+        for name, value in reply.get("info", {}).items():
+            told = np.ones(self.num_envs, bool) if name in (self._reset_info or ()) else ~restarted
+            infos |= with_mask({name: value}, told)
+        return infos
+
+    def _ended(self, reply: dict[str, Any], done: NDArray[Any]) -> dict[str, Any]:
+        """The last words of the episodes that this step ended."""
+        if not done.any():
+            return {}
+        last = with_mask(reply.get("final_info", {}), np.ones(self.num_envs, bool))
+        final_info = only(done, {**self._counters.infos(), **last})
+        final_obs = final_observations(reply["final_obs"], done)
+        return {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
+
+    def _mask(self, options: Any) -> NDArray[Any]:
+        if options is not None and (not isinstance(options, Mapping) or set(options) - {"reset_mask"}):
+            raise ValidationError("options", options, "None or {'reset_mask': …}: a batch has no options of its own")
+        mask = (options or {}).get("reset_mask")
+        return np.ones(self.num_envs, bool) if mask is None else np.asarray(mask)
 
     def close_extras(self, **kwargs: Any) -> None:
         self._client.close()
+
+
+def _arrays(actions: Any) -> Any:
+    if isinstance(actions, Mapping):
+        return {name: _arrays(part) for name, part in actions.items()}
+    return [_arrays(part) for part in actions] if isinstance(actions, tuple) else np.asarray(actions)

@@ -55,7 +55,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self.params = override(env.default_params(), {} if params is None else params)
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
-        self._mode: Mode = _mode(autoreset_mode)
+        self._mode: Mode = autoreset_mode_of(autoreset_mode)
         self.metadata = {
             "render_modes": RENDER_MODES,
             "render_fps": FPS,
@@ -240,7 +240,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         return StateError("lifecycle", state, advice, f"cannot {call}: the vector is {state}; {advice}")
 
 
-def _mode(mode: Any) -> Mode:
+def autoreset_mode_of(mode: Any) -> Mode:
     for name in get_args(Mode):
         theirs = gymnasium.vector.AutoresetMode[name.upper()]
         if mode in (name, theirs, theirs.value):
