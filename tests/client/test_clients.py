@@ -26,12 +26,13 @@ class Blocking:
         self._loop = asyncio.new_event_loop()
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._client, name)
+        attribute: Any = getattr(self._client, name)
         if not callable(attribute):
             return attribute
 
         def call(*arguments: Any, **named: Any) -> Any:
-            came = self._loop.run_until_complete(attribute(*arguments, **named))
+            awaitable: Any = attribute(*arguments, **named)
+            came = self._loop.run_until_complete(awaitable)
             return self._twin(came) if isinstance(came, AsyncClient) else came
 
         return call

@@ -82,6 +82,8 @@ def test_misuse_is_refused(server: Running):
         remote.step(np.zeros(COUNT, np.int64))
     with pytest.raises(ValidationError, match="reset_mask"):
         remote.reset(options={"params": {}})
+    with pytest.raises(ValidationError, match="each"):
+        remote.reset(seed=[1, None, 2, 3, 4])
     remote.reset(seed=1)
     with pytest.raises(ValidationError):
         remote.step(np.full(COUNT, 9))

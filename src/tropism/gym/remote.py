@@ -13,7 +13,7 @@ from tropism.core.registry import make
 from tropism.errors import StateError, ValidationError
 from tropism.gym.infos import Counters, final_observations, only, with_mask
 from tropism.gym.spaces import to_gymnasium_space
-from tropism.gym.vector import autoreset_mode_of, check_version
+from tropism.gym.vector import autoreset_mode_of, check_version, seeds_of
 
 
 class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
@@ -38,20 +38,23 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         self._client = VectorClient(url, num_envs, mode=self._mode, **settings)
         self._reset_info: frozenset[str] | None = None  # the names that a reset tells; None before the first
         self._counters = Counters(num_envs)
+        self._steps = np.zeros(num_envs, np.int64)
         self._finished = np.zeros(num_envs, bool)
         self.closed = False
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed if isinstance(seed, int) else None)
-        mask = self._mask(options)
-        reply = self._client.reset(seed, mask)
+        mask, seeds = self._mask(options), seeds_of(seed, self.num_envs)
+        given = [each for each in seeds if each is not None]
+        if given and len(given) < self.num_envs:
+            raise ValidationError("seed", seed, "None, an int, or a seed for each environment")
+        super().reset(seed=seeds[0])
+        reply = self._client.reset(given or None, mask)
         self._reset_info = frozenset(reply["info"])
-        if seed is not None:
-            np.putmask(self._counters.episodes, mask, 0)
-        self._counters.restart(mask)
+        self._counters.begin(mask, seeds)
+        self._steps[mask] = 0
         self._finished = self._finished & ~mask
         first = with_mask(reply["info"], np.ones(self.num_envs, bool))
-        return reply["observation"], only(mask, {**self._counters.infos(), **first})
+        return reply["observation"], only(mask, {**self._counters.infos(self._steps), **first})
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if self._reset_info is None:
@@ -59,7 +62,8 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         reply = self._client.step(_arrays(actions))
         reward, terminated, truncated = reply["reward"].astype(np.float64), reply["terminated"], reply["truncated"]
         restarted, self._finished = self._finished, terminated | truncated
-        self._counters.step(reward)
+        self._counters.rewards += reward
+        self._steps += 1
         if self._mode != "same_step":
             infos = self._infos(reply, restarted)
         else:
@@ -69,7 +73,8 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
 
     def _infos(self, reply: dict[str, Any], restarted: NDArray[Any]) -> dict[str, Any]:
         self._counters.restart(restarted)
-        infos = self._counters.infos()
+        self._steps[restarted] = 0
+        infos = self._counters.infos(self._steps)
         for name, value in reply.get("info", {}).items():
             told = np.ones(self.num_envs, bool) if name in (self._reset_info or ()) else ~restarted
             infos |= with_mask({name: value}, told)
@@ -80,7 +85,7 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         if not done.any():
             return {}
         last = with_mask(reply.get("final_info", {}), np.ones(self.num_envs, bool))
-        final_info = only(done, {**self._counters.infos(), **last})
+        final_info = only(done, {**self._counters.infos(self._steps), **last})
         final_obs = final_observations(reply["final_obs"], done)
         return {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
 

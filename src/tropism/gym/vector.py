@@ -104,7 +104,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         """Begin episodes: all, or those of `options["reset_mask"]`. An int seeds environment i with seed + i."""
         if self.closed:
             raise self._misuse("reset")
-        seeds = self._seeds(seed)
+        seeds = seeds_of(seed, self.num_envs)
         mask, options = self._mask(options)
         row = Layout(self.params).write(self.env.configure(self.params, options)) if options else None
         super().reset(seed=seeds[0])
@@ -183,16 +183,6 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._rows = rows if changed else None
         self._episode_params = jax.device_put(rows, batch_device()) if changed else self._base
 
-    def _seeds(self, seed: Any) -> list[int | None]:
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, list | tuple | np.ndarray) and np.ndim(seed) == 1:  # pyright: ignore[reportArgumentType]
-            if len(seed) != self.num_envs:
-                raise ValidationError("seed", seed, f"an int, or a list of {self.num_envs}")
-            return [None if each is None else check_seed(each) for each in seed]
-        first = check_seed(seed)
-        return [first + number for number in range(self.num_envs)]
-
     def _mask(self, options: Any) -> tuple[NDArray[Any], dict[str, Any]]:
         """`reset_mask`, and the options that are for the environment."""
         if options is not None and not isinstance(options, Mapping):
@@ -238,6 +228,17 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             return StateError("finished", finished, advice, f"cannot {call}: {finished} are {state}; {advice}")
         state, advice = ("CLOSED", "make another") if self.closed else ("CREATED", "call reset() first")
         return StateError("lifecycle", state, advice, f"cannot {call}: the vector is {state}; {advice}")
+
+
+def seeds_of(seed: Any, num_envs: int) -> list[int | None]:
+    if seed is None:
+        return [None] * num_envs
+    if isinstance(seed, list | tuple | np.ndarray) and np.ndim(seed) == 1:  # pyright: ignore[reportArgumentType]
+        if len(seed) != num_envs:
+            raise ValidationError("seed", seed, f"an int, or a list of {num_envs}")
+        return [None if each is None else check_seed(each) for each in seed]
+    first = check_seed(seed)
+    return [first + number for number in range(num_envs)]
 
 
 def autoreset_mode_of(mode: Any) -> Mode:
