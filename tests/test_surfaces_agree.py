@@ -1,5 +1,7 @@
 """The same seed and actions give the same trajectory on every surface, for every registered id."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -8,12 +10,17 @@ import jax
 import numpy as np
 import pytest
 from jax import random
+from tests.serve.running import Running, running, talk
 
 from tropism import Session, make, registered, rollout
+from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
 from tropism.gym.spaces import outward
+from tropism.serve.form import Form
+from tropism.wire.codec import encode
 
 NUM_ENVS, NUM_STEPS, SEED = 3, 40, 17
+SERVED_STEPS = 9  # enough for episodes of seven steps to end
 PURE = [spec.id for spec in registered() if spec.traced]
 ALL = [spec.id for spec in registered()]
 
@@ -108,3 +115,42 @@ def test_a_reproducible_rollout_is_the_sessions(id: str):
     assert steps is not None
     assert result.episodes is None or int(result.episodes.episodes) == ends
     assert_lanes(lanes, steps.obs, steps.reward, steps.terminated, steps.truncated, steps.next_obs)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(*ALL) as started:
+        yield started
+
+
+def as_told(session: Session, ts: Timestep) -> Any:
+    """What a server says of a timestep, by way of JSON."""
+    return json.loads(encode(Form(session).reply(session, ts)))
+
+
+@pytest.mark.parametrize("id", ALL)
+def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
+    gym: Any = gymnasium.make(f"tropism.gym:tropism/{id}", **short(id)).unwrapped
+    session: Session = gym.session
+    gym.action_space.seed(SEED)
+    with server.http(id) as http, server.ws(id) as socket:
+        gym.reset(seed=SEED)
+        again = {"options": short(id)} if short(id) else {}
+        begin = {"seed": SEED, **again}
+        told = [http.post("/reset", json=begin).json(), talk(socket, "reset", begin)["data"]]
+        for _ in range(SERVED_STEPS):
+            expected = as_told(session, session.timestep)
+            for reply in told:
+                assert {name: reply[name] for name in expected} == expected
+            if expected["done"]:
+                gym.reset()
+                told = [http.post("/reset", json=again).json(), talk(socket, "reset", again)["data"]]
+                continue
+            action = gym.action_space.sample()
+            gym.step(action)
+            sent = session.action_space.to_json(session.action_space.coerce(action))
+            sent = sent if isinstance(sent, dict) else {"value": sent}
+            told = [http.post("/step", json={"action": sent}).json(), talk(socket, "step", sent)["data"]]
+        assert http.get("/history").json()["seed"] == session.seed
+        for close in (lambda: http.post("/close"), lambda: socket.send('{"type": "close"}')):
+            close()
