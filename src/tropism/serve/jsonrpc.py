@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tropism.errors import ServerError
+from tropism.errors import ServerError, ValidationError
 from tropism.serve import refusal
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.sessions import Sessions
@@ -11,6 +11,7 @@ from tropism.wire.codec import encode
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, SERVER_ERROR = -32700, -32600, -32601, -32602, -32000
 SESSION_METHODS = ("tools/list", "tools/call")
+METHODS = ("openenv/session/close", *SESSION_METHODS)  # of a session
 
 
 def is_ours(request: Any) -> bool:
@@ -46,16 +47,18 @@ async def _result(
 ) -> dict[str, Any]:
     if method == "openenv/session/create":
         return {"session_id": (await sessions.open(environment, owner)).id}
+    if method not in METHODS:
+        raise ServerError("NO_METHOD", f"unknown method {method!r}")
     session = await sessions.find(str(params.get("session_id")), environment, owner)
     if method == "openenv/session/close":
         await sessions.close(session)
         return {"session_id": session.id, "closed": True}
     if method == "tools/list":
         return {"tools": tools.list(environment)}
-    if method == "tools/call":
-        arguments = params.get("arguments") or {}
-        return _content(await tools.call(str(params.get("name")), arguments | {"session_id": session.id}, owner))
-    raise ServerError("NO_METHOD", f"unknown method {method!r}")
+    arguments = params.get("arguments") or {}
+    if not isinstance(arguments, dict):
+        raise ValidationError("arguments", arguments, "an object")
+    return _content(await tools.call(str(params.get("name")), arguments | {"session_id": session.id}, owner))
 
 
 def _content(value: Any) -> dict[str, Any]:
