@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int
 
 from tropism.core.environment import Environment, Info, override
 from tropism.core.episode import (
-    NEXT_EPISODE,
     Timestep,
     advance,
     begin,
@@ -153,15 +152,16 @@ class _Plan(eqx.Module):
             return timestep.obs, episode
         return self.env.reset(_lane_key(key, lane), params)
 
-    def step(self, key: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
+    def step(self, keys: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
         """One environment, one step: its timestep, then `(obs, state)` to go on with."""
+        key, next_key = keys
         if self.reproducible:
             state, timestep = advance(self.env, state, action, params)
             source, fresh = (state, params), self._next_episode
         else:
             result = self.env.step(_lane_key(key, lane), state, action, params)
             state, timestep = result[1], step_timestep(self.env, *result, params)
-            source, fresh = (key, lane, state, params), self._restart
+            source, fresh = (next_key, lane, state, params), self._restart
         done = timestep.terminated | timestep.truncated
         return timestep, *replace_where(fresh, done, source, (timestep.obs, state), self.restarts)
 
@@ -170,8 +170,7 @@ class _Plan(eqx.Module):
 
     def _restart(self, source: Any) -> tuple[Any, Any]:
         key, lane, state, params = source
-        # The fold is the same for all environments, so it is computed once.
-        return self.env.restart(_lane_key(random.fold_in(key, NEXT_EPISODE), lane), state, params)
+        return self.env.restart(_lane_key(key, lane), state, params)
 
 
 class _Episodes(eqx.Module):
@@ -241,8 +240,11 @@ def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
 
 
 def _keys(key: Any, times: Any) -> Any:
-    """Two keys for each step, the policy's and the environments'; made together, they are one kernel."""
-    return jax.vmap(lambda time: random.split(random.fold_in(key, time)))(times)
+    """Three keys for each step: the policy's, the environments' and that of their next episodes.
+
+    Made together, they are one kernel, and no step has to make its own.
+    """
+    return jax.vmap(lambda time: random.split(random.fold_in(key, time), 3))(times)
 
 
 def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
@@ -250,7 +252,7 @@ def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tupl
     action, policy_state = plan.policy(keys[0], carry.policy_state, carry.obs)
     lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
     step = jax.vmap(plan.step, (None, 0, 0, 0, None))
-    timestep, obs, state = step(keys[1], lanes, carry.state, action, params)
+    timestep, obs, state = step((keys[1], keys[2]), lanes, carry.state, action, params)
     transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
     summand = plan.reduce(transition) if plan.reduce else None
     episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
