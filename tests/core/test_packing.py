@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from jax import random
 
-from tropism.core.packing import WORD, Layout
+from tropism.core.packing import LARGEST_MERGED, WORD, Layout, viewer
 
 DTYPES = ["bool", "uint8", "int8", "float16", "int16", "uint16", "float32", "int32", "uint32"]
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -117,3 +117,46 @@ def test_read_gives_arrays_of_its_own():
     first = layout.read(words)
     first[:] = 5
     assert layout.read(words).tolist() == [1, 1]
+
+
+def test_scalars_among_arrays_are_read_as_python_numbers():
+    tree = {
+        "a": np.bool_(True),
+        "array": np.arange(3, dtype=np.uint8),
+        "half": np.float16(0.5),
+        "nested": {"deep": np.float32(0.25)},
+        "none": (),
+        "pair": (np.int32(-7), np.uint16(9)),
+        "mixed": (np.int8(-1), np.zeros(2, np.float32)),
+        "z": np.uint8(200),
+    }
+    words = Layout(tree).write(tree)
+    for buffer in (words, memoryview(jnp.asarray(words))):
+        read = Layout(tree).read(buffer)
+        assert read["a"] is True
+        assert read["array"].tolist() == [0, 1, 2]
+        assert (read["half"], read["nested"], read["z"]) == (0.5, {"deep": 0.25}, 200)
+        assert (read["none"], read["pair"], read["mixed"][0]) == ((), (-7, 9), -1)
+        assert {type(number) for number in (*read["pair"], read["z"])} == {int}
+
+
+@pytest.mark.parametrize("size", [LARGEST_MERGED - 2, LARGEST_MERGED - 1, LARGEST_MERGED])
+def test_small_and_large_trees_are_packed_alike(size: int):
+    tree = [np.arange(size, dtype=np.int32), np.float32(-1.5), np.array([], np.float32), np.array([1, 2, 3], np.uint8)]
+    layout = Layout(tree)
+    assert np.array_equal(jax.jit(layout.pack)(tree), layout.write(tree))
+
+
+def test_views_share_one_copy_and_wide_numbers_are_aligned():
+    tree = {"first": np.arange(3, dtype=np.int32), "wide": np.arange(2.0), "flags": np.array([True, False])}
+    layout = Layout(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree))
+    slots = layout.structure(layout.slots)
+    words = layout.write(tree)
+    first = slots["wide"].start - 1  # one word before, so that the numbers lie askew
+    copy = words[first:].copy()
+    wide = viewer(slots["wide"], first)(copy)
+    assert wide.tolist() == [0.0, 1.0]
+    assert wide.flags.aligned
+    flags = viewer(slots["flags"], 0)(words)
+    assert flags.tolist() == [True, False]
+    assert np.shares_memory(flags, words)

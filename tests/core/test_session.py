@@ -377,6 +377,20 @@ def test_closing_lets_go_of_the_host_state_once():
     assert len(closed) == 2
 
 
+def test_closing_never_raises_and_says_what_went_wrong(caplog: pytest.LogCaptureFixture):
+    class Stuck(HostLine):
+        def close(self, state: Any) -> None:
+            raise OSError("the door is stuck")
+
+    session = begun(Stuck())
+    assert session.reset(seed=1).reward == 0
+    session.close()
+    session.close()
+    assert session.lifecycle is CLOSED
+    assert [record.getMessage() for record in caplog.records] == ["Stuck raised when it was closed"] * 2
+    assert "the door is stuck" in caplog.text
+
+
 def test_rendering_changes_nothing_and_is_none_where_nothing_is_drawn():
     class Dark(Line):
         def render(self, state: Any, params: Any) -> Any:

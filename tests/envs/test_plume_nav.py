@@ -145,6 +145,7 @@ def test_unknown_options_are_refused() -> None:
         (lambda: PlumeNav(obstacles=np.zeros((128, 127), bool)), "obstacles"),
         (lambda: PlumeNav(obstacles=np.zeros((128, 128))), "obstacles"),
         (lambda: PlumeNav(goal_radius=-1), "goal_radius"),
+        (lambda: PlumeNav(goal_radius=True), "goal_radius"),
         (lambda: PlumeNav(goal_radius=np.nan), "goal_radius"),
         (lambda: PlumeNav(max_steps=0), "max_steps"),
         (lambda: PlumeNav(max_steps=10.0), "max_steps"),
@@ -259,3 +260,16 @@ def test_double_precision() -> None:
         assert kinds[0] == kinds[1]
         assert obs.dtype == after[2].dtype == jnp.float32
         assert state.agent.xy.dtype == jnp.float64
+
+
+def test_a_goal_of_radius_zero_is_the_source_itself():
+    session = Session(PlumeNav(goal_radius=0, start=Start(fixed=1, point=(62.0, 64.0))))
+    session.reset(seed=0)
+    assert [session.step(1).terminated for _ in range(2)] == [False, True]
+
+
+def test_an_unknown_option_is_refused_with_the_known_ones():
+    session = Session(PlumeNav())
+    with pytest.raises(ValidationError, match="takes: params, source_location, start_location") as caught:
+        session.reset(options={"start": (0, 0)})
+    assert (caught.value.name, caught.value.value) == ("options", "start")

@@ -140,3 +140,20 @@ class Unknown(Space):
 def test_a_stranger_s_space_is_refused():
     with pytest.raises(ValidationError, match="one of Tropism's spaces"):
         to_gymnasium_space(Unknown())
+
+
+def test_a_sampled_record_with_a_flag_comes_back_in():
+    @dataclass(frozen=True)
+    class Switch:
+        on: bool
+        level: int = 0
+
+    space = Record(Switch)
+    twin, into = to_gymnasium_space(space), inward(space)
+    assert into is not None
+    twin.seed(0)
+    members = [space.coerce(into(twin.sample())) for _ in range(20)]
+    assert {member.on for member in members} == {True, False}
+    assert all(member in space for member in members)
+    with pytest.raises(ValidationError, match="on"):
+        space.coerce(into({"on": 1.0}))

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import struct
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
@@ -18,6 +19,8 @@ from tropism.core.packing import WORD, reader
 from tropism.core.program import host_device, program_of
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import DivergedError, StateError, ValidationError
+
+log = logging.getLogger(__name__)
 
 LARGEST_ACTION_TABLE = 4096
 OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: side by side, a word each
@@ -270,9 +273,13 @@ class HostEngine:
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:
-        if self._state is not None:
-            self.env.close(self._state)
-        self._state = None
+        state, self._state = self._state, None
+        if state is None:
+            return
+        try:
+            self.env.close(state)
+        except Exception:  # whatever a stranger's code raises: closing is the last chance, and never fails
+            log.exception("%s raised when it was closed", type(self.env).__name__)
 
 
 def _no_info(_: Any) -> dict[str, Any]:

@@ -87,9 +87,7 @@ class Environment(Module):
 
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         """The params of one episode, given the options of its reset. Every environment takes `params`."""
-        unknown = sorted(set(options) - {"params"})
-        if unknown:
-            raise ValidationError("options", unknown[0], "a known option; this environment takes: params")
+        check_options(options, "params")
         return override(params, options.get("params", {}))
 
     def render(self, state: Any, params: Any) -> Any:
@@ -120,6 +118,14 @@ class Environment(Module):
 
 def _values(env: Environment) -> tuple[Any, ...]:
     return tuple(getattr(env, field.name) for field in fields(env))
+
+
+def check_options(options: Mapping[Any, Any], *known: str) -> None:
+    """Refuse an option that is not one of `known`."""
+    for name in options:
+        if name not in known:
+            takes = ", ".join(sorted(known))
+            raise ValidationError("options", name, f"a known option; this environment takes: {takes}")
 
 
 def outcome(terminated: Any, truncated: Any, info: Info | None = None) -> tuple[Any, Info]:

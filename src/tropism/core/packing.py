@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 WORD = 4  # bytes
 STRUCT_CODES = frozenset("?bBhHiIefd")  # of the dtypes whose character means the same to NumPy and to `struct`
+LARGEST_MERGED = 64  # words
 LARGEST_PACKED = 4096  # numbers; a larger array of params is handed on as it is
 
 
@@ -47,12 +48,20 @@ class Layout:
 
     def pack(self, tree: Any) -> UInt32[Array, " words"]:
         pieces = [_to_words(leaf, slot) for leaf, slot in zip(jax.tree.leaves(tree), self.slots, strict=True)]
-        return jnp.concatenate(pieces) if pieces else jnp.zeros(0, jnp.uint32)
+        if not pieces:
+            return jnp.zeros(0, jnp.uint32)
+        return self._merge(pieces) if self.size <= LARGEST_MERGED else jnp.concatenate(pieces)
+
+    def _merge(self, pieces: list[Any]) -> UInt32[Array, " _"]:
+        """`concatenate` in one kernel, which on the CPU is several; but every word looks at every piece."""
+        rooms = [(slot.start, self.size - slot.start - slot.words, 0) for slot in self.slots]
+        padded = (lax.pad(piece, jnp.uint32(0), [room]) for piece, room in zip(pieces, rooms, strict=True))
+        return reduce(jnp.bitwise_or, padded)
 
     def unpack(self, words: UInt32[Array, " words"]) -> Any:
         return self.treedef.unflatten([_from_words(words, slot) for slot in self.slots])
 
-    def read(self, words: NDArray[Any]) -> Any:
+    def read(self, words: Any) -> Any:
         """The tree on the host, in fresh arrays; a 0-d leaf becomes a Python scalar."""
         return reader(self.structure(self.slots))(words)
 
@@ -136,17 +145,18 @@ def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]
 
 
 def _dict_reader(slots: dict[str, Any]) -> Callable[[Any], dict[str, Any]]:
-    """Reads all scalars and tuples of scalars at once, which takes as long as reading one of them alone."""
+    """Reads all scalars and tuples of scalars at once, which takes little longer than reading one of them alone."""
     scalars: list[Slot] = []
     getters: list[tuple[str, Callable[[Any], Any]]] = []
     others: list[tuple[str, Callable[[Any], Any]]] = []
     for name, part in slots.items():
+        at = len(scalars)
         if _is_scalar(part):
-            getters.append((name, itemgetter(len(scalars))))
             scalars.append(part)
-        elif type(part) is tuple and part and all(_is_scalar(slot) for slot in part):
-            getters.append((name, itemgetter(slice(len(scalars), len(scalars) + len(part)))))
+            getters.append((name, itemgetter(at)))
+        elif type(part) is tuple and all(_is_scalar(slot) for slot in part):
             scalars.extend(part)
+            getters.append((name, itemgetter(slice(at, len(scalars)))))
         else:
             others.append((name, reader(part)))
     unpack = struct.Struct(_format(scalars)).unpack_from

@@ -22,7 +22,7 @@ from tropism.core.episode import (
 )
 from tropism.core.restart import Restarts, check_restarts, replace_where
 from tropism.core.spaces import Space
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count, is_integer
 from tropism.errors import ValidationError
 
 # A policy maps a batch of observations to a batch of actions: (key, policy_state, obs) -> (actions, policy_state).
@@ -299,5 +299,4 @@ def _report(progress: Any, carry: Any, done: int, total: int) -> None:
 
 def _check_sizes(**sizes: Any) -> None:
     for name, size in sizes.items():
-        if not is_integer(size) or int(size) < 1:
-            raise ValidationError(name, size, "a whole number of at least 1")
+        check_count(name, size)

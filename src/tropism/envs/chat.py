@@ -10,7 +10,7 @@ import equinox as eqx
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.episode import host_key
 from tropism.core.spaces import Record
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.core.words import parse_record
 from tropism.errors import ValidationError
 from tropism.wire.messages import ChatAction, ChatMessage, ChatObservation
@@ -77,12 +77,10 @@ class Chat(Environment):
     def __init__(self, partner: Any = SecretNumber(), max_turns: Any = 20, tokenizer: Any = None):
         if not callable(partner):
             raise ValidationError("partner", partner, "a function of the seed and the messages that returns a Reply")
-        if not is_integer(max_turns) or int(max_turns) < 1:
-            raise ValidationError("max_turns", max_turns, "a whole number of at least 1")
         if tokenizer is not None and not callable(tokenizer):
             raise ValidationError("tokenizer", tokenizer, "None or a function of the messages that returns tokens")
         self.partner = cast(Partner, partner)
-        self.max_turns = int(max_turns)
+        self.max_turns = check_count("max_turns", max_turns)
         self.tokenizer = cast(Tokenizer | None, tokenizer)
 
     def default_params(self) -> ChatParams:

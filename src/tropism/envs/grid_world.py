@@ -9,9 +9,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.core.words import parse_word
-from tropism.errors import ValidationError
 
 ACTIONS = ("up", "right", "down", "left")
 PICTURE = 400  # pixels, about; a cell is a whole number of them
@@ -32,9 +31,7 @@ class GridWorld(Environment):
     size: int = eqx.field(static=True)
 
     def __init__(self, size: Any = 5):
-        if not is_integer(size) or int(size) < 2:
-            raise ValidationError("size", size, "a whole number of at least 2")
-        self.size = int(size)
+        self.size = check_count("size", size, 2)
 
     def default_params(self) -> GridWorldParams:
         return GridWorldParams()

@@ -10,9 +10,9 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.environment import Environment, EnvParams, EnvState, Info, check_options, outcome
 from tropism.core.spaces import Space
-from tropism.core.spaces.space import as_array, is_integer
+from tropism.core.spaces.space import as_array, check_count, is_integer
 from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 from tropism.plume import picture
@@ -94,9 +94,9 @@ class PlumeNav(Environment):
         self.low = (0.0, 0.0) if low is None else checked_point("low", low)
         self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else checked_point("high", high)
         self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
-        self.goal_radius = _positive("goal_radius", goal_radius)
-        self.max_steps = _whole("max_steps", max_steps, 1)
-        self.trail = _whole("trail", trail, 0)
+        self.goal_radius = _non_negative("goal_radius", goal_radius)
+        self.max_steps = check_count("max_steps", max_steps)
+        self.trail = check_count("trail", trail, 0)
         self.shared = bool(shared)
         self._check_bounds()
         self._check_place("source", source_of(self.field))
@@ -166,10 +166,7 @@ class PlumeNav(Environment):
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         """Options of a reset: `start_location`, `source_location`, `params`."""
         own = {"start_location", "source_location"}
-        unknown = sorted(set(options) - own - {"params"})
-        if unknown:
-            known = "params, source_location, start_location"
-            raise ValidationError("options", unknown[0], f"a known option; this environment takes: {known}")
+        check_options(options, "params", *own)
         params = super().configure(params, {name: options[name] for name in options if name not in own})
         places = {name: self._place(name, options[name]) for name in own & set(options)}
         if "source_location" in places:
@@ -278,17 +275,11 @@ def _is_whole(numbers: Any) -> bool:
     return all(float(number).is_integer() for number in numbers)
 
 
-def _positive(name: str, value: Any) -> float:
+def _non_negative(name: str, value: Any) -> float:
     array = as_array(value)
     if array is None or array.shape != () or not (np.isfinite(array) and array >= 0) or array.dtype.kind == "b":
         raise ValidationError(name, value, "a finite number of at least 0")
     return float(array)
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if not is_integer(value) or int(value) < least:
-        raise ValidationError(name, value, f"a whole number of at least {least}")
-    return int(value)
 
 
 def _spell(obs: Any) -> str:

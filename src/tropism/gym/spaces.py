@@ -145,7 +145,8 @@ def outward(space: Space) -> Convert | None:
 def inward(space: Space) -> Convert | None:
     """How a member of the Gymnasium space of `space` becomes one `space` takes; None where it is one."""
     if isinstance(space, Record | Model):
-        return lambda x: {name: _plain(value) for name, value in x.items()} if isinstance(x, dict) else x
+        flags = _flags(space)
+        return lambda x: {name: _plain(x[name], name in flags) for name in x} if isinstance(x, dict) else x
     return _inside(space, inward)
 
 
@@ -178,8 +179,18 @@ def _shown(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, is_flag: bool) -> Any:
+    if is_flag and isinstance(value, np.integer):  # sampled from the Discrete(2) that stands for it
+        return bool(value)
     return value.item() if isinstance(value, np.ndarray | np.generic) and value.shape == () else value
+
+
+def _flags(space: Record | Model) -> set[str]:
+    """The fields that are true or false."""
+    if isinstance(space, Record):
+        return {name for name, hint in space.hints.items() if hint is bool}
+    parts = space.json_schema().get("properties", {})
+    return {name for name, part in parts.items() if part.get("type") == "boolean"}
 
 
 def _field_spaces(space: Record | Model) -> dict[str, GymSpace]:

@@ -16,7 +16,7 @@ from tropism.core.batch import batch_device, batch_program_of
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
 from tropism.core.packing import Layout, reader, viewer
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
 from tropism.gym.env import FPS, check_render_mode
@@ -48,12 +48,10 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         check_version()
         if not isinstance(env, Environment) or not env.traced:
             raise ValidationError("env", env, "a pure environment; a host one goes into gymnasium's SyncVectorEnv")
-        if not is_integer(num_envs) or int(num_envs) < 1:
-            raise ValidationError("num_envs", num_envs, "a whole number of at least 1")
         check_render_mode(render_mode, RENDER_MODES)
         self.env = env
         self.params = override(env.default_params(), {} if params is None else params)
-        self.num_envs = int(num_envs)
+        self.num_envs = check_count("num_envs", num_envs)
         self.render_mode = render_mode
         self._mode: Mode = autoreset_mode_of(autoreset_mode)
         self.metadata = {

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
 
@@ -39,8 +40,7 @@ def point(**values: Any) -> None:
 def count(at_least: int = 1, **values: Any) -> None:
     """A static number: how many there are of something."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-            raise ValidationError(name, value, f"an integer, {at_least} or more")
+        check_count(name, value, at_least)
 
 
 def _require(name: str, value: Any, allowed: Any, expected: str) -> None:

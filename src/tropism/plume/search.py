@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Episode, advance, begin, check_seed, seed_words
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 from tropism.plume.scene import Agent
 from tropism.plume.strategies.strategy import Strategy
@@ -140,5 +140,4 @@ def _check(env: Any, strategy: Any, num_episodes: Any) -> None:
         raise ValidationError("env", env, "a pure environment")
     if not isinstance(strategy, Strategy):
         raise ValidationError("strategy", strategy, "a Strategy")
-    if not is_integer(num_episodes) or int(num_episodes) < 1:
-        raise ValidationError("num_episodes", num_episodes, "a whole number of at least 1")
+    check_count("num_episodes", num_episodes)

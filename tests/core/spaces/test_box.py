@@ -189,3 +189,51 @@ def test_an_image_is_bytes():
     assert (image.shape, image.dtype) == ((4, 5, 3), np.uint8)
     assert image.sample(random.key(0)) in image
     assert repr(image) == "Image(4, 5, 3)"
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (0.1, 0.1 + 1e-7, "float64"),
+        (-1e300, 1e300, "float64"),
+        (1 / 3, INF, "float64"),
+        (-INF, INF, "int64"),
+        (-3, 2**40, "int64"),
+        (-(2**40), 5, "int64"),
+        (7, INF, "uint64"),
+    ],
+)
+def test_a_sample_of_a_wide_box_is_contained_with_and_without_x64(low: Any, high: Any, dtype: str, x64: bool):
+    with jax.enable_x64(x64):
+        box = Box(low, high, (4,), dtype)
+        for seed in range(5):
+            sample = box.sample(random.key(seed), (3,))
+            assert all(row in box for row in sample)
+
+
+def test_infinite_bounds_of_whole_numbers_are_the_limits_of_the_dtype():
+    limits = np.iinfo(np.int64)
+    box = Box(-INF, [INF, 5], (2,), np.int64)
+    assert box.low.tolist() == [limits.min] * 2
+    assert box.high.tolist() == [limits.max, 5]
+    assert Box(0, INF, (), np.uint64).high == np.iinfo(np.uint64).max
+
+
+def test_a_box_beyond_what_jax_computes_in_says_so():
+    for box in (Box(2**40, 2**41, (), np.int64), Box(0.1, 0.1, (), np.float64)):
+        with pytest.raises(ValidationError, match="jax_enable_x64"):
+            box.sample(random.key(0))
+
+
+def test_under_a_trace_strangers_are_answered_too():
+    @jax.jit
+    def answers(high: Any, number: Any, flag: Any):
+        box = Box(0, high)
+        strangers = [box.contains(x) for x in (None, "a", [1, 2], True, np.bool_(True), flag, random.key(0), 2**70)]
+        return strangers, box.contains(number), box.contains(0.5), box.contains(3.0)
+
+    strangers, *rest = answers(jnp.float32(1), jnp.float32(0.25), jnp.bool_(True))
+    assert strangers == [False] * 8
+    assert [bool(answer) for answer in rest] == [True, True, False]
+    assert not jax.jit(Box(0, 1).contains)(jnp.bool_(True))

@@ -113,3 +113,24 @@ def test_equal_by_value():
     assert Record(Order) == ORDERS
     several: list[Any] = [Text(3), Text(3), Text(4), Text(3, 1), Text(3, 0, "a"), ORDERS, Record(Order)]
     assert len(set(several)) == 5
+
+
+@dataclass(frozen=True)
+class Parcel:
+    label: tuple[int, str]
+    corners: tuple[tuple[float, float], ...] = ()
+    nothing: tuple[()] = ()
+    loose: list[int] = field(default_factory=list[int])
+
+
+def test_each_place_of_a_tuple_has_its_own_type():
+    parcels = Record(Parcel)
+    assert Parcel((1, "a"), ((0.5, 1.0), (2.0, 3.0))) in parcels
+    for label in [("a", 1), (1,), (1, "a", "b"), (1, 2), ()]:
+        assert Parcel(label) not in parcels  # pyright: ignore[reportArgumentType]
+    assert Parcel((1, "a"), ((0.5, "b"),)) not in parcels  # pyright: ignore[reportArgumentType]
+    assert Parcel((1, "a"), (), (3,)) not in parcels  # pyright: ignore[reportArgumentType]
+    assert parcels.coerce({"label": [1, "a"]}).label == [1, "a"]
+    with pytest.raises(ValidationError, match=r"action\.label"):
+        parcels.coerce({"label": ["a", 1]})
+    assert all(parcels.sample(random.key(seed)) in parcels for seed in range(3))

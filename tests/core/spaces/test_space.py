@@ -22,6 +22,8 @@ from tropism.core.spaces import (
     Text,
     Tuple,
 )
+from tropism.core.spaces.space import check_count
+from tropism.errors import ValidationError
 
 SPACES: list[Space] = [
     Discrete(3, start=-1),
@@ -83,3 +85,14 @@ def test_contains_answers_for_odd_objects(space: Space, x: Any):
 def test_a_space_equals_only_its_like(space: Space):
     assert [other == space for other in SPACES] == [other is space for other in SPACES]
     assert space != "space"
+
+
+@pytest.mark.parametrize("value", [2, np.int8(2), np.uint64(2), np.array(2)])
+def test_a_count_is_an_int(value: Any):
+    assert type(check_count("size", value, 2)) is int
+
+
+@pytest.mark.parametrize("value", [1, True, 2.0, "2", None, np.array([2]), np.bool_(True)])
+def test_what_is_no_count_is_refused_by_name(value: Any):
+    with pytest.raises(ValidationError, match=r"size is .*; expected a whole number of at least 2"):
+        check_count("size", value, 2)

@@ -8,7 +8,7 @@ from tropism.core.check import living, repeating, tracing, values
 from tropism.core.check.report import Report, Result
 from tropism.core.check.subject import Finding, Subject, attempt
 from tropism.core.episode import check_seed
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
 
@@ -106,8 +106,7 @@ def check_environment(
     that differ. Random episodes of up to `num_steps` steps are drawn from `seed`. `progress` is called
     before each law with its name, how many have been checked, and how many there are.
     """
-    if not is_integer(num_steps) or int(num_steps) < 1:
-        raise ValidationError("num_steps", num_steps, "a whole number of at least 1")
+    length = check_count("num_steps", num_steps)
     if isinstance(env, tuple) and len(env) == 2 and params is None:
         env, params = env
     name = name_of(env)
@@ -115,7 +114,7 @@ def check_environment(
         env = as_environment(env)
     except ValidationError as error:
         return Report(name, (Result(LAWS[0].name, LAWS[0].statement, "failed", "env", str(error)),))
-    subject = Subject(env, params, check_seed(seed), int(num_steps))
+    subject = Subject(env, params, check_seed(seed), length)
     results: dict[str, Result] = {}
     for number, law in enumerate(LAWS):
         if progress is not None:

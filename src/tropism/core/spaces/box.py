@@ -3,12 +3,13 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.spaces.space import Space, array_schema, as_array, is_integer, is_traced
+from tropism.core.spaces.space import Space, array_schema, as_array, check_count, is_integer, is_traced
 from tropism.errors import ValidationError
 
 ROUNDING_ULPS = 4  # how far a cast action may lie outside its bounds before it is refused
@@ -41,7 +42,7 @@ class Box(Space):
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         """Uniform between two bounds, exponential from one, normal with none (as in Gymnasium)."""
         full = shape + self.shape
-        low, high = jnp.asarray(self.low), jnp.asarray(self.high)
+        low, high = self._device_bounds()
         if self.dtype.kind in "iu":
             return _sample_integers(key, low, high, full)
         if (
@@ -59,15 +60,27 @@ class Box(Space):
         one_sided = jnp.where(below, safe_low + tail, jnp.where(above, safe_high - tail, free))
         return jnp.clip(jnp.where(below & above, inside, one_sided), low, high)
 
+    def _device_bounds(self) -> tuple[Any, Any]:
+        """The bounds in the dtype that JAX computes in, no wider than they are."""
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        if is_traced(self.low, self.high) or dtype == self.dtype:
+            return jnp.asarray(self.low), jnp.asarray(self.high)
+        low, high = _narrowed(self.low, dtype, up=True), _narrowed(self.high, dtype, up=False)
+        if not np.all((self.low <= low) & (low <= high) & (high <= self.high)):
+            expected = f"a box with members in {dtype}, the widest that JAX has without jax_enable_x64"
+            raise ValidationError("dtype", self.dtype, expected)
+        return jnp.asarray(low), jnp.asarray(high)
+
     def contains(self, x: Any) -> Any:
-        if is_traced(x, self.low, self.high):
-            if np.shape(x) != self.shape or not np.can_cast(jnp.asarray(x).dtype, self.dtype):
+        if is_traced(x):
+            if x.shape != self.shape or not jnp.issubdtype(x.dtype, np.number) or not np.can_cast(x.dtype, self.dtype):
                 return False
             return jnp.all((x >= self.low) & (x <= self.high))
         array = as_array(x)
         if array is None or array.shape != self.shape or not self._holds(x, array):
             return False
-        return bool(np.all((array >= self.low) & (array <= self.high)))
+        inside = (array >= self.low) & (array <= self.high)
+        return jnp.all(inside) if is_traced(inside) else bool(np.all(inside))
 
     def _holds(self, x: Any, array: NDArray[Any]) -> bool:
         if isinstance(x, int | float | list | tuple) and not isinstance(x, bool):
@@ -108,10 +121,8 @@ class Image(Box):
     """Pictures: `height` × `width` × `channels` bytes."""
 
     def __init__(self, height: Any, width: Any, channels: Any = 3):
-        for name, size in (("height", height), ("width", width), ("channels", channels)):
-            if not is_integer(size) or int(size) < 1:
-                raise ValidationError(name, size, "a whole number of at least 1")
-        super().__init__(0, 255, (int(height), int(width), int(channels)), np.uint8)
+        sizes = (("height", height), ("width", width), ("channels", channels))
+        super().__init__(0, 255, tuple(check_count(name, size) for name, size in sizes), np.uint8)
 
     def __repr__(self) -> str:
         return f"Image{self.shape_}"
@@ -145,15 +156,30 @@ def _shape_of(low: Any, high: Any, shape: Any) -> tuple[int, ...]:
 
 def _bound(name: str, bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     if is_traced(bound):
-        return jnp.broadcast_to(bound, shape).astype(dtype)
+        return jnp.broadcast_to(bound, shape).astype(jax.dtypes.canonicalize_dtype(dtype))
     array = as_array(bound)
     if array is None or np.isnan(array.astype(np.float64)).any():
         raise ValidationError(name, bound, "a real number or an array of them, not NaN")
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        array = np.clip(array, limits.min, limits.max)
     # Broadcasting after the cast keeps a large box as cheap as its two numbers.
-    return np.broadcast_to(array.astype(dtype), shape)
+    return np.broadcast_to(_whole(array, dtype) if dtype.kind in "iu" else array.astype(dtype), shape)
+
+
+def _whole(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Cast to an integer dtype; what lies beyond it, and infinity, becomes the nearest number it has."""
+    limits = np.iinfo(dtype)
+    above, below = array >= limits.max, array <= limits.min  # clipping would not do: 2**63 - 1 is not a float
+    inside = np.where(above | below, 0, array).astype(dtype)
+    return np.where(above, limits.max, np.where(below, limits.min, inside)).astype(dtype)
+
+
+def _narrowed(bound: NDArray[Any], dtype: np.dtype[Any], up: bool) -> NDArray[Any]:
+    """A bound in a dtype of fewer bits, rounded up or down."""
+    if dtype.kind in "iu":
+        return _whole(bound, dtype)
+    with np.errstate(over="ignore"):
+        near = bound.astype(dtype)
+    outside = near < bound if up else near > bound
+    return np.where(outside, np.nextafter(near, dtype.type(np.inf if up else -np.inf)), near)
 
 
 def _seed(bound: Any) -> Any:

@@ -145,6 +145,13 @@ def reader(hint: Any) -> Read | None:
         return reader(args[0]) if space is None else lambda x, name: space.from_json(x, name)
     if origin in UNIONS:
         return _union_reader(args)
+    if origin is tuple and Ellipsis not in args:
+        items = [reader(arg) or _same for arg in args]
+        return lambda x, name: (
+            tuple(read(value, f"{name}[{i}]") for i, (read, value) in enumerate(zip(items, x, strict=True)))
+            if isinstance(x, list | tuple) and len(x) == len(items)
+            else x
+        )
     if origin in (list, tuple):
         item = reader(args[0]) or _same
         return lambda x, name: (

@@ -10,7 +10,7 @@ from jax import random
 
 from tropism.core.spaces import hints
 from tropism.core.spaces.hints import SAMPLED_LENGTH
-from tropism.core.spaces.space import Space, is_integer
+from tropism.core.spaces.space import Space, check_count, is_integer
 from tropism.errors import ValidationError
 
 DEFAULT_TEXT_LENGTH = 2**20
@@ -24,15 +24,12 @@ class Text(Space):
     charset: str | None = eqx.field(static=True)
 
     def __init__(self, max_length: Any, min_length: Any = 0, charset: str | None = None):
-        for name, length in (("max_length", max_length), ("min_length", min_length)):
-            if not is_integer(length) or int(length) < 0:
-                raise ValidationError(name, length, "a whole number of at least 0")
-        if min_length > max_length:
+        self.max_length = check_count("max_length", max_length, 0)
+        self.min_length = check_count("min_length", min_length, 0)
+        if self.min_length > self.max_length:
             raise ValidationError("min_length", min_length, f"at most max_length, {max_length}")
         if charset is not None and (not isinstance(charset, str) or not charset):
             raise ValidationError("charset", charset, "a non-empty string of allowed characters, or None for any")
-        self.max_length = int(max_length)
-        self.min_length = int(min_length)
         self.charset = charset
 
     @property

@@ -111,6 +111,13 @@ def _is_small_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name.startswith(("bfloat", "float8"))
 
 
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """`value` as an int, where it is a whole number of at least `least`."""
+    if not is_integer(value) or int(value) < least:
+        raise ValidationError(name, value, f"a whole number of at least {least}")
+    return int(value)
+
+
 def is_integer(x: Any) -> bool:
     """True for ints, NumPy integers and 0-d integer arrays; not for bools or whole floats."""
     if isinstance(x, bool | np.bool_):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import around
 from tropism.core.transforms.transform import Transform, TransformState
 from tropism.errors import ValidationError
@@ -23,9 +23,8 @@ DRAW = 2**32 - 2  # folded into the reset's key: a stream apart from all that an
 
 def time_limit(env: Environment, max_steps: int) -> Environment:
     """Truncate every episode after `max_steps` steps."""
-    if not is_integer(max_steps) or int(max_steps) < 1:
-        raise ValidationError("max_steps", max_steps, "a whole number of at least 1")
-    return around(lambda inner: TimeLimit(inner, int(max_steps)), env)
+    limit = check_count("max_steps", max_steps)
+    return around(lambda inner: TimeLimit(inner, limit), env)
 
 
 class TimeLimit(Transform):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.core.spaces import Box, Dict, Space, Tuple
-from tropism.core.spaces.space import is_integer
+from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import around
 from tropism.core.transforms.transform import Transform
 from tropism.errors import ValidationError
@@ -41,10 +41,9 @@ def frame_stack(env: Environment, num_frames: int) -> Environment:
 
     An episode begins with its first observation repeated, so no frame of an older one is ever seen.
     """
-    if not is_integer(num_frames) or int(num_frames) < 1:
-        raise ValidationError("num_frames", num_frames, "a whole number of at least 1")
+    size = check_count("num_frames", num_frames)
     _stacked(env.observation_space(env.default_params()), 1)
-    return around(lambda inner: FrameStack(inner, int(num_frames)), env)
+    return around(lambda inner: FrameStack(inner, size), env)
 
 
 class FrameStack(Transform):
@@ -137,11 +136,9 @@ class Grayscale(ObservationTransform):
 
 def resize(env: Environment, height: int, width: int) -> Environment:
     """Pictures of another size, with antialiasing."""
-    for name, size in (("height", height), ("width", width)):
-        if not is_integer(size) or int(size) < 1:
-            raise ValidationError(name, size, "a whole number of at least 1")
+    size = check_count("height", height), check_count("width", width)
     _check_picture(env, colour=False)
-    return around(lambda inner: Resize(inner, int(height), int(width)), env)
+    return around(lambda inner: Resize(inner, *size), env)
 
 
 class Resize(ObservationTransform):
