@@ -8,6 +8,7 @@ SIMULATED_AIR = {"PlumeNavMeander-v0", "PlumeNavPuffs-v0", "PlumeNavFilaments-v0
 
 
 def marked(id: str):
+    """An id to test with: slow where the air is simulated."""
     return pytest.param(id, marks=pytest.mark.slow if id in SIMULATED_AIR else ())
 
 

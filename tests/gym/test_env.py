@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from tests.test_law import marked
 
 from tropism import (
     Environment,
@@ -41,7 +42,7 @@ def pendulum() -> GymEnv:
     return to_gymnasium(*make("Pendulum-v1"))
 
 
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", [marked(id) for id in IDS])
 def test_check_env_passes_with_its_render_check_on(id: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     with warnings.catch_warnings():

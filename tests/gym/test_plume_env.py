@@ -35,8 +35,10 @@ def play(env: Any, seed: int, actions: Any) -> list[Any]:
     return [env.reset(seed=seed), *(env.step(action) for action in actions)]
 
 
-@pytest.mark.parametrize("make", [PlumeEnv, PlumeSearchEnv])
-@pytest.mark.parametrize("mode", [None, "rgb_array", "human"])
+@pytest.mark.parametrize(
+    ("make", "mode"),
+    [(PlumeEnv, None), (PlumeEnv, "rgb_array"), (PlumeEnv, "human"), (PlumeSearchEnv, "rgb_array")],
+)
 def test_check_env_passes(make: Any, mode: str | None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     with warnings.catch_warnings():
@@ -44,6 +46,7 @@ def test_check_env_passes(make: Any, mode: str | None, monkeypatch: pytest.Monke
         check_env(make(grid_size=(24, 20), render_mode=mode))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [PlumeEnv, PlumeSearchEnv])
 def test_check_environment_passes(make: Any):
     report = check_environment(make(grid_size=(12, 10), goal_radius=2, max_steps=30).session.env)
@@ -212,15 +215,13 @@ def test_bad_seeds_are_refused(seed: Any):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"plume": "meander"},
         {"plume": "meander", "plume_params": {"spread": 2.0}, "grid_size": (64, 48)},
         {"plume": "gaussian", "plume_params": {"sigma": 9}},
         {"plume": Gaussian(source=(10.0, 20.0)), "wind_field": Constant((1.0, 0.5)), "sensor_model": WindSense()},
-        {"plume": Meander(), "source_location": (20, 30)},
         {"plume": synthetic(), "wind_field": Constant((1.0, 0.5)), "sensor_model": WindSense()},
         {"action_model": Compass(), "reward_fn": StepPenalty()},
     ],
-    ids=["meander", "numbers", "gaussian", "wind", "moved", "recording", "models"],
+    ids=["meander", "gaussian", "wind", "recording", "models"],
 )
 def test_library_parts_compile_into_one_step(arguments: dict[str, Any]):
     env = PlumeEnv(**arguments)
@@ -283,7 +284,7 @@ def test_the_preset_shows_everything():
 
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_goes_on_identically(through: Any):
-    env = PlumeEnv(plume="meander", render_mode="rgb_array")
+    env = PlumeEnv(plume="meander", grid_size=(24, 20), render_mode="rgb_array")
     play(env, 4, [0, 1, 1])
     twin = through(env)
     for action in (1, 2, 3):

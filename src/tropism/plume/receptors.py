@@ -106,8 +106,7 @@ class History(Receptor):
     length: int = eqx.field(static=True, default=4)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.length, int) or self.length < 1:
-            raise ValidationError("length", self.length, "a whole number of at least 1")
+        checks.count(length=self.length)
 
     def space(self, shape: tuple[int, int]) -> Box:
         one = super().space(shape)

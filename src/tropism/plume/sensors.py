@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from tropism.core.spaces import Box, Dict, Space
 from tropism.core.spaces.space import is_traced
 from tropism.errors import ValidationError
+from tropism.plume import checks
 from tropism.plume.scene import Scene, direction
 
 
@@ -90,8 +91,7 @@ class Antennae(Sensor):
 
 def array_of(count: int, reach: float = 1.0, limit: float = 1.0) -> Antennae:
     """`count` antennae evenly around the agent, the first straight ahead, then to the left."""
-    if not isinstance(count, int) or count < 1:
-        raise ValidationError("count", count, "a whole number of at least 1")
+    checks.count(count=count)
     return Antennae(tuple(360.0 * i / count for i in range(count)), reach, limit)
 
 

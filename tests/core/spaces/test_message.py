@@ -130,7 +130,7 @@ def test_each_place_of_a_tuple_has_its_own_type():
         assert Parcel(label) not in parcels  # pyright: ignore[reportArgumentType]
     assert Parcel((1, "a"), ((0.5, "b"),)) not in parcels  # pyright: ignore[reportArgumentType]
     assert Parcel((1, "a"), (), (3,)) not in parcels  # pyright: ignore[reportArgumentType]
-    assert parcels.coerce({"label": [1, "a"]}).label == [1, "a"]
+    assert parcels.coerce({"label": [1, "a"], "nothing": []}) == Parcel((1, "a"))
     with pytest.raises(ValidationError, match=r"action\.label"):
         parcels.coerce({"label": ["a", 1]})
     assert all(parcels.sample(random.key(seed)) in parcels for seed in range(3))
