@@ -27,7 +27,10 @@ console = Console()
 errors = Console(stderr=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A registered id (see `tropism list`).")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Default: every registered one.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ID|MODULE:CLASS]...", help="Default: every registered one. A class goes by its name."),
+]
 Params = Annotated[
     list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Change a number; repeatable.")
 ]
@@ -205,7 +208,7 @@ def serve(
         allowed_origins=tuple(allow_origin or ()),
     )
     log_to_stderr(log_level)
-    environments = served(ids or ())
+    environments = served(_id(target) for target in ids or ())
 
     def ready(url: str) -> None:
         print(f"serving {len(environments)} environments at {url} (try {url}/docs; Ctrl-C stops)", flush=True)
@@ -226,7 +229,7 @@ def mcp(ids: Ids = None) -> None:
     from tropism.serve.server import log_to_stderr, served
 
     log_to_stderr("warning")
-    asyncio.run(serve_stdio(App(served(ids or ())).tools))
+    asyncio.run(serve_stdio(App(served(_id(target) for target in ids or ())).tools))
 
 
 @app.command()
@@ -302,6 +305,17 @@ def _environment(target: str, param: list[str] | None, arg: list[str] | None) ->
         raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
     env = built(made, arguments)
     return env, override(env.default_params(), params)
+
+
+def _id(target: str) -> str:
+    """The id of a target; a class is registered under its name."""
+    from tropism.core.registry import register
+
+    if ":" not in target:
+        return target
+    made = _load(target)
+    register(made.__name__, made)
+    return made.__name__
 
 
 def _load(target: str) -> Any:

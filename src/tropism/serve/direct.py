@@ -1,5 +1,6 @@
 """uvicorn's WebSocket protocol, with a short way for the frames that make up nearly all traffic."""
 
+from asyncio import Future, get_running_loop
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,30 @@ from websockets.frames import apply_mask  # pyright: ignore[reportPrivateImportU
 
 EXTENSION = "tropism.direct"  # under this name an application finds the protocol in its scope
 WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
+
+
+class Mailbox:
+    """As much of an `asyncio.Queue` as a socket with one reader needs, in a tenth of the memory."""
+
+    __slots__ = ("_messages", "_waiting")
+
+    def __init__(self) -> None:
+        self._messages: list[Any] = []
+        self._waiting: Future[None] | None = None
+
+    def put_nowait(self, message: Any) -> None:
+        self._messages.append(message)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def get(self) -> Any:
+        while not self._messages:
+            self._waiting = get_running_loop().create_future()
+            await self._waiting
+        return self._messages.pop(0)
+
+    def empty(self) -> bool:
+        return not self._messages
 
 
 class DirectSocket(WebSocketsSansIOProtocol):
@@ -20,6 +45,10 @@ class DirectSocket(WebSocketsSansIOProtocol):
 
     answer: Callable[[bytes], bytes | None] | None = None
     idle = False
+
+    def __init__(self, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **named)
+        self.queue = Mailbox()  # pyright: ignore[reportAttributeAccessIssue]
 
     async def run_asgi(self) -> None:
         self.scope["extensions"] = {**(self.scope.get("extensions") or {}), EXTENSION: self}  # pyright: ignore
@@ -41,7 +70,7 @@ class DirectSocket(WebSocketsSansIOProtocol):
     def _answered(self, data: bytes) -> bytes | None:
         if self.answer is None or self.close_sent or not self.writable.is_set():
             return None
-        if self.queue.qsize() or self.frames or self.conn.reader.buffer:  # something came before, and is not done
+        if not self.queue.empty() or self.frames or self.conn.reader.buffer:  # something came before, and is not done
             return None
         payload = _payload(data)
         return None if payload is None else self.answer(payload)
