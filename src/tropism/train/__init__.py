@@ -1,0 +1,1 @@
+"""Training: PPO compiled end to end, its checkpoints, and evaluation."""

@@ -1,0 +1,129 @@
+"""The agent: an actor and a critic, with memory or without, for discrete and continuous actions."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import nn, random
+from jaxtyping import Array, Float
+
+from tropism.core.module import Module
+from tropism.core.spaces import Box, Discrete, Space
+from tropism.errors import ValidationError
+
+SMALL = 0.01  # gain of the last layer of the actor: the first actions are as good as random
+
+
+class Linear(Module):
+    weight: Float[Array, "out in"]
+    bias: Float[Array, " out"]
+
+    def __init__(self, size_in: int, size_out: int, gain: float, key: Any):
+        self.weight = nn.initializers.orthogonal(gain)(key, (size_out, size_in))
+        self.bias = jnp.zeros(size_out)
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.weight @ x + self.bias
+
+
+class Torso(Module):
+    """Two layers, and a GRU after them where the agent is recurrent."""
+
+    layers: tuple[Linear, Linear]
+    cell: eqx.nn.GRUCell | None
+
+    def __init__(self, size_in: int, hidden: int, recurrent: bool, key: Any):
+        first, second, third = random.split(key, 3)
+        self.layers = (Linear(size_in, hidden, 2**0.5, first), Linear(hidden, hidden, 2**0.5, second))
+        self.cell = eqx.nn.GRUCell(hidden, hidden, key=third) if recurrent else None
+
+    def __call__(self, memory: Any, x: Any) -> tuple[Any, Any]:
+        """`(memory, features)`; an agent without memory carries an empty array."""
+        for layer in self.layers:
+            x = jnp.tanh(layer(x))
+        if self.cell is None:
+            return memory, x
+        memory = self.cell(x, memory)
+        return memory, memory
+
+
+class Agent(Module):
+    """Actor and critic do not share layers, only the observation."""
+
+    actor: Torso
+    critic: Torso
+    policy: Linear
+    value: Linear
+    log_std: Float[Array, " actions"]  # of continuous actions; empty otherwise
+    hidden: int = eqx.field(static=True)
+    recurrent: bool = eqx.field(static=True)
+
+    def __init__(self, obs_size: int, action_space: Space, hidden: int, recurrent: bool, key: Any):
+        actor, critic, policy, value = random.split(key, 4)
+        outputs = num_outputs(action_space)
+        self.actor = Torso(obs_size, hidden, recurrent, actor)
+        self.critic = Torso(obs_size, hidden, recurrent, critic)
+        self.policy = Linear(hidden, outputs, SMALL, policy)
+        self.value = Linear(hidden, 1, 1.0, value)
+        self.log_std = jnp.zeros(outputs if isinstance(action_space, Box) else 0)
+        self.hidden = hidden
+        self.recurrent = recurrent
+
+    def memory(self) -> Float[Array, "2 size"]:
+        """Of actor and critic, at the beginning of an episode."""
+        return jnp.zeros((2, self.hidden if self.recurrent else 0))
+
+    def __call__(self, memory: Any, x: Any) -> tuple[Any, Any, Any]:
+        """`(memory, outputs of the actor, value)` of one observation."""
+        seen, features = self.actor(memory[0], x)
+        judged, judgement = self.critic(memory[1], x)
+        return jnp.stack([seen, judged]), self.policy(features), self.value(judgement)[0]
+
+
+def num_outputs(space: Space) -> int:
+    if isinstance(space, Discrete):
+        return space.n
+    if isinstance(space, Box) and space.dtype.kind == "f":
+        return int(jnp.prod(jnp.array(space.shape, int)))
+    raise ValidationError("action_space", space, "Discrete, or a Box of real numbers: PPO acts in no other")
+
+
+class Actions(Module):
+    """How actions are drawn from the actor's outputs, and how likely they were."""
+
+    space: Space
+
+    def draw(self, key: Any, agent: Agent, outputs: Any) -> Any:
+        """An action as the network means it: a number, or an array whose box is -1 to 1."""
+        if isinstance(self.space, Discrete):
+            return random.categorical(key, outputs)
+        return outputs + jnp.exp(agent.log_std) * random.normal(key, outputs.shape)
+
+    def best(self, outputs: Any) -> Any:
+        return jnp.argmax(outputs) if isinstance(self.space, Discrete) else outputs
+
+    def played(self, action: Any) -> Any:
+        """The action as the environment takes it."""
+        if isinstance(self.space, Discrete):
+            return (action + self.space.start).astype(jnp.int32)
+        low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)  # pyright: ignore
+        action = action.reshape(self.space.shape or ())
+        bounded = jnp.isfinite(low) & jnp.isfinite(high)
+        inside = jnp.clip(low + (jnp.clip(action, -1, 1) + 1) / 2 * (high - low), low, high)
+        return jnp.where(bounded, inside, jnp.clip(action, low, high)).astype(self.space.dtype)
+
+    def log_prob(self, agent: Agent, outputs: Any, action: Any) -> tuple[Any, Any]:
+        """`(log probability, entropy)` of one action."""
+        if isinstance(self.space, Discrete):
+            logits = nn.log_softmax(outputs)
+            return logits[action], -jnp.sum(jnp.exp(logits) * logits)
+        z = (action - outputs) / jnp.exp(agent.log_std)
+        size = 0.5 * jnp.log(2 * jnp.pi)
+        return jnp.sum(-0.5 * z**2 - agent.log_std - size), jnp.sum(agent.log_std + 0.5 + size)
+
+
+def flat(obs: Any) -> Float[Array, " size"]:
+    """An observation as one vector of real numbers."""
+    leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(obs)]
+    return jnp.concatenate(leaves) if len(leaves) > 1 else leaves[0]

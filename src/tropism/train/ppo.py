@@ -1,0 +1,291 @@
+"""PPO (Schulman et al. 2017), compiled end to end: acting, advantages and updates are one `lax.scan`.
+
+Read `Config`, then `Trainer.update`: act, judge, learn. Only `terminated` ends a value; a truncated episode is
+worth what the critic says of its last observation.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax, random
+from jaxtyping import Array, Float, Int
+
+from tropism.core.environment import Environment
+from tropism.core.module import Module
+from tropism.core.transforms.auto_reset import auto_reset
+from tropism.train.network import Actions, Agent, flat
+
+
+def option(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"help": about})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Every number of the algorithm; each is an option of `tropism train`."""
+
+    total_steps: int = option(500_000, "Environment steps in all.")
+    num_envs: int = option(16, "Environments side by side.")
+    num_steps: int = option(128, "Steps of each between two updates.")
+    epochs: int = option(4, "Passes over what was seen, an update.")
+    minibatches: int = option(4, "Parts of a pass.")
+    learning_rate: float = option(1e-3, "Of Adam, at the start.")
+    anneal: bool = option(True, "Let the learning rate fall to zero.")
+    gamma: float = option(0.99, "What a reward is worth a step later.")
+    gae_lambda: float = option(0.95, "How far advantages look ahead.")
+    clip: float = option(0.2, "How far a policy may move in an update.")
+    entropy: float = option(0.01, "Reward for staying undecided.")
+    value_weight: float = option(0.5, "Weight of the critic's loss.")
+    max_grad_norm: float = option(0.5, "Longest gradient.")
+    hidden: int = option(64, "Size of a layer.")
+    recurrent: bool = option(False, "Give the agent a memory (GRU).")
+    normalize: bool = option(True, "Scale observations and rewards by what was seen so far.")
+
+    @property
+    def batch(self) -> int:
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        return max(1, self.total_steps // self.batch)
+
+
+class Moments(Module):
+    """Mean and variance of all that was seen."""
+
+    mean: Any
+    var: Any
+    count: Any
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> "Moments":
+        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.float32(1e-4))
+
+    def with_batch(self, x: Any) -> "Moments":
+        """Chan's formula, over the first two axes: time and environment."""
+        mean, var, count = x.mean((0, 1)), x.var((0, 1)), x.shape[0] * x.shape[1]
+        total = self.count + count
+        delta = mean - self.mean
+        square = self.var * self.count + var * count + delta**2 * self.count * count / total
+        return Moments(self.mean + delta * count / total, square / total, total)
+
+    def scaled(self, x: Any) -> Any:
+        return jnp.clip((x - self.mean) / jnp.sqrt(self.var + 1e-8), -10, 10)
+
+
+class Playing(Module):
+    """The environments as they stand."""
+
+    obs: Any
+    state: Any
+    memory: Float[Array, "envs 2 size"]
+    returned: Float[Array, " envs"]  # discounted, of the running episode: rewards are scaled by its spread
+    gained: Float[Array, " envs"]  # the plain return of the running episode
+
+
+class TrainState(Module):
+    """Everything that training goes on from."""
+
+    agent: Agent
+    optimizer: Any
+    obs_moments: Moments
+    return_moments: Moments
+    playing: Playing
+    key: Any
+    updates: Int[Array, ""]
+
+
+class Seen(NamedTuple):
+    """One step of all environments, as the learner needs it."""
+
+    obs: Any
+    memory: Any
+    action: Any
+    log_prob: Any
+    value: Any
+    next_obs: Any
+    next_memory: Any
+    reward: Any
+    terminated: Any
+    done: Any
+    returned: Any
+    finished_return: Any  # of episodes that ended here; 0 elsewhere
+
+
+class Progress(NamedTuple):
+    """What one update has to report."""
+
+    episodes: Any  # that ended
+    returns: Any  # theirs, summed
+    loss: Any
+    entropy: Any
+
+
+class Trainer(Module):
+    """PPO on one environment; `vmap` it over keys to train many agents at once."""
+
+    env: Environment
+    params: Any
+    config: Config = eqx.field(static=True)
+
+    def __init__(self, env: Environment, params: Any, config: Config):
+        self.env = auto_reset(env, "same_step")
+        self.params = params
+        self.config = config
+
+    @property
+    def actions(self) -> Actions:
+        return Actions(self.env.action_space(self.params))
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        config = self.config
+        steps = config.num_updates * config.epochs * config.minibatches
+        rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
+        return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+
+    def init(self, key: Any) -> TrainState:
+        config = self.config
+        agent_key, env_key, key = random.split(key, 3)
+        obs, state = jax.vmap(self.env.reset, (0, None))(random.split(env_key, config.num_envs), self.params)
+        size = jax.vmap(flat)(obs).shape[-1]
+        agent = Agent(size, self.env.action_space(self.params), config.hidden, config.recurrent, agent_key)
+        memory = jnp.broadcast_to(agent.memory(), (config.num_envs, *agent.memory().shape))
+        none = jnp.zeros(config.num_envs)
+        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none)
+        optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
+        return TrainState(agent, optimizer, Moments.none((size,)), Moments.none(()), playing, key, jnp.int32(0))
+
+    def update(self, train: TrainState) -> tuple[TrainState, Progress]:
+        """Act, judge, learn."""
+        act_key, learn_key, key = random.split(train.key, 3)
+        playing, seen = self._act(train, act_key)
+        spread = train.return_moments.with_batch(seen.returned)
+        train = eqx.tree_at(lambda train: train.return_moments, train, spread)
+        advantage = self._judge(train, seen)
+        agent, optimizer, losses = self._learn(train, seen, advantage, learn_key)
+        obs_moments = train.obs_moments.with_batch(seen.obs)  # from the next update on
+        train = TrainState(agent, optimizer, obs_moments, train.return_moments, playing, key, train.updates + 1)
+        return train, Progress(seen.done.sum(), seen.finished_return.sum(), losses[0].mean(), losses[1].mean())
+
+    def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:
+        """`num_steps` steps of all environments."""
+
+        def step(playing: Playing, key: Any) -> tuple[Playing, Seen]:
+            draw_key, env_key = random.split(key)
+            scaled = self._scaled(train, playing.obs)
+            memory, outputs, value = jax.vmap(train.agent)(playing.memory, scaled)
+            keys = random.split(draw_key, self.config.num_envs)
+            action = jax.vmap(self.actions.draw, (0, None, 0))(keys, train.agent, outputs)
+            log_prob, _ = jax.vmap(self.actions.log_prob, (None, 0, 0))(train.agent, outputs, action)
+            played = jax.vmap(self.actions.played)(action)
+            keys = random.split(env_key, self.config.num_envs)
+            obs, state, reward, done, info = jax.vmap(self.env.step, (0, 0, 0, None))(
+                keys, playing.state, played, self.params
+            )
+            return self._follow(train, playing, memory, obs, state, reward, done, info, action, log_prob, value)
+
+        return lax.scan(step, train.playing, random.split(key, self.config.num_steps))
+
+    def _follow(
+        self, train: Any, before: Playing, memory: Any, obs: Any, state: Any, reward: Any, done: Any, info: Any,
+        action: Any, log_prob: Any, value: Any,
+    ) -> tuple[Playing, Seen]:  # fmt: skip
+        """Where the environments stand after a step, and what was seen in it; memories end with their episodes."""
+        gained, returned = before.gained + reward, before.returned * self.config.gamma + reward
+        blank = jnp.where(done[:, None, None], train.agent.memory(), memory)
+        after = Playing(jax.vmap(flat)(obs), state, blank, jnp.where(done, 0, returned), jnp.where(done, 0, gained))
+        seen = Seen(
+            before.obs, before.memory, action, log_prob, value, jax.vmap(flat)(info["final_obs"]), memory, reward,
+            info["terminated"], done, returned, jnp.where(done, gained, 0),
+        )  # fmt: skip
+        return after, seen
+
+    def _scaled(self, train: TrainState, obs: Any) -> Any:
+        return train.obs_moments.scaled(obs) if self.config.normalize else obs
+
+    def _judge(self, train: TrainState, seen: Seen) -> Float[Array, "time envs"]:
+        """Generalised advantages. Only termination ends a value: after a truncation, the critic says what comes."""
+        config = self.config
+        judge = jax.vmap(jax.vmap(train.agent))
+        next_value = judge(seen.next_memory, self._scaled(train, seen.next_obs))[2]
+        reward = seen.reward
+        if config.normalize:
+            reward = reward / jnp.sqrt(train.return_moments.var + 1e-8)
+        surprise = reward + config.gamma * next_value * ~seen.terminated - seen.value
+
+        def back(later: Any, now: Any) -> tuple[Any, Any]:
+            surprise, done = now
+            advantage = surprise + config.gamma * config.gae_lambda * ~done * later
+            return advantage, advantage
+
+        return lax.scan(back, jnp.zeros(config.num_envs), (surprise, seen.done), reverse=True)[1]
+
+    def _learn(self, train: TrainState, seen: Seen, advantage: Any, key: Any) -> tuple[Agent, Any, Any]:
+        """Some passes over what was seen, in shuffled parts: of whole sequences where the agent has a memory."""
+        config = self.config
+        data = self._pieces(train, seen, advantage)
+        size = data[0].shape[1]
+
+        def part(carry: Any, members: Any) -> tuple[Any, Any]:
+            agent, optimizer = carry
+            chosen = jax.tree.map(lambda leaf: leaf[:, members], data)
+            losses, gradient = eqx.filter_value_and_grad(self._loss, has_aux=True)(agent, chosen)
+            updates, optimizer = self.optimizer.update(gradient, optimizer, eqx.filter(agent, eqx.is_inexact_array))
+            return (eqx.apply_updates(agent, updates), optimizer), (losses[0], losses[1])
+
+        def epoch(carry: Any, key: Any) -> tuple[Any, Any]:
+            members = random.permutation(key, size).reshape(config.minibatches, -1)
+            return lax.scan(part, carry, members)
+
+        keys = random.split(key, config.epochs)
+        (agent, optimizer), losses = lax.scan(epoch, (train.agent, train.optimizer), keys)
+        return agent, optimizer, losses
+
+    def _pieces(self, train: TrainState, seen: Seen, advantage: Any) -> tuple[Any, ...]:
+        """What a loss needs, as sequences of pieces: (length, pieces, …), of length 1 without memory."""
+        starts = jnp.concatenate([jnp.zeros((1, self.config.num_envs), bool), seen.done[:-1]])
+        data = (
+            self._scaled(train, seen.obs), seen.memory, starts, seen.action, seen.log_prob, seen.value, advantage,
+        )  # fmt: skip
+        if self.config.recurrent:
+            return data
+        return jax.tree.map(lambda leaf: leaf.reshape(1, self.config.batch, *leaf.shape[2:]), data)
+
+    def _loss(self, agent: Agent, data: tuple[Any, ...]) -> tuple[Any, Any]:
+        config = self.config
+        obs, memory, starts, action, old_log_prob, old_value, advantage = data
+
+        def step(memory: Any, now: Any) -> tuple[Any, Any]:
+            x, starts = now
+            memory = jnp.where(starts[:, None, None], agent.memory(), memory)
+            memory, outputs, value = jax.vmap(agent)(memory, x)
+            return memory, (outputs, value)
+
+        _, (outputs, value) = lax.scan(step, memory[0], (obs, starts))
+        log_prob, entropy = jax.vmap(jax.vmap(self.actions.log_prob, (None, 0, 0)), (None, 0, 0))(
+            agent, outputs, action
+        )
+        ratio = jnp.exp(log_prob - old_log_prob)
+        wanted = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        gain = jnp.minimum(ratio * wanted, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * wanted).mean()
+        target = advantage + old_value
+        moved = old_value + jnp.clip(value - old_value, -config.clip, config.clip)
+        error = 0.5 * jnp.maximum((value - target) ** 2, (moved - target) ** 2).mean()
+        return -gain + config.value_weight * error - config.entropy * entropy.mean(), entropy.mean()
+
+
+@eqx.filter_jit
+def advance(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, Progress]:
+    """Some updates of one agent, or of many side by side, with a report of each."""
+
+    def many(train: TrainState) -> tuple[TrainState, Progress]:
+        return lax.scan(lambda train, _: trainer.update(train), train, None, updates)
+
+    arrays, rest = eqx.partition(train, eqx.is_array)
+    train, progress = jax.vmap(lambda arrays: many(eqx.combine(arrays, rest)))(arrays)
+    return train, progress
