@@ -10,7 +10,7 @@ from tropism.serve import refusal
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.guard import cookie
 from tropism.serve.metrics import Metrics
-from tropism.serve.served import ServedSession, convert
+from tropism.serve.served import Nothing, ServedSession, convert
 from tropism.serve.sessions import Sessions
 from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
@@ -63,6 +63,7 @@ class Requests:
 
     async def _body(self, kind: str, session: ServedSession, data: dict[str, Any]) -> bytes:
         if kind == "close":
+            convert(data, Nothing)
             await self.sessions.close(session)
             return encode({"closed": True})
         if kind != "step":

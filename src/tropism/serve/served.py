@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from zlib import crc32
 
 import msgspec
 
@@ -18,6 +19,7 @@ from tropism.serve.store import Entry, Store
 from tropism.wire.codec import encode
 
 LONGEST_ID = 255
+MARK = 4  # bytes before a kept reply, which say what had been asked
 MOST_SNAPSHOTS = 1024  # of one session
 LONGEST_WAIT = 86_400.0  # seconds
 WRITING = threading.Lock()  # held while a step is written down, so that it is either in time or too late
@@ -122,12 +124,15 @@ class ServedSession:
             return PERFORMED[kind](self, data)
         if len(request_id) > LONGEST_ID:
             raise ValidationError("request_id", request_id, f"at most {LONGEST_ID} characters")
-        store = self._home.store
-        reply = store.reply(self.id, request_id)
-        if reply is None:
+        store, mark = self._home.store, crc32(encode((kind, data))).to_bytes(MARK)
+        kept = store.reply(self.id, request_id)
+        if kept is None:
             reply = PERFORMED[kind](self, data)
-            store.remember(self.id, request_id, reply)
-        return reply
+            store.remember(self.id, request_id, mark + reply)
+            return reply
+        if kept[:MARK] != mark:
+            raise ValidationError("request_id", request_id, "an id of its own: another request had this one")
+        return kept[MARK:]
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for."""
