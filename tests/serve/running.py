@@ -1,9 +1,11 @@
 """A real server on a free port, in a thread of the test."""
 
+import asyncio
 import json
 import socket
 import threading
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,9 +24,10 @@ STARTING = 60.0  # seconds
 class Running:
     """Where a server is, and the application behind it."""
 
-    def __init__(self, url: str, app: App):
+    def __init__(self, url: str, app: App, loop: asyncio.AbstractEventLoop):
         self.url = url
         self.app = app
+        self.loop = loop
         self.host, _, port = url.removeprefix("http://").rpartition(":")
         self.port = int(port)
 
@@ -51,11 +54,11 @@ def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **set
     """A server of these registered environments and of a test's own, until the block ends."""
     environments = (served(ids) if ids else {}) | dict(own or {})
     app = App(environments, Settings(port=0, **settings))
-    heard: list[str] = []
+    heard: list[Running] = []
     started = threading.Event()
 
     def ready(url: str) -> None:
-        heard.append(url)
+        heard.append(Running(url, app, asyncio.get_running_loop()))
         started.set()
 
     server = Server(app, ready)
@@ -63,10 +66,18 @@ def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **set
     thread.start()
     try:
         assert started.wait(STARTING)
-        yield Running(heard[0], app)
+        yield heard[0]
     finally:
         server.should_exit = True
         thread.join(STARTING)
+
+
+def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for what must become true soon."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.01)
 
 
 def talk(connection: ClientConnection, kind: str, data: Any = None, **fields: Any) -> dict[str, Any]:

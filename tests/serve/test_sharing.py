@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.serve.lab import END, LONG_SLEEP, LONG_SLEEPING, RAISE, SECRET, SLEEP, SLEEPING, STAY
-from tests.serve.running import Running, labs, running, talk
+from tests.serve.running import Running, labs, running, talk, until
 from tests.serve.test_bad_input import assert_error, assert_refused
 from websockets.exceptions import InvalidStatus
 
@@ -29,13 +29,6 @@ def act(action: int, **fields: Any) -> dict[str, Any]:
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
-
-
-def until(true: Any, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not become true"
-        time.sleep(0.01)
 
 
 def test_without_the_token_nobody_enters():
