@@ -1,0 +1,35 @@
+"""What a server may be started with."""
+
+from typing import Any
+
+import pytest
+
+from tropism.errors import ValidationError
+from tropism.serve.settings import Settings
+
+BAD: list[dict[str, Any]] = [
+    {"host": "0.0.0.0"},
+    {"host": "example.com"},
+    {"port": -1},
+    {"port": 65536},
+    {"max_sessions": 0},
+    {"max_sessions_per_token": 0},
+    {"max_body": 0},
+    {"idle_timeout": 0.0},
+    {"header_timeout": -1.0},
+    {"body_timeout": float("nan")},
+    {"tokens": ("",)},
+    {"tokens": ("two words",)},
+    {"tokens": ("ümlaut",)},
+]
+
+
+@pytest.mark.parametrize("settings", BAD, ids=str)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        Settings(**settings)
+
+
+def test_the_world_may_come_in_with_a_token():
+    assert Settings(host="0.0.0.0", tokens=("secret",)).host == "0.0.0.0"
+    assert Settings().host == "127.0.0.1"

@@ -1,0 +1,57 @@
+"""Arrays that travel in msgpack come back equal; anything else is refused, and nothing is ever unpickled."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tropism.errors import ValidationError
+from tropism.wire.arrays import array_of, arrays_of
+from tropism.wire.codec import pack, unpack
+
+DTYPES = st.sampled_from(["<f4", "<f8", "<i4", "<i8", "|u1", "|b1", "<f2"])
+
+
+@given(
+    array=DTYPES.flatmap(lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)))
+)
+def test_an_array_comes_back_as_it_went(array: Any):
+    back = arrays_of(unpack(pack({"x": {"y": array}})))["x"]["y"]
+    np.testing.assert_array_equal(back, array)
+    assert back.dtype == array.dtype
+    assert back.flags.writeable
+
+
+def test_a_list_is_an_array_too():
+    assert array_of([[1, 2], [3, 4]], "x").tolist() == [[1, 2], [3, 4]]
+
+
+BAD: dict[str, Any] = {
+    "nothing": None,
+    "a number": 3,
+    "a string": "abc",
+    "words": ["a", "b"],
+    "ragged": [[1], [1, 2]],
+    "objects": [{}, {}],
+    "no shape": {"dtype": "<f4", "data": b""},
+    "one field too many": {"dtype": "<f4", "shape": [0], "data": b"", "order": "F"},
+    "objects as dtype": {"dtype": "|O", "shape": [1], "data": b"12345678"},
+    "records as dtype": {"dtype": "V8", "shape": [1], "data": b"12345678"},
+    "dtype that is none": {"dtype": "float", "shape": [1], "data": b""},
+    "dtype of a list": {"dtype": ["<f4"], "shape": [1], "data": b"1234"},
+    "big-endian": {"dtype": ">f4", "shape": [1], "data": b"1234"},
+    "too few bytes": {"dtype": "<f4", "shape": [2], "data": b"1234"},
+    "negative shape": {"dtype": "<f4", "shape": [-1], "data": b"1234"},
+    "bool shape": {"dtype": "<f4", "shape": [True], "data": b"1234"},
+    "enormous shape": {"dtype": "<f4", "shape": [2**62, 2**62], "data": b""},
+    "text as data": {"dtype": "<f4", "shape": [1], "data": "1234"},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_array_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        array_of(BAD[name], "actions")

@@ -1,0 +1,97 @@
+"""JSON from strangers: decoded as any other decoder does, or refused with words, and never deep or slow."""
+
+import json
+import math
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tropism.errors import ServerError
+from tropism.wire.codec import DEEPEST, decode, decode_frame, encode, pack, unpack
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(value=JSON)
+def test_what_json_writes_is_read_and_what_is_written_json_reads(value: Any):
+    assert decode(json.dumps(value)) == value
+    assert decode(json.dumps(value).encode()) == value
+    assert json.loads(encode(value)) == value
+
+
+@given(raw=st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_bytes_that_are_no_json_are_refused_with_words(raw: bytes):
+    for read in (decode, decode_frame, unpack):
+        with suppress(ServerError):  # and nothing else
+            read(raw)
+
+
+@given(depth=st.integers(1, 400), kind=st.sampled_from(["[]", "{}"]))
+def test_nesting_is_limited(depth: int, kind: str):
+    opening = "[" if kind == "[]" else '{"a":'
+    text = opening * depth + "1" + kind[1] * depth
+    if depth <= DEEPEST:
+        decode(text)
+        return
+    with pytest.raises(ServerError, match="levels"):
+        decode(text)
+
+
+@pytest.mark.parametrize("quoted", ['"' + "[" * 500 + '"', '"\\"' + "{" * 500 + '"', '"\\\\", "' + "[" * 500 + '"'])
+def test_brackets_inside_strings_do_not_count(quoted: str):
+    assert decode(f"[{quoted}]") == json.loads(f"[{quoted}]")
+
+
+def test_a_wide_document_is_not_deep():
+    text = json.dumps([[number] for number in range(10_000)])
+    assert len(decode(text)) == 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 500_000,
+        "[" * 70 + '"' + '\\"' * 400_000,
+        "[" * 70 + '"' + "\\" * 800_001,
+        ("[" * 70 + "]" * 70 + ",") * 5_000,
+        '[{"' * 200_000,
+    ],
+    ids=["open", "escaped quotes", "backslashes", "many", "mixed"],
+)
+def test_no_megabyte_takes_long(text: str):
+    start = time.perf_counter()
+    with pytest.raises(ServerError):
+        decode(text)
+    assert time.perf_counter() - start < 1.0
+
+
+def test_arrays_become_lists_and_what_is_no_number_null():
+    value = {"a": np.array([1.5, math.nan], np.float32), "b": np.int64(3), "c": math.inf, "d": np.bool_(True)}
+    assert json.loads(encode(value)) == {"a": [1.5, None], "b": 3, "c": None, "d": True}
+
+
+def test_an_array_survives_msgpack():
+    packed = unpack(pack({"x": np.arange(6, dtype=np.int16).reshape(2, 3)}))
+    assert packed == {"x": {"dtype": "<i2", "shape": [2, 3], "data": np.arange(6, dtype=np.int16).tobytes()}}
+
+
+def test_frames_have_known_fields_only():
+    frame = decode_frame('{"type": "step", "data": {"value": 1}, "id": null, "request_id": "a"}')
+    assert (frame.type, frame.data, frame.id, frame.request_id) == ("step", {"value": 1}, None, "a")
+    for text in ('{"type": "step", "colour": 1}', '{"data": {}}', '{"type": "step", "data": 3}', "[]"):
+        with pytest.raises(ServerError) as raised:
+            decode_frame(text)
+        assert raised.value.code == "VALIDATION_ERROR"
