@@ -1,10 +1,9 @@
 """PPO (Schulman et al. 2017), compiled end to end: acting, advantages and updates are one `lax.scan`.
 
-Read `Config`, then `Trainer.update`: act, judge, learn. Only `terminated` ends a value; a truncated episode is
+Read `config.py`, then `Trainer.update`: act, judge, learn. Only `terminated` ends a value; a truncated episode is
 worth what the critic says of its last observation.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,41 +16,8 @@ from jaxtyping import Array, Float, Int
 from tropism.core.environment import Environment
 from tropism.core.module import Module
 from tropism.core.transforms.auto_reset import auto_reset
+from tropism.train.config import Config
 from tropism.train.network import Actions, Agent, flat
-
-
-def option(default: Any, about: str) -> Any:
-    return field(default=default, metadata={"help": about})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Every number of the algorithm; each is an option of `tropism train`."""
-
-    total_steps: int = option(500_000, "Environment steps in all.")
-    num_envs: int = option(16, "Environments side by side.")
-    num_steps: int = option(128, "Steps of each between two updates.")
-    epochs: int = option(4, "Passes over what was seen, an update.")
-    minibatches: int = option(4, "Parts of a pass.")
-    learning_rate: float = option(1e-3, "Of Adam, at the start.")
-    anneal: bool = option(True, "Let the learning rate fall to zero.")
-    gamma: float = option(0.99, "What a reward is worth a step later.")
-    gae_lambda: float = option(0.95, "How far advantages look ahead.")
-    clip: float = option(0.2, "How far a policy may move in an update.")
-    entropy: float = option(0.01, "Reward for staying undecided.")
-    value_weight: float = option(0.5, "Weight of the critic's loss.")
-    max_grad_norm: float = option(0.5, "Longest gradient.")
-    hidden: int = option(64, "Size of a layer.")
-    recurrent: bool = option(False, "Give the agent a memory (GRU).")
-    normalize: bool = option(True, "Scale observations and rewards by what was seen so far.")
-
-    @property
-    def batch(self) -> int:
-        return self.num_envs * self.num_steps
-
-    @property
-    def num_updates(self) -> int:
-        return max(1, self.total_steps // self.batch)
 
 
 class Moments(Module):
@@ -95,7 +61,7 @@ class TrainState(Module):
     obs_moments: Moments
     return_moments: Moments
     playing: Playing
-    key: Any
+    key: Any  # its words, so that it can be written to a file
     updates: Int[Array, ""]
 
 
@@ -158,18 +124,22 @@ class Trainer(Module):
         none = jnp.zeros(config.num_envs)
         playing = Playing(jax.vmap(flat)(obs), state, memory, none, none)
         optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
-        return TrainState(agent, optimizer, Moments.none((size,)), Moments.none(()), playing, key, jnp.int32(0))
+        return TrainState(
+            agent, optimizer, Moments.none((size,)), Moments.none(()), playing, random.key_data(key), jnp.int32(0)
+        )
 
     def update(self, train: TrainState) -> tuple[TrainState, Progress]:
         """Act, judge, learn."""
-        act_key, learn_key, key = random.split(train.key, 3)
+        act_key, learn_key, key = random.split(random.wrap_key_data(train.key), 3)
         playing, seen = self._act(train, act_key)
         spread = train.return_moments.with_batch(seen.returned)
         train = eqx.tree_at(lambda train: train.return_moments, train, spread)
         advantage = self._judge(train, seen)
         agent, optimizer, losses = self._learn(train, seen, advantage, learn_key)
         obs_moments = train.obs_moments.with_batch(seen.obs)  # from the next update on
-        train = TrainState(agent, optimizer, obs_moments, train.return_moments, playing, key, train.updates + 1)
+        train = TrainState(
+            agent, optimizer, obs_moments, train.return_moments, playing, random.key_data(key), train.updates + 1
+        )
         return train, Progress(seen.done.sum(), seen.finished_return.sum(), losses[0].mean(), losses[1].mean())
 
     def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:

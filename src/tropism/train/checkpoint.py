@@ -1,0 +1,63 @@
+"""A training on disk: what it was made of, and everything it goes on from."""
+
+import io
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jax import random
+
+from tropism.core.registry import make
+from tropism.errors import ValidationError
+from tropism.train.config import Config
+from tropism.train.ppo import Trainer, TrainState
+
+MAGIC = b"tropism-train-1\n"
+
+
+class Recipe(NamedTuple):
+    """How to make the trainer again."""
+
+    id: str
+    arguments: dict[str, Any]
+    params: dict[str, Any]
+    config: Config
+    seed: int
+    seeds: int
+
+    def trainer(self) -> Trainer:
+        return Trainer(*make(self.id, params=self.params, **self.arguments), self.config)
+
+    def start(self, trainer: Trainer) -> TrainState:
+        """`seeds` agents, before their first update."""
+        return eqx.filter_vmap(trainer.init)(random.split(random.key(self.seed), self.seeds))
+
+
+def save(path: Path, recipe: Recipe, train: TrainState, history: list[Any]) -> None:
+    """Written beside and then moved there, so that a killed training leaves the one before."""
+    header = recipe._asdict() | {"config": asdict(recipe.config), "history": history}
+    body = io.BytesIO()
+    eqx.tree_serialise_leaves(body, train)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    with beside.open("wb") as file:
+        file.write(MAGIC + json.dumps(header).encode() + b"\n" + body.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def load(path: Path) -> tuple[Recipe, TrainState, list[Any]]:
+    if not path.exists():
+        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
+    with path.open("rb") as file:
+        if file.readline() != MAGIC:
+            raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
+        header = json.loads(file.readline())
+        history = header.pop("history")
+        recipe = Recipe(**header | {"config": Config(**header["config"])})
+        like = eqx.filter_eval_shape(recipe.start, recipe.trainer())
+        return recipe, eqx.tree_deserialise_leaves(file, like), history

@@ -1,0 +1,38 @@
+"""The numbers of PPO."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def option(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"help": about})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Every number of the algorithm; each is an option of `tropism train`."""
+
+    total_steps: int = option(500_000, "Environment steps in all.")
+    num_envs: int = option(16, "Environments side by side.")
+    num_steps: int = option(128, "Steps of each between two updates.")
+    epochs: int = option(4, "Passes over what was seen, an update.")
+    minibatches: int = option(4, "Parts of a pass.")
+    learning_rate: float = option(1e-3, "Of Adam, at the start.")
+    anneal: bool = option(True, "Let the learning rate fall to zero.")
+    gamma: float = option(0.99, "What a reward is worth a step later.")
+    gae_lambda: float = option(0.95, "How far advantages look ahead.")
+    clip: float = option(0.2, "How far a policy may move in an update.")
+    entropy: float = option(0.01, "Reward for staying undecided.")
+    value_weight: float = option(0.5, "Weight of the critic's loss.")
+    max_grad_norm: float = option(0.5, "Longest gradient.")
+    hidden: int = option(64, "Size of a layer.")
+    recurrent: bool = option(False, "Give the agent a memory (GRU).")
+    normalize: bool = option(True, "Scale observations and rewards by what was seen so far.")
+
+    @property
+    def batch(self) -> int:
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        return max(1, self.total_steps // self.batch)

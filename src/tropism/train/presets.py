@@ -1,0 +1,14 @@
+"""Numbers that work: what differs from the defaults of `Config`, by environment."""
+
+from typing import Any
+
+PLUME = {"recurrent": True, "num_envs": 64, "num_steps": 64, "total_steps": 3_000_000, "gamma": 0.995, "entropy": 0.005}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "Pendulum-v1": {"total_steps": 1_000_000, "gamma": 0.95, "entropy": 0.0},
+    "MountainCarContinuous-v0": {"gamma": 0.999, "entropy": 0.0, "num_steps": 512},
+    "PlumeNav-v0": PLUME,
+    "PlumeNavMeander-v0": PLUME,
+    "PlumeNavPuffs-v0": PLUME,
+    "PlumeNavFilaments-v0": PLUME,
+}
