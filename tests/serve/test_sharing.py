@@ -80,6 +80,18 @@ def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
             assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
 
 
+def test_a_batch_counts_as_one_session_while_its_socket_is_open():
+    with running("GridWorld-v0", max_sessions=1) as server, server.ws() as connection:
+        with server.ws() as batch:
+            assert_error(talk(batch, "open", {"count": 0}), "VALIDATION_ERROR")
+            for _ in range(2):
+                assert talk(batch, "open", {"count": 2})["type"] == "batch"
+            assert_error(talk(connection, "reset"), "CAPACITY_REACHED")
+            assert_error(talk(connection, "open", {"count": 2}), "CAPACITY_REACHED")
+        until(lambda: len(server.app.sessions) == 0)
+        assert talk(connection, "reset")["type"] == "observation"
+
+
 def test_the_quota_of_a_token_holds_for_that_token_only():
     with running(own=labs(), tokens=TOKENS, max_sessions_per_token=1) as server:
         caller, other = (server.http(headers=bearer(token)) for token in TOKENS)

@@ -40,17 +40,17 @@ class Sessions:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> ServedSession:
         """A session of this environment, before its first reset."""
-        self._take_place(owner)
+        self.take_place(owner)
         try:
             session = await environment.open(self.threads)
         except BaseException:
-            self._free_place(owner)
+            self.free_place(owner)
             raise
         return self._add(environment, owner, session)
 
     def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> ServedSession:
         """Take in a session that has begun already."""
-        self._take_place(owner)
+        self.take_place(owner)
         return self._add(environment, owner, session)
 
     def _add(
@@ -90,7 +90,7 @@ class Sessions:
             self.store.save(id, saved)
             raise _unknown(id, environment)
         try:
-            self._take_place(owner)
+            self.take_place(owner)
         except ServerError:
             self.store.save(id, saved)
             raise
@@ -99,7 +99,7 @@ class Sessions:
                 self.threads, Session.restore, saved.snapshot, environment.env, environment.params
             )
         except BaseException:
-            self._free_place(owner)
+            self.free_place(owner)
             self.store.save(id, saved)
             raise
         return self._add(environment, owner, session, id)
@@ -118,7 +118,8 @@ class Sessions:
         while id in self._moving:
             await self._moving[id].wait()
 
-    def _take_place(self, owner: str) -> None:
+    def take_place(self, owner: str) -> None:
+        """Make room for one session, or say that there is none."""
         most, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
         with self._places:
             if self._taken >= most:
@@ -128,7 +129,7 @@ class Sessions:
             self._taken += 1
             self._by_owner[owner] = self._by_owner.get(owner, 0) + 1
 
-    def _free_place(self, owner: str) -> None:
+    def free_place(self, owner: str) -> None:
         with self._places:
             self._taken -= 1
             self._by_owner[owner] -= 1
@@ -144,7 +145,7 @@ class Sessions:
     def _release(self, served: ServedSession) -> bool:
         if self._live.pop(served.id, None) is None:
             return False
-        self._free_place(served.owner)
+        self.free_place(served.owner)
         return True
 
     async def expire(self) -> None:

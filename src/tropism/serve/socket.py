@@ -41,6 +41,8 @@ class Connection:
         finally:
             if self.session is not None:
                 self.session.attached -= 1
+            if self.batch is not None:
+                self.sessions.free_place(self.owner)
 
     async def _resume(self, scope: Any, send: Any) -> bool:
         """Take up the session named in the address, or say that there is none and hang up."""
@@ -144,12 +146,23 @@ class Connection:
 
     async def _batched(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         if kind == "open":
-            self.batch = await Batch.open(self.environment, data, self.sessions)
-            return self.batch.first()
+            return await self._open_batch(data)
         if self.batch is None:
             raise StateError("batch", None, "open first", f"cannot {kind}: send a frame of type open first")
         self.metrics.count(kind)
         return await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data))
+
+    async def _open_batch(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Open a batch, in place of the one before; it counts as one session while the socket is open."""
+        if self.batch is None:
+            self.sessions.take_place(self.owner)
+        try:
+            self.batch = await Batch.open(self.environment, data, self.sessions)
+        except BaseException:
+            if self.batch is None:
+                self.sessions.free_place(self.owner)
+            raise
+        return self.batch.first()
 
     async def _answer_binary(self, raw: bytes) -> dict[str, Any]:
         """Batches may speak msgpack, so that arrays travel as they are."""
