@@ -50,6 +50,14 @@ class Lab(Environment):
         return Discrete(5)
 
 
+class Stuck(Lab):
+    """Its steps never end."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        while True:
+            time.sleep(1)
+
+
 class Unwritable(Lab):
     """Its episodes do not repeat."""
 

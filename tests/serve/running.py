@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-from tests.serve.lab import Lab, Unwritable
+from tests.serve.lab import Lab, Stuck, Unwritable
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
@@ -45,7 +45,7 @@ class Running:
 
 
 def labs() -> dict[str, ServedEnvironment]:
-    environments = (("Lab-v0", Lab()), ("Unwritable-v0", Unwritable()))
+    environments = (("Lab-v0", Lab()), ("Unwritable-v0", Unwritable()), ("Stuck-v0", Stuck()))
     return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.") for id, env in environments}
 
 

@@ -202,7 +202,7 @@ def test_the_pages(server: Running):
     assert (metadata["name"], metadata["pure"]) == ("CartPole-v1", True)
     assert metadata["description"]
     names = [row["name"] for row in requests.get(f"{server.url}/list_environments", timeout=10).json()]
-    assert names == [*IDS, "Lab-v0", "Unwritable-v0"]
+    assert names == [*IDS, "Lab-v0", "Unwritable-v0", "Stuck-v0"]
     document = requests.get(f"{server.url}/envs/CartPole-v1/openapi.json", timeout=10).json()
     assert document["openapi"].startswith("3.1")
     assert {"/reset", "/step", "/state"} <= set(document["paths"])

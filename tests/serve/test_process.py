@@ -75,6 +75,28 @@ def test_told_to_stop_it_answers_the_steps_under_way():
             httpx.get(f"{url}/health", trust_env=False)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_step_that_never_ends_does_not_keep_the_server(told: signal.Signals):
+    with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False, timeout=60) as caller:
+        caller.post("/envs/Stuck-v0/reset", json={"seed": 1})
+        replies: list[Any] = []
+        step = threading.Thread(target=lambda: replies.append(caller.post("/envs/Stuck-v0/step", json=act(STAY))))
+        step.start()
+        with connect(url.replace("http", "ws") + "/envs/Stuck-v0/ws", proxy=None) as connection:
+            connection.send('{"type": "reset", "data": {"seed": 2}}')
+            connection.recv(10)
+            connection.send(json.dumps({"type": "step", "data": {"value": STAY}}))
+            time.sleep(0.2)
+            server.send_signal(told)
+            with pytest.raises(ConnectionClosed):
+                connection.recv(30)
+        step.join()
+        assert (replies[0].status_code, replies[0].json()["code"]) == (503, "STOPPING")
+        _, said = server.communicate(timeout=30)
+        assert "CancelledError" not in said
+
+
 def test_the_log_has_the_error_under_the_id_that_was_told():
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
         caller.post("/reset", json={"seed": 1})

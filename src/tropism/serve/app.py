@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
@@ -75,6 +75,8 @@ class App:
             return
         try:
             answer = await self._answer(scope, receive, root, environment, name)
+        except asyncio.CancelledError:  # the server has stopped, and waited long enough
+            answer = refused(ServerError("STOPPING", "the server stopped before this was done"), self.metrics)
         except Exception as error:  # the outermost edge: every error has a reply
             answer = refused(error, self.metrics, path=scope["path"])
             if answer.status == STATUS["METHOD_NOT_ALLOWED"]:
@@ -128,7 +130,8 @@ class App:
             await refuse(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; expected …/ws"))
             return
         connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
-        await connection.serve(scope, receive, send)
+        with suppress(asyncio.CancelledError):  # the server has stopped, and hung up
+            await connection.serve(scope, receive, send)
 
     async def _serve_mcp(self, scope: Any, receive: Any, send: Any, environment: ServedEnvironment) -> None:
         """OpenEnv's JSON-RPC is answered here, all other requests by the MCP SDK."""

@@ -15,6 +15,7 @@ from tropism.serve.form import Form
 
 LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
 MOST_THREADS = 1024
+THREADS = "session"  # how the names of their threads begin
 
 T = TypeVar("T")
 

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import sys
+import threading
 import time
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable
@@ -19,11 +21,12 @@ from tropism.errors import ServerError
 from tropism.serve import refusal
 from tropism.serve.app import App
 from tropism.serve.direct import DirectSocket
-from tropism.serve.environment import ServedEnvironment
+from tropism.serve.environment import THREADS, ServedEnvironment
 from tropism.wire.codec import encode
 
 DRAINING = 10  # seconds that steps under way get when the server stops
 CLOSING = 2  # seconds that connections get after that
+LEAVING = 0.1  # seconds that an idle thread gets to end
 LOGGED = ("session_id", "environment", "path", "error_id", "tool")
 
 
@@ -35,7 +38,20 @@ def served(ids: Iterable[str] = ()) -> dict[str, ServedEnvironment]:
 
 def run(app: App, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` hears the address when requests are answered."""
-    Server(app, ready).run()
+    try:
+        Server(app, ready).run()
+    finally:
+        _leave_stuck_steps()
+
+
+def _leave_stuck_steps() -> None:
+    """Python waits for threads before it exits: not for a step that never ends."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    for thread in threads:
+        thread.join(LEAVING)
+    if any(thread.is_alive() for thread in threads):
+        logging.getLogger("tropism.serve").warning("steps that did not end were left")
+        os._exit(1)
 
 
 class Server(uvicorn.Server):

@@ -13,7 +13,7 @@ from typing import Any
 from tropism.core.session import Session
 from tropism.errors import ServerError
 from tropism.serve import refusal
-from tropism.serve.environment import MOST_THREADS, ServedEnvironment, in_thread
+from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, in_thread
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
 from tropism.serve.store import MemoryStore, Saved, Store
@@ -26,7 +26,7 @@ class Sessions:
         self.environments = environments
         self.settings = settings
         self.store = store or MemoryStore()
-        self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="session")
+        self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=THREADS)
         self.opened = 0
         self._live: dict[str, ServedSession] = {}
         self._by_owner: dict[str, int] = {}
