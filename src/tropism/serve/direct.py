@@ -8,6 +8,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import apply_mask  # pyright: ignore[reportPrivateImportUsage]; fast where it can be
 
 EXTENSION = "tropism.direct"  # under this name an application finds the protocol in its scope
+LINGERING = 5.0  # seconds
 WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
 
 
@@ -66,6 +67,19 @@ class DirectSocket(WebSocketsSansIOProtocol):
             super().data_received(data)
         else:
             self.transport.write(_header(len(reply)) + reply)
+
+    def handle_parser_exception(self) -> None:
+        """Say why (too large a frame, say) and hang up, but read on for a while: data that nobody reads resets the
+        connection, and what was said would be lost on its way."""
+        if self.close_sent:
+            return
+        said = self.conn.close_sent
+        code, reason = (1006, "") if said is None else (said.code, said.reason)
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.write_eof()
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(LINGERING, self.transport.close)
 
     def _answered(self, data: bytes) -> bytes | None:
         if self.answer is None or self.close_sent or not self.writable.is_set():
