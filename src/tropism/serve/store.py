@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
 MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
 
 
@@ -46,7 +47,7 @@ class Store(Protocol):
     def remember(self, session: str, request_id: str, reply: bytes) -> None: ...
 
     def reply(self, session: str, request_id: str) -> bytes | None:
-        """What was answered to this request in the current episode."""
+        """What was answered to this request, one of the last of the current episode."""
         ...
 
     def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
@@ -87,7 +88,10 @@ class MemoryStore:
         return self._episodes.get(session, [])
 
     def remember(self, session: str, request_id: str, reply: bytes) -> None:
-        self._replies.setdefault(session, {})[request_id] = reply
+        replies = self._replies.setdefault(session, {})
+        replies[request_id] = reply
+        if len(replies) > MOST_REPLIES:
+            del replies[next(iter(replies))]
 
     def reply(self, session: str, request_id: str) -> bytes | None:
         return self._replies.get(session, {}).get(request_id)
