@@ -3,6 +3,12 @@
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
+
+# Modules, workers, and the programs that tests start compile much the same: once is enough. Set before JAX is loaded.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "jax-cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import jaxtyping
