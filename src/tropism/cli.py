@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -16,11 +17,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tropism import __version__
 from tropism.errors import TropismError, ValidationError
 
 app = typer.Typer(
     help="Reinforcement-learning environments as pure functions.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -40,7 +43,26 @@ Arguments = Annotated[
     list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+class Level(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
 Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
+
+
+@app.callback()
+def about(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Reinforcement-learning environments as pure functions."""
+    if version:
+        print(__version__)
+        raise typer.Exit
 
 
 def main() -> None:
@@ -199,7 +221,8 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Where the agent goes; runs/train/ID by default.")] = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(help="Agents trained side by side.", min=1)] = 1,
-    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint in --out, exactly.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out, exactly.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the agent that is in --out.")] = False,
     param: Params = None,
     arg: Arguments = None,
     as_json: AsJson = False,
@@ -220,6 +243,9 @@ def train(
     arguments = dict(_pair("--arg", text) for text in arg or [])
     recipe = Recipe(id, arguments, params, Config(**PRESETS.get(id, {}) | given), seed, seeds)
     folder = out or Path("runs") / "train" / id
+    if (folder / CHECKPOINT).exists() and not resume and not force:
+        raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
+    recipe.trainer()  # whatever is wrong with the numbers is said now
     with _progress() as bar:
         task = bar.add_task(f"{id}: compiling", total=recipe.config.num_updates * recipe.config.batch)
 
@@ -252,11 +278,14 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A web page's origin that may call; repeatable.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    param: Params = None,
+    arg: Arguments = None,
+    log_level: Annotated[Level, typer.Option(help="What is logged, as JSON lines on standard error.")] = Level.warning,
 ) -> None:
     """Serve environments over HTTP, WebSocket and MCP; the first one answers at / too.
 
     Example: tropism serve Echo-v0 ConnectFour-v0 --port 8000
+    Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
     """
     from tropism.serve.app import App
     from tropism.serve.server import log_to_stderr, run, served
@@ -273,11 +302,14 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         allowed_origins=tuple(allow_origin or ()),
     )
-    log_to_stderr(log_level)
-    environments = served(_id(target) for target in ids or ())
+    log_to_stderr(log_level.value)
+    chosen = [_id(target) for target in ids or ()]
+    params = dict(_pair("--param", text) for text in param or [])
+    environments = served(chosen, params, **dict(_pair("--arg", text) for text in arg or []))
 
     def ready(url: str) -> None:
-        print(f"serving {len(environments)} environments at {url} (try {url}/docs; Ctrl-C stops)", flush=True)
+        some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
+        print(f"serving {some} at {url} ({'' if token else f'try {url}/docs; '}Ctrl-C stops)", flush=True)
 
     run(App(environments, settings), ready)
 
@@ -369,19 +401,24 @@ def _environment(target: str, param: list[str] | None, arg: list[str] | None) ->
     made = _load(target)
     if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
         raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
-    env = built(made, arguments)
+    try:
+        env = built(made, arguments)
+    except TypeError as error:
+        raise ValidationError("target", target, f"a class that can be made with these arguments ({error})") from None
     return env, override(env.default_params(), params)
 
 
 def _id(target: str) -> str:
-    """The id of a target; a class is registered under its name."""
-    from tropism.core.registry import register
+    """The id of a target; a class that has none yet is registered under its name."""
+    from tropism.core.registry import register, registered
 
     if ":" not in target:
         return target
     made = _load(target)
-    register(made.__name__, made)
-    return made.__name__
+    known = [spec.id for spec in registered() if spec.factory is made]  # the module may have registered it
+    if not known:
+        register(made.__name__, made)
+    return known[0] if known else made.__name__
 
 
 def _load(target: str) -> Any:

@@ -95,10 +95,14 @@ def test_snapshot_restore_fork_and_history(server: Running):
         assert (history["seed"], len(history["steps"])) == (6, 1)
 
 
-def test_a_fork_with_a_seed_has_other_randomness_from_there_on(server: Running):
+def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 6})
-        assert "session_id" in talk(connection, "fork", {"from": "now", "seed": 9})["data"]
+        fork = talk(connection, "fork", {"from": "now", "seed": 9})["data"]
+        with server.ws("Lab-v0", query=f"?session_id={fork['session_id']}") as twin:
+            history = talk(twin, "history")["data"]
+            assert (history["seed"], history["steps"]) == (6, [{"seed": 9}])
+            assert history["episode_id"] == fork["episode_id"] != talk(connection, "state")["data"]["episode_id"]
 
 
 def test_two_sockets_may_hold_one_session(server: Running):
@@ -108,7 +112,8 @@ def test_two_sockets_may_hold_one_session(server: Running):
             talk(second, "step", {"value": 1})
             assert talk(connection, "state")["data"]["step_count"] == 1
             talk_close(second)
-        assert_error(talk(connection, "step", {"value": 1}), "STATE_ERROR")
+        assert_error(talk(connection, "step", {"value": 1}), "SESSION_ERROR")
+        assert talk(connection, "reset", {"seed": 1})["data"]["session_id"] != id
 
 
 def test_a_batch_is_as_many_sessions_and_speaks_json_or_msgpack(server: Running):

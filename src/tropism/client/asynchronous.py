@@ -13,11 +13,11 @@ from tropism.client.protocol import (
     Effect,
     Exchange,
     Hangup,
-    LostError,
     Protocol,
     SilenceError,
     Sleep,
     Talk,
+    lost,
     refused,
 )
 from tropism.client.result import StepResult
@@ -97,7 +97,7 @@ class AsyncClient:
                         effect = talk.throw(error)
                     except (OSError, WebSocketException) as error:
                         await self._drop()
-                        effect = talk.throw(LostError(str(error) or type(error).__name__))
+                        effect = talk.throw(lost(error))
                     else:
                         effect = talk.send(came)
             except StopIteration as stop:

@@ -1,20 +1,25 @@
 """Servers that a client starts for itself."""
 
+import atexit
+import os
 import re
 import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TextIO
 
 from tropism.errors import MissingExtraError, ServerError
 
 STARTING = 60.0  # seconds
 STOPPING = 10.0
+LONGEST_WORDS = 2**16  # bytes of what a server says when it starts
 
 
 @dataclass
@@ -29,23 +34,30 @@ class Process:
 def local_server(id: str) -> Process:
     """`tropism serve` of one environment, on a free port."""
     command = [sys.executable, "-m", "tropism", "serve", id, "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = tempfile.TemporaryFile("w+")  # noqa: SIM115  a pipe that nobody reads would stop the server when it is full
+    process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
 
     def stop() -> None:
+        atexit.unregister(stop)
         process.terminate()
         try:
-            process.communicate(timeout=STOPPING)
+            process.wait(timeout=STOPPING)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            process.wait()
+        said.close()
 
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    address = re.search(r"at (http://\S+)", line)
-    if address is None:
-        _, said = process.communicate()
-        raise ServerError("FACTORY_ERROR", f"the server of {id!r} did not start: {(line + said).strip()}")
-    return Process(f"{address[1]}/envs/{id}", stop)
+    deadline = time.monotonic() + STARTING
+    while True:
+        words = _read(said)
+        address = re.search(r" at (http://\S+)", words)
+        if address is not None:
+            atexit.register(stop)  # a server does not outlive the program that started it
+            return Process(f"{address[1]}/envs/{id.rpartition(':')[2]}", stop)
+        if process.poll() is not None or time.monotonic() > deadline:
+            stop()
+            raise ServerError("FACTORY_ERROR", f"the server of {id!r} did not start: {words.strip()}")
+        time.sleep(0.02)
 
 
 def docker_server(image: str) -> Process:
@@ -53,8 +65,8 @@ def docker_server(image: str) -> Process:
     if shutil.which("docker") is None:
         raise MissingExtraError("docker", None, "the docker command", "Client.from_docker needs the docker command")
     token = secrets.token_urlsafe(16)
-    published = ("--publish", "127.0.0.1::8000", "--env", f"TROPISM_TOKEN={token}")
-    container = _docker("run", "--detach", "--rm", *published, image)
+    published = ("--publish", "127.0.0.1::8000", "--env", "TROPISM_TOKEN")  # its value is nobody else's to read
+    container = _docker("run", "--detach", "--rm", *published, image, TROPISM_TOKEN=token)
 
     def stop() -> None:
         _docker("stop", "--time", str(int(STOPPING)), container)
@@ -68,8 +80,14 @@ def docker_server(image: str) -> Process:
     return Process(f"http://{address}", stop, token)
 
 
-def _docker(*arguments: str) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+def _read(file: TextIO) -> str:
+    """All that was written so far; the writer has a place of its own in the file."""
+    return os.pread(file.fileno(), LONGEST_WORDS, 0).decode(errors="replace")
+
+
+def _docker(*arguments: str, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise ServerError("FACTORY_ERROR", f"docker {arguments[0]} failed: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -17,6 +17,8 @@ from tropism.client.result import StepResult
 from tropism.errors import ServerError, StateError, ValidationError
 from tropism.wire.messages import MESSAGES, Action, State
 
+REFUSED, TOO_LARGE = 1008, 1009  # codes that a socket is closed with
+STARTING = 3.0  # seconds that a server gets to be there at all
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
 
@@ -55,6 +57,21 @@ class SilenceError(Exception):
 Effect = Connect | Exchange | Sleep | Hangup
 T = TypeVar("T")
 Talk = Generator[Effect, Any, T]
+
+
+@dataclass
+class Patience:
+    """Longer and longer pauses between attempts, up to `most` seconds in all."""
+
+    most: float
+    waited: float = 0.0
+    pause: float = FIRST_PAUSE
+
+    def wait(self, failure: str) -> Talk[None]:
+        if self.waited >= self.most:
+            raise ServerError("UNREACHABLE", failure)
+        yield Sleep(self.pause)
+        self.waited, self.pause = self.waited + self.pause, min(LONGEST_PAUSE, self.pause * 2)
 
 
 @dataclass
@@ -122,24 +139,24 @@ class Protocol:
         frame: dict[str, Any] = {"type": kind} if data is None else {"type": kind, "data": data}
         if self.session_id is not None:  # only our own servers know request ids, and they name the session
             frame["request_id"] = secrets.token_hex(8)
-        text = _encode(frame)
+        text, patience = _encode(frame), Patience(self.reconnect)
         while True:
             yield from self.ensure_connected()
             try:
-                reply = yield Exchange(text)
-            except LostError as lost:
+                return read((yield Exchange(text)))
+            except LostError as failure:
                 self.connected = False
                 if self.session_id is None and kind != "reset":
-                    raise ServerError(
-                        "SESSION_ERROR", f"the connection was lost, and with it the episode: {lost}"
-                    ) from None
-                continue
+                    words = f"the connection was lost, and with it the episode: {failure}"
+                    raise ServerError("SESSION_ERROR", words) from None
+                yield from patience.wait(f"{self.url} hangs up on this request: {failure}")
             except SilenceError:
                 self.connected = False  # the reply may still come, and is not the next one's
-                raise ServerError("TIMEOUT", f"no reply to {kind} came in time; ask again") from None
-            try:
-                return read(reply)
+                words = f"no reply to {kind} came in time; it may still be done, as state() would tell"
+                raise ServerError("TIMEOUT", words) from None
             except ServerError as error:
+                if error.code == "TOO_LARGE":
+                    self.connected = False
                 if error.code == "SESSION_ERROR":
                     yield from self._forget_session()
                 raise
@@ -156,7 +173,7 @@ class Protocol:
             yield from self._connect()
 
     def _connect(self) -> Talk[None]:
-        waited, pause = 0.0, FIRST_PAUSE
+        patience = Patience(self.reconnect if self.session_id is not None else min(self.reconnect, STARTING))
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         query = {} if self.session_id is None else {"session_id": self.session_id}
         url = urlunsplit(self._parts._replace(query=urlencode(query)))
@@ -164,10 +181,7 @@ class Protocol:
             try:
                 yield Connect(url, headers)
             except LostError as failure:
-                if waited >= self.reconnect:
-                    raise ServerError("UNREACHABLE", f"no server at {self.url}: {failure}") from None
-                yield Sleep(pause)
-                waited, pause = waited + pause, min(LONGEST_PAUSE, pause * 2)
+                yield from patience.wait(f"no server at {self.url}: {failure}")
             else:
                 self.connected = True
                 return
@@ -182,16 +196,27 @@ class Protocol:
             terminated=bool(reply.get("terminated", done)),
             truncated=bool(reply.get("truncated", False)),
             metadata=reply.get("metadata"),
+            error=reply.get("observation", {}).get("error"),
         )
 
     def _typed(self, reply: dict[str, Any]) -> Any:
         """The observation as the message of a known environment, or as the dict that came."""
         observation = reply.get("observation", {})
         message = MESSAGES.get(self.environment or "")
-        if message is None or "error" in observation:
+        if message is None:
             return observation
         told = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
         return msgspec.convert(told, message)
+
+
+def lost(error: Exception) -> Exception:
+    """What it means that a socket failed: a server may have said why it hangs up, anything else may pass."""
+    close = getattr(error, "rcvd", None)  # of websockets' ConnectionClosed; other errors have none
+    if close is not None and close.code == TOO_LARGE:
+        return ServerError("TOO_LARGE", close.reason or "the request is larger than the server reads")
+    if close is not None and close.code == REFUSED and close.reason:
+        return ServerError(close.reason, f"the server hung up: {close.reason}")
+    return LostError(str(error) or type(error).__name__)
 
 
 def refused(status: int, body: bytes | bytearray | None) -> Exception:

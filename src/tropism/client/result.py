@@ -14,3 +14,10 @@ class StepResult:
     terminated: bool
     truncated: bool
     metadata: dict[str, Any] | None
+    error: str | None = None  # what was wrong with words that meant no action; then nothing happened
+
+    @property
+    def text(self) -> str | None:
+        """The observation in words, where the environment has them."""
+        seen = self.observation
+        return seen.get("text") if isinstance(seen, dict) else getattr(seen, "text", None)

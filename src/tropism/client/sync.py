@@ -14,11 +14,11 @@ from tropism.client.protocol import (
     Effect,
     Exchange,
     Hangup,
-    LostError,
     Protocol,
     SilenceError,
     Sleep,
     Talk,
+    lost,
     refused,
 )
 from tropism.client.result import StepResult
@@ -50,7 +50,7 @@ class Driver:
                     effect = talk.throw(error)
                 except (OSError, WebSocketException) as error:
                     self._drop()
-                    effect = talk.throw(LostError(str(error) or type(error).__name__))
+                    effect = talk.throw(lost(error))
                 else:
                     effect = talk.send(came)
         except StopIteration as stop:
@@ -110,7 +110,13 @@ class Client:
 
     @classmethod
     def _of(cls, server: Process, **settings: Any) -> "Client":
-        client = cls(server.url, token=server.token, **settings)
+        try:
+            client = (
+                cls(server.url, **settings) if server.token is None else cls(server.url, token=server.token, **settings)
+            )
+        except BaseException:
+            server.stop()
+            raise
         client._server = server
         return client
 
@@ -153,6 +159,9 @@ class Client:
             if self._server is not None:
                 self._server.stop()
                 self._server = None
+
+    def __repr__(self) -> str:
+        return f"Client({self._protocol.url!r}, session_id={self.session_id!r})"
 
     def __enter__(self) -> "Client":
         return self

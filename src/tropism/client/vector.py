@@ -31,7 +31,11 @@ class VectorClient:
         self._protocol = Protocol(url, token)
         self._driver = Driver(timeout)
         asked = {"count": count, "mode": mode, "seeds": _plain(seeds)}
-        self.first = self._driver.run(_request(self._protocol, "open", asked))
+        try:
+            self.first = self._driver.run(_request(self._protocol, "open", asked))
+        except BaseException:
+            self.close()
+            raise
 
     def reset(self, seeds: Iterable[SupportsIndex] | int | None = None, mask: Any = None) -> dict[str, Any]:
         """Begin episodes: all, or those of `mask`; without seeds, the next ones."""

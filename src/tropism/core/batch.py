@@ -17,6 +17,7 @@ from tropism.core.program import host_device
 from tropism.core.restart import replace_where
 from tropism.core.transforms.auto_reset import Mode
 
+MOST_PROGRAMS = 64  # kept for the next vector of the same kind and size
 SEQUENTIAL = {"xla_cpu_scheduler_type": 1}
 
 Words = UInt32[Array, "..."]
@@ -182,6 +183,8 @@ _programs: dict[Any, BatchProgram] = {}
 def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mode: Mode) -> BatchProgram:
     """The one program of equal vectors of equal environments."""
     which = env, params_layout.signature, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
-    if which not in _programs:
-        _programs[which] = BatchProgram(env, params_layout, num_envs, mode)
-    return _programs[which]
+    program = _programs.pop(which, None) or BatchProgram(env, params_layout, num_envs, mode)
+    _programs[which] = program
+    if len(_programs) > MOST_PROGRAMS:
+        del _programs[next(iter(_programs))]  # the one that was asked for longest ago
+    return program

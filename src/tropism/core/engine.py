@@ -42,6 +42,7 @@ class Engine(Protocol):
     def render(self) -> Any: ...
     def fork(self, seed: int | None) -> "Engine": ...
     def sibling(self) -> "Engine": ...
+    def moment(self) -> "Callable[[], Engine]": ...
     def dump(self) -> tuple[dict[str, Any], bytes]: ...
     def load(self, header: dict[str, Any], body: bytes) -> None: ...
     def close(self) -> None: ...
@@ -116,6 +117,9 @@ class CompiledEngine:
         twin = CompiledEngine.__new__(CompiledEngine)
         twin.__dict__.update(self.__dict__)
         return twin
+
+    def moment(self) -> "Callable[[], CompiledEngine]":
+        return self.sibling().sibling
 
     def fork(self, seed: int | None) -> "CompiledEngine":
         twin = self.sibling()
@@ -219,32 +223,51 @@ class HostEngine:
         return HostEngine(self.env, self._base_params)
 
     def fork(self, seed: int | None) -> "HostEngine":
-        # Copied, because an environment may hold a user's objects that change.
-        twin = HostEngine(copy.deepcopy(self.env), self._base_params)
-        header, body = self.dump()
-        twin.load(header, body)
+        if seed is not None:
+            self._check_reseedable(seed)
+        twin = self.moment()()
         if seed is not None:
             twin.reseed(seed)
         return twin
 
-    def reseed(self, seed: int) -> None:
-        """Draw the rest of the episode from another seed."""
+    def moment(self) -> Callable[[], "HostEngine"]:
+        """How to make an engine that stands where this one stands now; nothing is done until then."""
+        self._check_replayable()
+        begin, last = (self._seed, self._options), self._last
+        transcript, length = self._transcript, len(self._transcript)
+
+        def again() -> HostEngine:
+            # Copied, because an environment may hold a user's objects that change.
+            twin = HostEngine(copy.deepcopy(self.env), self._base_params)
+            twin.replay(*begin, transcript[:length], self._digest(last))
+            return twin
+
+        return again
+
+    def _check_reseedable(self, seed: int) -> None:
         if not self.env.reseedable:
             raise ValidationError("seed", seed, f"None: {name_of(self.env)} draws its randomness when it is reset")
+
+    def reseed(self, seed: int) -> None:
+        """Draw the rest of the episode from another seed."""
+        self._check_reseedable(seed)
         self._stream = seed
         self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
-        if not self.env.replayable:
-            message = f"{name_of(self.env)} says that it cannot be replayed"
-            raise StateError("replayable", False, "a replayable environment", message)
+        self._check_replayable()
         header = {
             "seed": self._seed,
             "options": self._options,
             "transcript": self._events(),
-            "digest": self._digest(),
+            "digest": self._digest(self._last),
         }
         return header, b""
+
+    def _check_replayable(self) -> None:
+        if not self.env.replayable:
+            message = f"{name_of(self.env)} says that it cannot be replayed"
+            raise StateError("replayable", False, "a replayable environment", message)
 
     def _events(self) -> list[dict[str, Any]]:
         """The transcript as JSON."""
@@ -255,21 +278,30 @@ class HostEngine:
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
         """Replay the episode and compare where it ends."""
-        options = header["options"]
-        self.reset(header["seed"], self.env.configure(self._base_params, options), options)
-        for event in header["transcript"]:
-            if "seed" in event:
-                self.reseed(event["seed"])
-            else:
-                self.step(self.space.from_json(event["action"]))
-        if self._digest() != header["digest"]:
-            steps = len(header["transcript"])
-            raise DivergedError(
-                "replay", steps, "the same observation", f"after {steps} replayed steps the observation differs"
-            )
+        transcript = [
+            Reseeding(event["seed"]) if "seed" in event else self.space.from_json(event["action"])
+            for event in header["transcript"]
+        ]
+        self.replay(header["seed"], header["options"], transcript, header["digest"])
 
-    def _digest(self) -> str:
-        text = json.dumps(self.obs_space.to_json(self._last[0]), sort_keys=True)
+    def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
+        try:
+            self.reset(seed, self.env.configure(self._base_params, options), options)
+            for item in transcript:
+                if isinstance(item, Reseeding):
+                    self.reseed(item.seed)
+                else:
+                    self.step(item)
+            if self._digest(self._last) != digest:
+                steps = len(transcript)
+                message = f"after {steps} replayed steps the observation differs"
+                raise DivergedError("replay", steps, "the same observation", message)
+        except BaseException:
+            self.close()
+            raise
+
+    def _digest(self, last: tuple[Any, ...]) -> str:
+        text = json.dumps(self.obs_space.to_json(last[0]), sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:

@@ -174,8 +174,11 @@ def _summary(target: Any) -> str:
     """The first line of the docstring, or of its module's: there the task of an environment is told."""
     own = (target.__doc__ or "").strip()
     generated = own.startswith(f"{target.__name__}(")  # what a dataclass writes when nobody else does
-    text = own if own and not generated else sys.modules[target.__module__].__doc__ or ""
-    return text.strip().split("\n")[0]
+    of_module = getattr(sys.modules.get(target.__module__), "__doc__", None) or ""
+    told_there = isinstance(target, type) and of_module.startswith(f"{target.__name__}:")
+    text = of_module if told_there or not own or generated else own
+    line = text.strip().split("\n")[0].removeprefix(f"{target.__name__}: ")
+    return line[:1].upper() + line[1:]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -174,6 +174,20 @@ class Session:
         twin.seed = self.seed if seed is None else seed
         return twin
 
+    def moment(self) -> Callable[[], "Session"]:
+        """How to make a session that stands where this one stands now, in this very episode; costs nothing yet."""
+        self._require_episode("go back")
+        kept, engine, episode_id = dict(self.__dict__), self._engine.moment(), self.episode_id
+
+        def again() -> Session:
+            twin = object.__new__(Session)
+            twin.__dict__.update(kept)
+            twin._engine = engine()
+            twin.env, twin._episode_id = twin._engine.env, episode_id
+            return twin
+
+        return again
+
     def sibling(self) -> "Session":
         """Another session of this environment, before its first reset; cheaper than making one anew."""
         twin = object.__new__(Session)
@@ -186,6 +200,10 @@ class Session:
         if self._lifecycle is not EnvironmentState.CLOSED:
             self._lifecycle = EnvironmentState.CLOSED
             self._engine.close()
+
+    def __repr__(self) -> str:
+        where = "" if self.seed is None else f", seed={self.seed}, step_count={self._step_count}"
+        return f"Session({name_of(self.env)}, {self._lifecycle.name}{where})"
 
     def __enter__(self) -> "Session":
         return self

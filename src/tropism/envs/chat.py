@@ -67,12 +67,16 @@ class Chat(Environment):
     """
 
     traced: ClassVar[bool] = False
-    blocking: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
 
     partner: Partner = eqx.field(static=True)
     max_turns: int = eqx.field(static=True)
     tokenizer: Tokenizer | None = eqx.field(static=True)
+
+    @property
+    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A partner or tokenizer of one's own may take its time."""
+        return not isinstance(self.partner, SecretNumber) or self.tokenizer is not None
 
     def __init__(self, partner: Any = SecretNumber(), max_turns: Any = 20, tokenizer: Any = None):
         if not callable(partner):

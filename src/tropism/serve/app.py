@@ -57,7 +57,6 @@ class App:
         self.requests = Requests(self.sessions, self.metrics, self.settings)
         self._door = Guard(self._enter, self.settings)
         self._mcp = _mcp_door(self.tools)
-        self._stopping = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._door(scope, receive, send)
@@ -103,6 +102,8 @@ class App:
         if name in POSTS or name in SESSION_GETS:
             self._check_open()
             return await self.requests.perform(name, scope, receive, environment)
+        if name in ("schema", "openapi.json"):
+            await environment.described(self.sessions.threads)
         return self._page(name, root, environment, scope["owner"])
 
     def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
@@ -127,7 +128,14 @@ class App:
 
     async def _socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
         if environment is None or name != "ws":
-            await refuse(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; expected …/ws"))
+            await refuse(
+                scope,
+                send,
+                ServerError(
+                    "NOT_FOUND",
+                    f"no socket at {scope['path']!r}; expected /envs/ID/ws with one of {', '.join(self.environments)}",
+                ),
+            )
             return
         connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
         with suppress(asyncio.CancelledError):  # the server has stopped, and hung up
@@ -161,7 +169,7 @@ class App:
         await respond(send, _json(jsonrpc.error(None, jsonrpc.NO_METHOD, message)), "")
 
     def _check_open(self) -> None:
-        if self._stopping:
+        if self.sessions.stopping:
             raise ServerError("STOPPING", "the server is stopping")
 
     async def _live(self, receive: Any, send: Any) -> None:
@@ -177,7 +185,6 @@ class App:
 
     async def drain(self) -> None:
         """Take no more requests, and wait for those under way."""
-        self._stopping = True
         await self.sessions.drain()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tropism.core.actions import batch_reader
 from tropism.core.batch import batch_device, batch_program_of
 from tropism.core.episode import check_seed, seed_words
-from tropism.core.packing import Layout, reader
+from tropism.core.packing import WORD, Layout, reader
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import ServerError, StateError, ValidationError
@@ -20,6 +20,7 @@ from tropism.serve.sessions import Sessions
 from tropism.wire.arrays import array_of
 
 MOST = 2**16  # environments in one batch
+LARGEST = 2**28  # bytes
 
 
 class OpenData(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,6 +50,8 @@ class Batch:
         self._space = environment.env.action_space(environment.params)
         self._mode = mode
         self._program = batch_program_of(environment.env, layout, count, mode)
+        if self._program.layout.size * WORD > LARGEST:
+            raise ValidationError("count", count, f"fewer: a batch may take {LARGEST} bytes")
         self._params = jax.device_put(layout.write(environment.params), batch_device())
         self._ready = batch_reader(self._space, count)
         self._finished = np.zeros(count, bool)
@@ -117,8 +120,12 @@ def _seeds(seeds: list[int] | int | None, count: int, *, needed: bool) -> list[i
 
 def _actions(space: Space, data: Any) -> Any:
     """Stacked actions, with the structure of the space."""
-    if isinstance(space, Dict) and isinstance(data, dict):
-        return {name: _actions(part, data[name]) for name, part in space.spaces.items() if name in data}
-    if isinstance(space, Tuple) and isinstance(data, list):
-        return tuple(_actions(part, item) for part, item in zip(space.spaces, data, strict=False))
+    if isinstance(space, Dict):
+        if not isinstance(data, dict) or set(data) != set(space.keys_):
+            raise ValidationError("actions", data, f"a map of {', '.join(space.keys_)}")
+        return {name: _actions(part, data[name]) for name, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        if not isinstance(data, list) or len(data) != len(space.spaces):
+            raise ValidationError("actions", data, f"a list of {len(space.spaces)} arrays")
+        return tuple(_actions(part, item) for part, item in zip(space.spaces, data, strict=True))
     return array_of(data, "actions")

@@ -82,7 +82,7 @@ class DirectSocket(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(LINGERING, self.transport.close)
 
     def _answered(self, data: bytes) -> bytes | None:
-        if self.answer is None or self.close_sent or not self.writable.is_set():
+        if self.answer is None or self.close_sent or not self.writable.is_set() or len(data) > self.config.ws_max_size:
             return None
         if not self.queue.empty() or self.frames or self.conn.reader.buffer:  # something came before, and is not done
             return None

@@ -15,6 +15,7 @@ from tropism.serve.form import Form
 
 LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
 MOST_THREADS = 1024
+WARM_UPS = 5
 THREADS = "session"  # how the names of their threads begin
 
 T = TypeVar("T")
@@ -41,30 +42,40 @@ class ServedEnvironment:
         """Never reset; the others share what it made."""
         return Session(self.env, self.params)
 
+    async def described(self, threads: ThreadPoolExecutor) -> None:
+        """Make the form where that delays nobody; to look at an environment's spaces may take a while."""
+        await in_thread(threads, lambda: self.form)
+
     async def open(self, threads: ThreadPoolExecutor) -> Session:
         """A session of its own, before its first reset."""
-        if not self._ready:
-            async with self._lock:
-                if not self._ready:
-                    self.inline = await asyncio.get_running_loop().run_in_executor(threads, self._warm_up)
-                    self._ready = True
+        await self.prepare(threads)
         return self._first.sibling()
+
+    async def prepare(self, threads: ThreadPoolExecutor) -> None:
+        """Compile, once; from then on nothing that sessions do needs it."""
+        if self._ready:
+            return
+        async with self._lock:
+            if not self._ready:
+                self.inline = await in_thread(threads, self._warm_up)
+                self._ready = True
 
     def _warm_up(self) -> bool:
         """Compile what sessions run, and say whether it is fast enough to run between other requests."""
-        _ = self.form
+        form = self.form
         if not self.env.traced:
             return not self.env.blocking
         session = self._first.sibling()
-        seconds = 0.0
-        for number in range(3):  # the first step compiles, the next shows how long one takes
-            timestep = session.reset(seed=number) if number == 0 or session.lifecycle.value != "ready" else None
+        session.reset(seed=0)
+        times: list[tuple[float, float]] = []
+        for number in range(WARM_UPS):  # the first ones compile; a busy machine slows some
             action = session.action_space.coerce(session.action_space.sample(random.key(number)))
             start = time.perf_counter()
-            timestep = session.step(action)
-            self.form.reply(session, timestep)
-            seconds = time.perf_counter() - start
-        return seconds < LONGEST_INLINE
+            form.reply(session, session.reset())
+            middle = time.perf_counter()
+            form.reply(session, session.step(action))
+            times.append((middle - start, time.perf_counter() - middle))
+        return all(min(each) < LONGEST_INLINE for each in zip(*times, strict=True))
 
 
 async def in_thread(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

@@ -1,6 +1,7 @@
 """The door: who may come in, from where. Everything behind it may trust `scope["owner"]`."""
 
 import hmac
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -9,7 +10,7 @@ from tropism.serve import refusal
 from tropism.serve.settings import LOOPBACK, Settings
 from tropism.wire.codec import encode
 
-PUBLIC = ("/health",)
+PUBLIC = "/health"
 ANYBODY = "anybody"  # the owner of sessions on a server without tokens
 
 
@@ -30,13 +31,39 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)
-            scope["owner"] = ANYBODY if scope["path"].endswith(PUBLIC) else self._owner(headers)
+            if scope["type"] == "http" and scope["method"] == "OPTIONS" and "origin" in headers:
+                await self._permit(headers, send)
+                return
+            scope["owner"] = ANYBODY if scope["path"] == PUBLIC else self._owner(headers)
             scope["query"] = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             scope["named"] = headers
         except ServerError as reason:
             await refuse(scope, send, reason)
             return
-        await self.app(scope, receive, send)
+        await self.app(scope, receive, self._readable(headers, send))
+
+    async def _permit(self, headers: dict[str, str], send: Any) -> None:
+        """Tell a browser, which asks before it lets a page call, what a page of this origin may send."""
+        told = [(b"access-control-allow-methods", b"GET, POST"), (b"access-control-max-age", b"600")]
+        told.append((b"access-control-allow-headers", b"authorization, content-type, x-session-id"))
+        start = {"type": "http.response.start", "status": 204, "headers": told}
+        await self._readable(headers, send)(start)
+        await send({"type": "http.response.body", "body": b""})
+
+    def _readable(self, headers: dict[str, str], send: Any) -> Any:
+        """A `send` whose replies a page of an allowed origin may read."""
+        origin = headers.get("origin")
+        if origin not in self.settings.allowed_origins:
+            return send
+        extra = [(b"access-control-allow-origin", str(origin).encode("latin-1")), (b"vary", b"origin")]
+        extra.append((b"access-control-expose-headers", b"x-session-id"))
+
+        async def send_readable(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        return send_readable
 
     def _check_host(self, headers: dict[str, str]) -> None:
         host = headers.get("host", "")
@@ -49,16 +76,17 @@ class Guard:
             raise ServerError("FORBIDDEN", f"the origin {origin!r} may not call this server; see --allow-origin")
 
     def _owner(self, headers: dict[str, str]) -> str:
-        """The token that the caller knows; it is also who owns the sessions it opens."""
+        """A digest of the token that the caller knows: who owns the sessions it opens."""
         if not self.settings.tokens:
             return ANYBODY
         kind, _, given = headers.get("authorization", "").partition(" ")
+        if not given:
+            words = "this server needs a token: send the header 'Authorization: Bearer TOKEN', or Client(url, token=…)"
+            raise ServerError("UNAUTHORIZED", words)
         known = [token for token in self.settings.tokens if hmac.compare_digest(token.encode(), given.encode())]
         if kind.lower() != "bearer" or not known:
-            raise ServerError(
-                "UNAUTHORIZED", "send the header 'Authorization: Bearer TOKEN' with a token of this server"
-            )
-        return known[0]
+            raise ServerError("UNAUTHORIZED", "the token is not one of this server's")
+        return blake2b(known[0].encode(), digest_size=16).hexdigest()
 
 
 async def refuse(scope: Any, send: Any, reason: ServerError) -> None:

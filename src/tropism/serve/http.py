@@ -157,7 +157,7 @@ def _no_session(kind: str) -> StateError:
         "session",
         None,
         "a session",
-        f"cannot {kind}: no session is named; POST /reset opens one and sets a cookie, or send the header X-Session-Id",
+        f"no session is named for {kind}; POST /reset opens one and sets a cookie, or send the header X-Session-Id",
     )
 
 

@@ -54,6 +54,7 @@ async def _result(
         await sessions.close(session)
         return {"session_id": session.id, "closed": True}
     if method == "tools/list":
+        await environment.described(sessions.threads)
         return {"tools": tools.list(environment)}
     arguments = params.get("arguments") or {}
     if not isinstance(arguments, dict):

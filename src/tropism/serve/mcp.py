@@ -38,6 +38,7 @@ def mcp_server(tools: Tools) -> Server[Any]:
     """The tools as an MCP server."""
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
+        await tools.described()
         return ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.list()])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from zlib import crc32
 
@@ -19,8 +20,10 @@ from tropism.serve.store import Entry, Store
 from tropism.wire.codec import encode
 
 LONGEST_ID = 255
+PREFIX = 6  # characters of an id that anybody may see
 MARK = 4  # bytes before a kept reply, which say what had been asked
 MOST_SNAPSHOTS = 1024  # of one session
+LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
 LONGEST_WAIT = 86_400.0  # seconds
 WRITING = threading.Lock()  # held while a step is written down, so that it is either in time or too late
 
@@ -80,16 +83,24 @@ class ServedSession:
         self._home = home
         self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call this at once where steps are fast, otherwise in a thread; never two at a time."""
+    def quick(self, kind: str) -> bool:
+        """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
+        return self.environment.inline and not self.busy and (kind in QUICK or self.environment.env.traced)
+
+    async def run(self, kind: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Call this at once where it is quick, otherwise in a thread; never two at a time."""
         self.used = time.monotonic()
-        if self.environment.inline:
+        if self.quick(kind):
             return function(*arguments)
-        async with self._turn():
-            try:
-                return await self._in_thread(function, *arguments)
-            finally:
-                self.used = time.monotonic()
+        lock = self._turn()
+        await lock.acquire()
+        work = asyncio.ensure_future(self._in_thread(function, *arguments))
+        work.add_done_callback(lambda _: self._release(lock))
+        return await asyncio.shield(work)  # a caller that gives up does not let another in
+
+    def _release(self, lock: asyncio.Lock) -> None:
+        self.used = time.monotonic()
+        lock.release()
 
     def _turn(self) -> asyncio.Lock:
         self._lock = self._lock or asyncio.Lock()
@@ -112,10 +123,10 @@ class ServedSession:
         """The reply to one request; with a request id, the same reply however often it is asked for."""
         if kind not in PERFORMED:
             raise unknown_type(kind)
-        return await self.run(self._once, kind, data, request_id)
+        return await self.run(kind, self._once, kind, data, request_id)
 
     def perform_now(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
-        """As `perform`, of an environment whose steps are fast, and of a kind that is known."""
+        """As `perform`, where that is quick."""
         self.used = time.monotonic()
         return self._once(kind, data, request_id)
 
@@ -135,24 +146,35 @@ class ServedSession:
         return kept[MARK:]
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
-        """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for."""
-        if self.environment.inline or self.session.lifecycle.value != "ready":
+        """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for.
+
+        One that cannot be replayed cannot be taken back: there, the step is waited for.
+        """
+        can_go_back = self.environment.env.traced or self.environment.env.replayable
+        if self.environment.inline or not can_go_back or self.session.lifecycle.value != "ready":
             return await self.perform("step", data, request_id)
-        env, params = self.environment.env, self.environment.params
+        return await asyncio.shield(asyncio.ensure_future(self._step_within(seconds, data, request_id)))
+
+    async def _step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         async with self._turn():
-            before = await self._in_thread(self.session.snapshot)
-            late, written = self.session, self.written
-            step = asyncio.ensure_future(self._in_thread(self._once, "step", data, request_id))
+            before, late, written = self.session.moment(), self.session, self.written
+            step = asyncio.ensure_future(self._in_thread(self._once_in, late, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
             with WRITING:
                 in_time = step.done() or self.written != written
                 if not in_time:
-                    self.session = Session(env, params)
+                    self.session = late.sibling()
             if in_time:
                 return await step
             step.add_done_callback(lambda done: done.cancelled() or (done.exception(), late.close()))
-            self.session = await self._in_thread(Session.restore, before, env, params)
+            self.session = await self._in_thread(before)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
+
+    def _once_in(self, session: Session, data: dict[str, Any], request_id: str | None) -> bytes:
+        """A step of this very session: one that waited too long for a thread finds another in its place."""
+        if session is not self.session:
+            raise _too_late()
+        return self._once("step", data, request_id)
 
     def reset(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, ResetData)
@@ -160,8 +182,9 @@ class ServedSession:
         seed = self.session.seed
         payload = {"seed": seed, "options": asked.options, "episode_id": self.session.episode_id}
         reply = self.environment.form.reply(self.session, timestep)
+        written = encode(reply | {"session_id": self.id, "environment": self.environment.id})
         self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
-        return encode(reply | {"session_id": self.id, "environment": self.environment.id})
+        return written
 
     def step(self, data: dict[str, Any]) -> bytes:
         form, session = self.environment.form, self.session
@@ -174,13 +197,14 @@ class ServedSession:
             return encode(form.reply(session, session.timestep, error=str(error)))
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
+        reply = encode(form.reply(session, timestep))
         self._write(session, Entry("step", data, timestep.reward, done))
-        return encode(form.reply(session, timestep))
+        return reply
 
     def _write(self, session: Session, entry: Entry) -> None:
         with WRITING:
             if session is not self.session:
-                raise StateError("step", "late", "one in time", "the step came too late and is not applied")
+                raise _too_late()
             self._home.store.append(self.id, entry)
             self.written += 1
 
@@ -191,21 +215,33 @@ class ServedSession:
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
         store = self._home.store
-        if len(store.snapshots(self.id)) >= MOST_SNAPSHOTS:
-            raise StateError("snapshots", MOST_SNAPSHOTS, "fewer", f"this session has {MOST_SNAPSHOTS} snapshots")
+        snapshot, kept = self.session.snapshot(), store.snapshots(self.id)
+        size = len(snapshot) + sum(len(each.snapshot) for each in kept.values())
+        if len(kept) >= MOST_SNAPSHOTS or size > LARGEST_SNAPSHOTS:
+            limit = f"{MOST_SNAPSHOTS} snapshots and {LARGEST_SNAPSHOTS} bytes of them"
+            raise StateError("snapshots", len(kept), f"at most {limit}", f"a session may keep {limit}")
         snapshot_id = secrets.token_urlsafe(8)
-        store.keep(self.id, snapshot_id, self.session.snapshot())
+        store.keep(self.id, snapshot_id, snapshot)
         return encode({"snapshot_id": snapshot_id, **state_json(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, FromData)
         if asked.origin == "now":
-            origin, entries = self.session, self._home.store.episode(self.id)
+            session, entries = self.session.fork(asked.seed), list(self._home.store.episode(self.id))
         else:
             origin, entries = self._restored(asked.origin)
-        twin = self._home.adopt(self.environment, self.owner, origin.fork(asked.seed))
-        self._begin_with(entries, twin.id)
-        return encode({"session_id": twin.id, **state_json(twin.session)})
+            with closing(origin):
+                session = origin.fork(asked.seed)
+        try:
+            twin = self._home.adopt(self.environment, self.owner, session)
+        except BaseException:
+            session.close()
+            raise
+        begin, *steps = entries
+        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id})
+        reseeded = [] if asked.seed is None else [Entry("reseed", {"seed": asked.seed}, 0.0, False)]
+        self._begin_with([begin, *steps, *reseeded], twin.id)
+        return encode({"session_id": twin.id, **state_json(session)})
 
     def restore(self, data: dict[str, Any]) -> bytes:
         session, entries = self._restored(convert(data, RestoreData).origin)
@@ -234,8 +270,11 @@ class ServedSession:
         if not entries:
             raise StateError("lifecycle", "created", "an episode", "there is no history before the first reset")
         begin, *steps = entries
-        rows = [{"action": step.payload, "reward": step.reward, "done": step.done} for step in steps[asked.start :]]
+        rows = [_row(step) for step in steps[asked.start :]]
         return encode({**begin.payload, "from": asked.start, "steps": rows})
+
+    def close(self) -> None:
+        self.session.close()
 
     def put_away(self) -> bytes | None:
         """A snapshot to go on from; None where there is nothing to go on from, or no way to."""
@@ -248,7 +287,7 @@ class ServedSession:
 
     def row(self) -> dict[str, Any]:
         return {
-            "session_id": self.id,
+            "session": self.id[:PREFIX],  # whoever knows the whole id may use it
             "environment": self.environment.id,
             "lifecycle": self.session.lifecycle.value,
             "attached": self.attached > 0,
@@ -265,6 +304,20 @@ PERFORMED: dict[str, Callable[[ServedSession, dict[str, Any]], bytes]] = {
     "restore": ServedSession.restore,
     "history": ServedSession.history,
 }
+
+
+QUICK = ("reset", "step", "state")  # the others take the longer, the longer the episode of a host environment
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """A step of a history; a fork with a seed of its own says from where on it was drawn from."""
+    if entry.kind == "reseed":
+        return {"seed": entry.payload["seed"]}
+    return {"action": entry.payload, "reward": entry.reward, "done": entry.done}
+
+
+def _too_late() -> StateError:
+    return StateError("step", "late", "one in time", "the step came too late and is not applied")
 
 
 def unknown_type(kind: str) -> ServerError:

@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -17,11 +18,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tropism.core.registry import find, make, registered
-from tropism.errors import ServerError
+from tropism.errors import ServerError, ValidationError
 from tropism.serve import refusal
 from tropism.serve.app import App
 from tropism.serve.direct import DirectSocket
 from tropism.serve.environment import THREADS, ServedEnvironment
+from tropism.serve.settings import Settings
 from tropism.wire.codec import encode
 
 DRAINING = 10  # seconds that steps under way get when the server stops
@@ -30,18 +32,36 @@ LEAVING = 0.1  # seconds that an idle thread gets to end
 LOGGED = ("session_id", "environment", "path", "error_id", "tool")
 
 
-def served(ids: Iterable[str] = ()) -> dict[str, ServedEnvironment]:
-    """The environments of these ids, or every registered one."""
+def served(ids: Iterable[str] = (), params: Any = None, **arguments: Any) -> dict[str, ServedEnvironment]:
+    """The environments of these ids, or every registered one; one alone may be made with params and arguments."""
     chosen = [find(id) for id in ids] or list(registered())
-    return {spec.id: ServedEnvironment(spec.id, *make(spec.id), spec.summary) for spec in chosen}
+    if (params or arguments) and len(chosen) != 1:
+        raise ValidationError("ids", [spec.id for spec in chosen], "one id, for params and arguments to belong to")
+    return {
+        spec.id: ServedEnvironment(spec.id, *make(spec.id, params=params, **arguments), spec.summary) for spec in chosen
+    }
 
 
 def run(app: App, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` hears the address when requests are answered."""
+    with _listening(app.settings) as listening:
+        try:
+            Server(app, ready).run(sockets=[listening])
+        finally:
+            _leave_stuck_steps()
+
+
+def _listening(settings: Settings) -> socket.socket:
+    """A socket of our own, so that a port which is taken is a plain error."""
+    listening = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        Server(app, ready).run()
-    finally:
-        _leave_stuck_steps()
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        place = f"{settings.host}:{settings.port}"
+        raise ValidationError("address", place, f"one that is free ({error.strerror}); --port 0 takes any") from None
+    return listening
 
 
 def _leave_stuck_steps() -> None:

@@ -32,6 +32,7 @@ class Sessions:
         self._by_owner: dict[str, int] = {}
         self._places = threading.Lock()  # a fork may come from a thread
         self._taken = 0
+        self.stopping = False
         self._moving: dict[str, asyncio.Event] = {}  # sessions being put away or taken up again
 
     def __len__(self) -> int:
@@ -122,6 +123,8 @@ class Sessions:
         """Make room for one session, or say that there is none."""
         most, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
         with self._places:
+            if self.stopping:
+                raise ServerError("STOPPING", "the server is stopping")
             if self._taken >= most:
                 raise ServerError("CAPACITY_REACHED", f"all {most} sessions of this server are taken; try again later")
             if self._by_owner.get(owner, 0) >= quota:
@@ -139,7 +142,7 @@ class Sessions:
     async def close(self, served: ServedSession) -> None:
         """End a session for good."""
         if self._release(served):
-            await served.run(served.session.close)
+            await served.run("close", served.close)
             self.store.forget(served.id)
 
     def _release(self, served: ServedSession) -> bool:
@@ -156,12 +159,13 @@ class Sessions:
             for served in list(self._live.values()):
                 if not served.attached and not served.busy and served.used < before:
                     await self.put_away(served)
+                    await asyncio.sleep(0)  # others may come in between
 
     async def put_away(self, served: ServedSession) -> None:
         """Free a session that can be resumed; one that cannot be written down is closed."""
         with self._moves(served.id):
             try:
-                saved = await served.run(served.put_away)
+                saved = await served.run("put away", served.put_away)
             except Exception as error:  # an edge: whatever this session does, the others expire too
                 refusal.refusal(error, session_id=served.id, environment=served.environment.id)
                 saved = None
@@ -173,7 +177,8 @@ class Sessions:
                 self.store.save(served.id, Saved(served.environment.id, served.owner, saved))
 
     async def drain(self) -> None:
-        """Wait until no step is under way."""
+        """Open no more sessions, and wait until no step is under way."""
+        self.stopping = True
         for served in list(self._live.values()):
             await served.idle()
 
@@ -185,7 +190,7 @@ class Sessions:
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """The live sessions of one caller, for people."""
-        return [served.row() for served in self._live.values() if hmac.compare_digest(served.owner, owner)]
+        return [served.row() for served in list(self._live.values()) if hmac.compare_digest(served.owner, owner)]
 
 
 def _unknown(id: str, environment: ServedEnvironment) -> ServerError:

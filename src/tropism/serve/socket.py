@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tropism.core.session import EnvironmentState
 from tropism.errors import ServerError, StateError
 from tropism.serve import refusal
 from tropism.serve.batch import Batch
@@ -16,6 +17,7 @@ from tropism.wire.codec import Frame, decode_frame, encode, pack, unpack
 
 BATCHED = ("open", "reset_batch", "step_batch")
 OBSERVED = ("reset", "step", "restore")  # their reply is an observation
+CLOSED = EnvironmentState.CLOSED
 FRESH = encode({"episode_id": None, "step_count": 0})
 
 
@@ -98,16 +100,17 @@ class Connection:
     def _answer_now(self, text: bytes) -> bytes | None:
         """The reply to a request of a fast session; None for what must wait, and for what is not well-formed."""
         session = self.session
-        if session is None or not self.environment.inline:
+        if session is None or self.sessions.stopping or session.session.lifecycle is CLOSED:
             return None
         try:
             frame = decode_frame(text)
         except ServerError:
             return None
-        if frame.type not in PERFORMED:
+        if frame.type not in PERFORMED or not session.quick(frame.type):
             return None
         try:
-            kind, data = self._told(frame.type), session.perform_now(frame.type, frame.data or {}, frame.request_id)
+            data = session.perform_now(frame.type, frame.data or {}, frame.request_id)
+            kind = self._told(frame.type)
         except Exception as error:  # the outermost edge: every error has a reply
             kind, data = "error", encode(refusal.data(self._refusal(error)))
         return _written(kind, data, frame)
@@ -118,7 +121,9 @@ class Connection:
         return "observation" if kind in OBSERVED else kind
 
     async def _reply(self, frame: Frame) -> tuple[str, bytes]:
-        kind, data, session = frame.type, frame.data or {}, self.session
+        if self.sessions.stopping:
+            raise ServerError("STOPPING", "the server is stopping")
+        kind, data, session = frame.type, frame.data or {}, self._live_session()
         if kind in BATCHED:
             return "batch", encode(await self._batched(kind, data))
         if session is None:
@@ -132,6 +137,15 @@ class Connection:
         else:
             reply = await session.perform(kind, data, frame.request_id)
         return self._told(kind), reply
+
+    def _live_session(self) -> ServedSession | None:
+        """The session of this socket, unless another caller closed it meanwhile."""
+        session = self.session
+        if session is not None and session.session.lifecycle is CLOSED:
+            session.attached -= 1
+            self.session = None
+            raise ServerError("SESSION_ERROR", "the session was closed; reset opens another")
+        return session
 
     async def _begin(self, data: dict[str, Any], request_id: str | None) -> bytes:
         """Open a session and reset it; a reset that is refused leaves nothing behind."""
@@ -204,7 +218,7 @@ def _written(kind: str, data: bytes, frame: Frame | None) -> bytes:
 
 
 def _before_reset(kind: str) -> Exception:
-    return StateError("lifecycle", "created", "reset first", f"cannot {kind}: send a frame of type reset first")
+    return StateError("lifecycle", "created", "reset first", f"cannot {kind}: reset first")
 
 
 def _error(reason: ServerError) -> dict[str, Any]:

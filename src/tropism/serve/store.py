@@ -4,6 +4,8 @@ from collections import OrderedDict
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
+LARGEST_REPLIES = 2**24  # bytes, all of them
+LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
 MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
 
 
@@ -92,6 +94,8 @@ class MemoryStore:
         replies[request_id] = reply
         if len(replies) > MOST_REPLIES:
             del replies[next(iter(replies))]
+        while len(reply) > LARGE and len(replies) > 1 and _size(replies) > LARGEST_REPLIES:
+            del replies[next(iter(replies))]
 
     def reply(self, session: str, request_id: str) -> bytes | None:
         return self._replies.get(session, {}).get(request_id)
@@ -117,3 +121,7 @@ class MemoryStore:
     def forget(self, session: str) -> None:
         for kept in (self._episodes, self._replies, self._snapshots, self._saved):
             kept.pop(session, None)
+
+
+def _size(replies: dict[str, bytes]) -> int:
+    return sum(map(len, replies.values()))

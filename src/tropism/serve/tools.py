@@ -20,6 +20,11 @@ class Tools:
         self.sessions = sessions
         self.environments = environments
 
+    async def described(self) -> None:
+        """Before `list`: every schema is made where that delays nobody."""
+        for environment in self.environments.values():
+            await environment.described(self.sessions.threads)
+
     def list(self, environment: ServedEnvironment | None = None) -> list[dict[str, Any]]:
         """Name, description and input schema of each tool; of a session of `environment`, where one is given."""
         one = environment is not None
@@ -47,6 +52,7 @@ class Tools:
     async def call(self, name: str, arguments: Mapping[str, Any], owner: str) -> Any:
         """What a tool returns; a refusal is raised."""
         arguments = dict(arguments)
+        await self.described()
         if name == "list_environments":
             _check_names(name, arguments, ())
             return {"environments": [_row(environment) for environment in self.environments.values()]}
@@ -61,6 +67,8 @@ class Tools:
         if not isinstance(session_id, str):
             raise ValidationError("session_id", session_id, "the session_id that reset returned")
         session = await self.sessions.of(session_id, owner)
+        if id not in (None, session.environment.id):
+            raise ValidationError("environment", id, f"{session.environment.id}, or none: the session is of that one")
         data = arguments.get("action") if name == "step" else arguments
         if not isinstance(data, dict):
             raise ValidationError("action", data, f"an object such as {_example(session.environment)}")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from tropism.errors import ValidationError
+
 
 def option(default: Any, about: str) -> Any:
     return field(default=default, metadata={"help": about})
@@ -28,6 +30,22 @@ class Config:
     hidden: int = option(64, "Size of a layer.")
     recurrent: bool = option(False, "Give the agent a memory (GRU).")
     normalize: bool = option(True, "Scale observations and rewards by what was seen so far.")
+
+    def __post_init__(self) -> None:
+        for name in ("total_steps", "num_envs", "num_steps", "epochs", "minibatches", "hidden"):
+            if getattr(self, name) < 1:
+                raise ValidationError(name, getattr(self, name), "a whole number of at least 1")
+        if not self.learning_rate > 0:
+            raise ValidationError("learning_rate", self.learning_rate, "more than 0")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValidationError(name, getattr(self, name), "0 to 1")
+        if self.total_steps < self.batch:
+            raise ValidationError("total_steps", self.total_steps, f"at least one update, {self.batch} steps")
+        pieces = self.num_envs if self.recurrent else self.batch
+        if pieces % self.minibatches:
+            what = "num_envs" if self.recurrent else "num_envs times num_steps"
+            raise ValidationError("minibatches", self.minibatches, f"a divisor of {what}, {pieces}")
 
     @property
     def batch(self) -> int:

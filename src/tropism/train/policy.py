@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
 from tropism.train import checkpoint
 from tropism.train.network import Actions, Agent, flat
@@ -34,6 +35,8 @@ class Trained(Strategy):
 def load(path: Path, seed: int = 0, greedy: bool = False) -> Trained:
     """Agent number `seed` of a checkpoint."""
     recipe, train, _ = checkpoint.load(path)
+    if not 0 <= seed < recipe.seeds:
+        raise ValidationError("seed", seed, f"one of the {recipe.seeds} agents of this training, from 0")
     trainer = recipe.trainer()
     one = jax.tree.map(lambda leaf: leaf[seed], eqx.filter(train, eqx.is_array))
     train = eqx.combine(one, eqx.filter(train, eqx.is_array, inverse=True))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.checkpoint import Recipe
 from tropism.train.ppo import Progress, Trainer, TrainState, advance
@@ -37,7 +38,9 @@ def train(
     """Train and write `out`: a checkpoint after every report, and the curve. A resumed training is the same one."""
     path = out / CHECKPOINT
     if resume:
-        recipe, state, history = checkpoint.load(path)
+        asked, (recipe, state, history) = recipe, checkpoint.load(path)
+        if asked != recipe:
+            raise ValidationError("resume", str(path), f"the training it was begun with, {recipe}; not {asked}")
         trainer = recipe.trainer()
     else:
         trainer, history = recipe.trainer(), []

@@ -23,7 +23,10 @@ def array_of(data: Any, name: str) -> NDArray[Any]:
     expected = math.prod(shape) * dtype.itemsize
     if not isinstance(raw, bytes) or len(raw) != expected:
         raise ValidationError(f"{name}.data", raw, f"{expected} bytes, as the shape and dtype say")
-    return np.frombuffer(raw, dtype).reshape(shape)
+    try:
+        return np.frombuffer(raw, dtype).reshape(shape)
+    except ValueError:
+        raise ValidationError(f"{name}.shape", shape, "sizes that an array can have") from None
 
 
 def arrays_of(data: Any) -> Any:
@@ -32,7 +35,7 @@ def arrays_of(data: Any) -> Any:
         if set(data) == {"dtype", "shape", "data"}:
             return array_of(data, "array").copy()
         return {name: arrays_of(part) for name, part in data.items()}
-    return data
+    return [arrays_of(part) for part in data] if isinstance(data, list) else data
 
 
 def _plain(data: list[Any], name: str) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """Requests and replies as bytes: JSON with a limit on its depth, msgpack where arrays travel."""
 
 import re
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ DEEPEST = 64  # levels of nesting in a stranger's JSON
 
 # Matches from every quote on, closed or not, so that no text makes it search twice.
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+UP_OR_DOWN = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signed bytes
 NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
@@ -66,11 +68,9 @@ def _check_depth(raw: bytes | str) -> None:
     if opened <= DEEPEST:
         return
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
-    brackets = STRINGS.sub(b"", data).translate(None, NO_BRACKET)
-    for _ in range(DEEPEST):  # each round takes the innermost level away
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    if b"[" in brackets or b"{" in brackets:
-        raise ServerError("INVALID_JSON", f"the JSON is not closed, or nested more than {DEEPEST} levels deep")
+    brackets = STRINGS.sub(b"", data).translate(UP_OR_DOWN, NO_BRACKET)
+    if max(accumulate(memoryview(brackets).cast("b")), default=0) > DEEPEST:
+        raise ServerError("INVALID_JSON", f"the JSON is nested more than {DEEPEST} levels deep")
 
 
 def _plain(value: Any) -> Any:
