@@ -305,3 +305,47 @@ def test_clients_load_neither_jax_nor_gymnasium_nor_numpy(name: str):
     code = f"import sys; from tropism.client import {name}; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_a_request_that_is_too_large_is_refused_once_and_the_episode_goes_on(server: Running, kind: Any):
+    with kind(f"{server.url}/envs/Lab-v0") as client:
+        client.reset(seed=1)
+        with pytest.raises(ServerError) as raised:
+            client.step({"text": "x" * (2**20 + 10)})
+        assert raised.value.code == "TOO_LARGE"
+        assert client.step(STAY).reward == 1.0
+
+
+def test_words_that_mean_nothing_leave_the_observation_as_it_was(server: Running, kind: Any):
+    with kind(f"{server.url}/envs/ConnectFour-v0") as client:
+        client.reset(seed=1)
+        result = client.step("column nine, please")
+        assert isinstance(result.observation, ConnectFourObservation)
+        assert result.error is not None
+        assert "column" in result.error
+        assert result.text is not None
+        assert client.state().step_count == 0
+
+
+def test_a_server_that_is_not_there_is_told_in_seconds(kind: Any):
+    start = time.monotonic()
+    with kind("http://127.0.0.1:9/envs/Lab-v0") as client, pytest.raises(ServerError) as raised:
+        client.reset()
+    assert raised.value.code == "UNREACHABLE"
+    assert time.monotonic() - start < 20
+
+
+def test_a_step_that_is_given_up_lets_no_other_in(server: Running):
+    async def give_up() -> None:
+        session = await server.app.sessions.open(server.app.environments["Lab-v0"], "somebody")
+        try:
+            await session.perform("reset", {"seed": 1})
+            slow = asyncio.ensure_future(session.perform("step", {"value": SLEEP}))
+            await asyncio.sleep(0.1)
+            slow.cancel()
+            await session.perform("step", {"value": STAY})
+            assert session.session.step_count == 2
+        finally:
+            await server.app.sessions.close(session)
+
+    asyncio.run(give_up())

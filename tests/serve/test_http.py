@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import requests
 from jsonschema import validate
+from tests.serve.lab import SLEEP
 from tests.serve.running import Running, labs, running
 
 IDS = ("GridWorld-v0", "CartPole-v1")
@@ -225,3 +226,11 @@ def test_metrics_count_what_was_done(server: Running):
         assert after == (before[0] + 1, before[1] + 1, before[2] + 1)
         caller.post(f"{server.url}/close")
         assert count("tropism_sessions") == before[1]
+
+
+def test_a_time_limit_on_what_cannot_be_taken_back_is_waited_out(server: Running):
+    with server.http("Unwritable-v0") as caller:
+        caller.post("/reset", json={"seed": 1})
+        late = caller.post("/step", json=act(SLEEP, timeout_s=0.01))
+        assert late.status_code == 200
+        assert caller.get("/state").json()["step_count"] == 1
