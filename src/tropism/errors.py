@@ -6,6 +6,7 @@ TropismError
 ├── StateError(RuntimeError)             the call does not fit the state the object is in
 ├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
 ├── ServerError(RuntimeError)            a server refuses a request, under a code
+├── SandboxError(RuntimeError)           code cannot be run in isolation here, so it is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
 
@@ -55,6 +56,10 @@ class ServerError(TropismError, RuntimeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message, self.id)
+
+
+class SandboxError(TropismError, RuntimeError):
+    """No sandbox could be started, or one refused to confine itself: nothing was run."""
 
 
 class MissingExtraError(TropismError, ImportError):

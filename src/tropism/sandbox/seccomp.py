@@ -1,0 +1,137 @@
+"""Which system calls code in a sandbox may make: a seccomp filter, as the bytes the kernel takes.
+
+All that is not named is refused with EPERM; a call of a foreign architecture ends the process.
+"""
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable
+
+from tropism.errors import SandboxError
+
+# name, number on x86_64, number on aarch64; "-" where an architecture has no such call.
+READING = """
+read 0 63, write 1 64, close 3 57, fstat 5 80, lseek 8 62, mmap 9 222, mprotect 10 226, munmap 11 215, brk
+12 214, rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, pread64 17 67, pwrite64 18 68,
+readv 19 65, writev 20 66, access 21 -, faccessat 269 48, faccessat2 439 439, pipe 22 -, pipe2 293 59,
+select 23 -, pselect6 270 72, poll 7 -, ppoll 271 73, sched_yield 24 124, mremap 25 216, msync 26 227,
+mincore 27 232, madvise 28 233, dup 32 23, dup2 33 -, dup3 292 24, pause 34 -, nanosleep 35 101,
+clock_nanosleep 230 115, getitimer 36 102, setitimer 38 103, alarm 37 -, getpid 39 172, gettid 186 178,
+getppid 110 173, getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177, getgroups 115 158,
+getresuid 118 148, getresgid 120 150, getpgrp 111 -, getpgid 121 155, getsid 124 156, uname 63 160, fcntl 72
+25, flock 73 32, fsync 74 82, fdatasync 75 83, getdents 78 -, getdents64 217 61, getcwd 79 17, chdir 80 49,
+fchdir 81 50, open 2 -, openat 257 56, stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291, statfs 137 43,
+fstatfs 138 44, readlink 89 -, readlinkat 267 78, umask 95 166, gettimeofday 96 169, time 201 -, times 100
+153, getrusage 98 165, getrlimit 97 163, sysinfo 99 179, clock_gettime 228 113, clock_getres 229 114, getcpu
+309 168, sched_getaffinity 204 123, sched_getparam 143 121, sched_getscheduler 145 120,
+sched_get_priority_max 146 125, sched_get_priority_min 147 126, getpriority 140 141, set_tid_address 218 96,
+set_robust_list 273 99, get_robust_list 274 100, rseq 334 293, membarrier 324 283, arch_prctl 158 -, futex
+202 98, exit 60 93, exit_group 231 94, restart_syscall 219 128, kill 62 129, tgkill 234 131, sigaltstack 131
+132, rt_sigpending 127 136, rt_sigtimedwait 128 137, rt_sigsuspend 130 133, timer_create 222 107,
+timer_settime 223 110, timer_gettime 224 108, timer_getoverrun 225 109, timer_delete 226 111, timerfd_create
+283 85, timerfd_settime 286 86, timerfd_gettime 287 87, eventfd 284 -, eventfd2 290 19, signalfd4 289 74,
+epoll_create 213 -, epoll_create1 291 20, epoll_ctl 233 21, epoll_wait 232 -, epoll_pwait 281 22,
+epoll_pwait2 441 441, getrandom 318 278, sendfile 40 71, copy_file_range 326 285, fadvise64 221 223,
+close_range 436 436, sendto 44 206, recvfrom 45 207, sendmsg 46 211, recvmsg 47 212, shutdown 48 210,
+getsockname 51 204, getpeername 52 205, getsockopt 55 209, setsockopt 54 208
+"""
+WRITING = """
+mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -, renameat 264 38,
+renameat2 316 276, truncate 76 45, ftruncate 77 46, fallocate 285 47, chmod 90 -, fchmod 91 52, fchmodat 268
+53, utimensat 280 88, utime 132 -, utimes 235 -, futimesat 261 -, symlink 88 -, symlinkat 266 36, link 86 -,
+linkat 265 37
+"""
+CONDITIONAL = "clone 56 220, prctl 157 167, prlimit64 302 261, socketpair 53 199, ioctl 16 29"
+MISSING = "clone3 435 435, openat2 437 437"  # refused as unknown, so that the C library asks in the older way
+
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
+X32 = 0x40000000  # the bit that marks a call of the x32 ABI
+
+LOAD, JUMP_EQUAL, JUMP_GREATER, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in seccomp_data
+
+THREAD = 0x00010000
+NAMESPACES = 0x7E020080  # every CLONE_NEW flag
+THREAD_NAME = (15, 16)  # PR_SET_NAME, PR_GET_NAME
+HARMLESS_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a terminal, how many bytes, flags
+AF_UNIX = 1
+
+Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
+
+
+def program(writing: bool, machine: str = "") -> bytes:
+    """The filter; with `writing`, calls that change files are left to the file system's own limits."""
+    machine = machine or platform.machine()
+    if machine not in ARCHITECTURES:
+        raise SandboxError("machine", machine, f"one of {', '.join(ARCHITECTURES)}: others have no filter")
+    column, architecture = ARCHITECTURES[machine]
+    special = _numbers(CONDITIONAL, column)
+    allowed = [*_numbers(READING, column).values(), *(_numbers(WRITING, column).values() if writing else ())]
+    lines: list[Instruction] = [
+        (LOAD, 0, 0, ARCHITECTURE),
+        (JUMP_EQUAL, 1, 0, architecture),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, NUMBER),
+        (JUMP_GREATER, 0, 1, X32),
+        (RETURN, 0, 0, KILL),
+    ]
+    for number in allowed:
+        lines += _when(number, [(RETURN, 0, 0, ALLOW)])
+    for number in _numbers(MISSING, column).values():
+        lines += _when(number, [(RETURN, 0, 0, ERRNO | errno.ENOSYS)])
+    lines += _when(special["clone"], _only_threads())
+    lines += _when(special["prctl"], _one_of(0, THREAD_NAME))
+    lines += _when(special["ioctl"], _one_of(1, HARMLESS_IOCTLS))
+    lines += _when(special["socketpair"], _one_of(0, (AF_UNIX,)))
+    lines += _when(special["prlimit64"], _null(2))
+    lines.append((RETURN, 0, 0, ERRNO | errno.EPERM))
+    return b"".join(struct.pack("<HBBI", *line) for line in lines)
+
+
+def _numbers(table: str, column: int) -> dict[str, int]:
+    rows = (row.split() for row in table.split(","))
+    return {name: int(numbers[column]) for name, *numbers in rows if numbers[column] != "-"}
+
+
+def _when(number: int, body: list[Instruction]) -> list[Instruction]:
+    """Run `body`, which returns, for one call; skip it for all others."""
+    return [(JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _argument(index: int, high: bool = False) -> Instruction:
+    return LOAD, 0, 0, FIRST_ARGUMENT + 8 * index + (4 if high else 0)
+
+
+def _refuse() -> Instruction:
+    return RETURN, 0, 0, ERRNO | errno.EPERM
+
+
+def _only_threads() -> list[Instruction]:
+    """Flags of `clone`: a thread of this process, in the namespaces it has."""
+    return [
+        _argument(0),
+        (AND, 0, 0, THREAD | NAMESPACES),
+        (JUMP_EQUAL, 0, 1, THREAD),
+        (RETURN, 0, 0, ALLOW),
+        _refuse(),
+    ]
+
+
+def _one_of(index: int, values: Iterable[int]) -> list[Instruction]:
+    body = [_argument(index)]
+    for value in values:
+        body += [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
+    return [*body, _refuse()]
+
+
+def _null(index: int) -> list[Instruction]:
+    return [
+        _argument(index),
+        (JUMP_EQUAL, 0, 3, 0),
+        _argument(index, high=True),
+        (JUMP_EQUAL, 0, 1, 0),
+        (RETURN, 0, 0, ALLOW),
+        _refuse(),
+    ]

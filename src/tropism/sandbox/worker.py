@@ -1,0 +1,262 @@
+"""The program inside a sandbox: confines itself, then runs what it is sent, step by step.
+
+It is sent as a whole to a fresh interpreter, so it imports nothing of this package. Whatever comes back from it may
+have been written by the code it runs: its parent trusts none of it.
+"""
+
+import builtins
+import contextlib
+import ctypes
+import importlib.util
+import json
+import linecache
+import os
+import random
+import resource
+import socket
+import struct
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+REFUSED = 97  # the exit code of a worker that could not confine itself
+HEADER = struct.Struct("<cI")  # kind of frame, bytes that follow
+CHANNEL = 3  # the file descriptor that frames travel on, once it is moved away from standard input
+
+NO_NEW_PRIVILEGES, DEATH_SIGNAL = 38, 1  # prctl
+SIGKILL = 9
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
+READ_FILE, READ_FOLDER = 1 << 2, 1 << 3
+PATH_BENEATH = 1
+SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+
+class Channel:
+    """Frames to and from the parent."""
+
+    def __init__(self, fd: int):
+        self._socket = socket.socket(fileno=fd)
+
+    def send(self, kind: bytes, payload: bytes = b"") -> None:
+        self._socket.sendall(HEADER.pack(kind, len(payload)) + payload)
+
+    def receive(self) -> tuple[bytes, bytes]:
+        kind, length = HEADER.unpack(self._exactly(HEADER.size))
+        return kind, self._exactly(length)
+
+    def _exactly(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            more = self._socket.recv(length - len(data))
+            if not more:
+                os._exit(0)  # the parent is gone
+            data += more
+        return data
+
+
+class Packages(MetaPathFinder):
+    """Finds the allowed packages where they lie, without looking through a folder that holds others too."""
+
+    def __init__(self, folders: dict[str, str]):
+        self._folders = folders
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if path is not None or fullname not in self._folders:
+            return None
+        folder = self._folders[fullname]
+        first = os.path.join(folder, "__init__.py")
+        return importlib.util.spec_from_file_location(fullname, first, submodule_search_locations=[folder])
+
+
+def confine(config: dict[str, Any]) -> None:
+    """Give up, for good, all that the code to come must not have."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if config["alone"]:  # no namespace ends this process with its parent
+        _check(libc.prctl(DEATH_SIGNAL, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+        if os.getppid() != config["parent"]:
+            raise OSError("the parent is gone")
+    for name, most in config["limits"].items():
+        resource.setrlimit(getattr(resource, name), (most, most))
+    _check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    if config["landlock"] is not None:
+        _landlock(libc, **config["landlock"])
+    _seccomp(libc, bytes.fromhex(config["filter"]))
+
+
+def _landlock(libc: Any, handled: list[int], readable: list[str]) -> None:
+    """Only what lies in `readable` can be opened, and only for reading."""
+    attributes = struct.pack("<3Q", *handled)
+    ruleset = libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
+    _check(ruleset, "landlock_create_ruleset")
+    for path in readable:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        access = READ_FILE | READ_FOLDER if os.path.isdir(path) else READ_FILE
+        _check(libc.syscall(LANDLOCK_ADD, ruleset, PATH_BENEATH, struct.pack("<Qi", access, fd), 0), "landlock_add_rule")
+        os.close(fd)
+    _check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
+
+
+def _seccomp(libc: Any, program: bytes) -> None:
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filter = struct.pack("<H6xQ", len(program) // 8, ctypes.addressof(buffer))  # noqa: A001  the kernel's word
+    set_mode_filter, every_thread = 1, 1
+    _check(libc.syscall(SECCOMP[os.uname().machine], set_mode_filter, every_thread, filter), "seccomp")
+
+
+def _check(result: int, call: str) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")
+
+
+def run(source: bytes, name: str, namespace: dict[str, Any]) -> int:
+    """Run code as a script would be run: 0, 1 after an exception, or what it exits with."""
+    try:
+        text = source.decode("utf-8", "surrogatepass")
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        exec(compile(text, name, "exec", dont_inherit=True), namespace)
+    except SystemExit as stop:
+        return _exit_code(stop.code)
+    except BaseException as error:  # noqa: BLE001  whatever the code raises is what it has to show
+        with contextlib.suppress(BaseException):  # the code may have broken what prints it
+            trace = error.__traceback__ and error.__traceback__.tb_next
+            traceback.print_exception(type(error), error, trace)
+        return 1
+    return 0
+
+
+def _exit_code(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return int(code or 0) & 0xFF
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def pack(value: Any) -> Any:
+    """Plain Python values as JSON; what is no such value is refused."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        kind = next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))
+        return [kind.__name__, [pack(item) for item in value]]
+    if isinstance(value, dict):
+        return ["dict", [[pack(name), pack(item)] for name, item in value.items()]]
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if isinstance(value, complex):
+        return ["complex", [value.real, value.imag]]
+    if type(value).__module__ == "numpy":
+        return pack(value.tolist())
+    raise TypeError(f"{type(value).__name__} is no plain value that can be handed on")
+
+
+UNPACK: dict[str, Callable[[Any], Any]] = {
+    "list": lambda items: [unpack(item) for item in items],
+    "tuple": lambda items: tuple([unpack(item) for item in items]),
+    "set": lambda items: {unpack(item) for item in items},
+    "frozenset": lambda items: frozenset([unpack(item) for item in items]),
+    "dict": lambda items: {unpack(name): unpack(item) for name, item in items},
+    "bytes": bytes.fromhex,
+    "complex": lambda parts: complex(*parts),
+}
+
+
+def unpack(data: Any) -> Any:
+    if not isinstance(data, list):
+        return data
+    kind, content = data
+    return UNPACK[kind](content)
+
+
+def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Call a function of the submission: its value, or the exception it raised."""
+    try:
+        name, args, kwargs = unpack(json.loads(payload))
+        return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
+    except BaseException as error:  # noqa: BLE001  the caller is told of any
+        with contextlib.suppress(BaseException):
+            return b"X", json.dumps([type(error).__name__, str(error)[:1000]]).encode()
+        return b"X", b'["RuntimeError", "an exception that cannot be shown"]'
+
+
+def proxy(channel: Channel, name: str) -> Callable[..., Any]:
+    """A function whose body runs in another sandbox; only plain values travel."""
+
+    def remote(*args: Any, **kwargs: Any) -> Any:
+        channel.send(b"C", json.dumps(pack([name, list(args), kwargs])).encode())
+        kind, payload = channel.receive()
+        if kind == b"V":
+            return unpack(json.loads(payload))
+        raised, message = json.loads(payload)
+        error = getattr(builtins, raised, RuntimeError)
+        if not isinstance(error, type) or not issubclass(error, Exception):
+            error = RuntimeError
+        raise error(message)
+
+    return remote
+
+
+def test(payload: bytes, channel: Channel) -> int:
+    source, names = json.loads(payload)
+    namespace: dict[str, Any] = {"__name__": "__test__", **{name: proxy(channel, name) for name in names}}
+    return run(source.encode("utf-8", "surrogatepass"), "<test>", namespace)
+
+
+def requests(channel: Channel) -> Iterator[tuple[bytes, bytes]]:
+    while True:
+        yield channel.receive()
+
+
+def serve(channel: Channel) -> None:
+    """Answer requests until the parent is gone; variables live on from one to the next."""
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what people are used to, of the module `site`
+    out, err = sys.stdout, sys.stderr
+    for number, (kind, payload) in enumerate(requests(channel), 1):
+        answer, reply = b"D", b""
+        if kind == b"S":
+            random.seed(payload)
+        elif kind == b"C":
+            answer, reply = call(payload, vars(main))
+        else:
+            code = test(payload, channel) if kind == b"T" else run(payload, f"<step {number}>", vars(main))
+            reply = struct.pack("<i", code)
+        for stream in (out, err):
+            with contextlib.suppress(Exception):  # the code may have closed it
+                stream.flush()
+        channel.send(answer, reply)
+
+
+def open_channel() -> Channel:
+    """Frames come by standard input; the code to come finds that empty."""
+    os.dup2(0, CHANNEL, inheritable=False)
+    os.closerange(CHANNEL + 1, 1024)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return Channel(CHANNEL)
+
+
+def main() -> None:
+    try:
+        channel = open_channel()
+        config = json.loads(channel.receive()[1])
+        sys.path[:] = [path for path in sys.path if path]
+        sys.meta_path.append(Packages(config["packages"]))
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)  # pyright: ignore
+        confine(config)
+    except (OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        os._exit(REFUSED)
+    channel.send(b"R")
+    serve(channel)
+
+
+if __name__ == "worker":
+    main()
