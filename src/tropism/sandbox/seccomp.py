@@ -27,7 +27,7 @@ fstatfs 138 44, readlink 89 -, readlinkat 267 78, umask 95 166, gettimeofday 96 
 309 168, sched_getaffinity 204 123, sched_getparam 143 121, sched_getscheduler 145 120,
 sched_get_priority_max 146 125, sched_get_priority_min 147 126, getpriority 140 141, set_tid_address 218 96,
 set_robust_list 273 99, get_robust_list 274 100, rseq 334 293, membarrier 324 283, arch_prctl 158 -, futex
-202 98, exit 60 93, exit_group 231 94, restart_syscall 219 128, kill 62 129, tgkill 234 131, sigaltstack 131
+202 98, exit 60 93, exit_group 231 94, restart_syscall 219 128, tgkill 234 131, sigaltstack 131
 132, rt_sigpending 127 136, rt_sigtimedwait 128 137, rt_sigsuspend 130 133, timer_create 222 107,
 timer_settime 223 110, timer_gettime 224 108, timer_getoverrun 225 109, timer_delete 226 111, timerfd_create
 283 85, timerfd_settime 286 86, timerfd_gettime 287 87, eventfd 284 -, eventfd2 290 19, signalfd4 289 74,
@@ -42,7 +42,7 @@ renameat2 316 276, truncate 76 45, ftruncate 77 46, fallocate 285 47, chmod 90 -
 53, utimensat 280 88, utime 132 -, utimes 235 -, futimesat 261 -, symlink 88 -, symlinkat 266 36, link 86 -,
 linkat 265 37
 """
-CONDITIONAL = "clone 56 220, prctl 157 167, prlimit64 302 261, socketpair 53 199, ioctl 16 29"
+CONDITIONAL = "kill 62 129, clone 56 220, prctl 157 167, prlimit64 302 261, socketpair 53 199, ioctl 16 29"
 MISSING = "clone3 435 435, openat2 437 437"  # refused as unknown, so that the C library asks in the older way
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
@@ -85,6 +85,7 @@ def program(writing: bool, machine: str = "") -> bytes:
     lines += _when(special["prctl"], _one_of(0, THREAD_NAME))
     lines += _when(special["ioctl"], _one_of(1, HARMLESS_IOCTLS))
     lines += _when(special["socketpair"], _one_of(0, (AF_UNIX,)))
+    lines += _when(special["kill"], _positive(0))
     lines += _when(special["prlimit64"], _null(2))
     lines.append((RETURN, 0, 0, ERRNO | errno.EPERM))
     return b"".join(struct.pack("<HBBI", *line) for line in lines)
@@ -124,6 +125,17 @@ def _one_of(index: int, values: Iterable[int]) -> list[Instruction]:
     for value in values:
         body += [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
     return [*body, _refuse()]
+
+
+def _positive(index: int) -> list[Instruction]:
+    """One process: not a group, nor everybody."""
+    return [
+        _argument(index),
+        (JUMP_EQUAL, 2, 0, 0),
+        (JUMP_GREATER, 1, 0, 0x80000000),
+        (RETURN, 0, 0, ALLOW),
+        _refuse(),
+    ]
 
 
 def _null(index: int) -> list[Instruction]:
