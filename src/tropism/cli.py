@@ -1,4 +1,4 @@
-"""The command line: list, check, rollout, render, train, serve, mcp, bench, demo."""
+"""The command line: list, check, rollout, render, train, serve, mcp, bench, demo, sandbox."""
 
 import dataclasses
 import importlib
@@ -28,6 +28,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+sandbox = typer.Typer(help="Where code of an agent is run.", no_args_is_help=True)
+app.add_typer(sandbox, name="sandbox")
 console = Console()
 errors = Console(stderr=True)
 
@@ -80,16 +82,18 @@ def list_environments(as_json: AsJson = False) -> None:
 
     Example: tropism list
     """
-    from tropism.core.registry import registered
+    from tropism.core.registry import absent, registered
 
-    specs = registered()
+    specs, missing = registered(), absent()
     if as_json:
         rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
-        print(json.dumps(rows, indent=2))
+        print(json.dumps([*rows, *({"id": id, "absent": why} for id, why in missing.items())], indent=2))
         return
     table = Table("id", "kind", "summary")
     for spec in specs:
         table.add_row(spec.id, "pure" if spec.traced else "host", spec.summary)
+    for id, reason in missing.items():
+        table.add_row(id, "[red]absent[/]", escape(reason))
     console.print(table)
 
 
@@ -288,7 +292,7 @@ def serve(
     Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
     """
     from tropism.serve.app import App
-    from tropism.serve.server import log_to_stderr, run, served
+    from tropism.serve.server import log_to_stderr, missing, run, served
     from tropism.serve.settings import Settings
 
     settings = Settings(
@@ -311,7 +315,7 @@ def serve(
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
         print(f"serving {some} at {url} ({'' if token else f'try {url}/docs; '}Ctrl-C stops)", flush=True)
 
-    run(App(environments, settings), ready)
+    run(App(environments, settings, absent=missing(ids or ())), ready)
 
 
 @app.command()
@@ -355,6 +359,51 @@ def bench(
             rows.append({"id": id, **_measure(env, params, envs, seconds)})
             bar.advance(task)
     _show(rows, as_json)
+
+
+@sandbox.command("doctor")
+def examine_sandbox(
+    tier: Annotated[str | None, typer.Option(help="A or B; by default the first that can be had here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the sandbox of Coding-v0 as it is on this machine; exit code 1 if anything gets through.
+
+    Example: tropism sandbox doctor
+    """
+    from tropism.sandbox.doctor import examine
+    from tropism.sandbox.pool import TIERS
+
+    chosen = [known for known in TIERS if tier is None or tier == known]
+    if not chosen:
+        raise ValidationError("--tier", tier, f"one of {', '.join(TIERS)}")
+    with _progress() as bar:
+        task = bar.add_task("attacking the sandbox", total=None)
+        report = examine(chosen, lambda done, total: bar.update(task, completed=done, total=total))
+    rows = [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
+    if as_json:
+        told = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
+        print(json.dumps({**told, "attacks": rows, "cannot block": report.cannot_block}, indent=2))
+    else:
+        _show_report(report, rows)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _show_report(report: Any, rows: list[dict[str, Any]]) -> None:
+    table = Table("attack", "outcome")
+    for row in rows:
+        table.add_row(row["attack"], "[red]got through[/]" if row["got through"] else "blocked")
+    if rows:
+        console.print(table)
+    for refusal in report.refusals:
+        console.print(f"Not here: {escape(refusal)}", soft_wrap=True)
+    if report.tier is not None:
+        through = sum(row["got through"] for row in rows)
+        console.print(f"Tier {report.tier}: {len(rows) - through} of {len(rows)} attacks were blocked.")
+        console.print("What this tier cannot block:")
+        for line in report.cannot_block:
+            console.print(f"- {line}", soft_wrap=True)
+    if report.reason is not None:
+        console.print(f"[red]Coding-v0 is absent:[/] {escape(report.reason)}", soft_wrap=True)
 
 
 @app.command()

@@ -59,6 +59,11 @@ class Environment(Module):
         if "traced" in cls.__dict__ and "blocking" not in cls.__dict__:
             cls.blocking = not cls.traced
 
+    @classmethod
+    def absence(cls) -> str | None:
+        """Why such an environment cannot be had on this machine; None where it can."""
+        return None
+
     @abstractmethod
     def default_params(self) -> EnvParams: ...
 

@@ -31,6 +31,7 @@ BUILT_IN = {
     "ConnectFour-v0": "tropism.envs.connect_four:ConnectFour",
     "Echo-v0": "tropism.envs.echo:Echo",
     "Chat-v0": "tropism.envs.chat:Chat",
+    "Coding-v0": "tropism.envs.coding:Coding",
     "PlumeNav-v0": "tropism.envs.plume_nav:PlumeNav",
     "PlumeNavMeander-v0": "tropism.envs.plume_tasks:meander",
     "PlumeNavPuffs-v0": "tropism.envs.plume_tasks:puffs",
@@ -75,14 +76,21 @@ def register(id: str, env_or_factory: Any = DECORATE, *, force: bool = False) ->
 def on_register(listen: Callable[[EnvironmentSpec], None]) -> None:
     """Call `listen` with every id there is, and with each as it is registered."""
     _listeners.append(listen)
-    for spec in registered():
+    _load()
+    for spec in _specs.values():
         listen(spec)
 
 
 def registered() -> tuple[EnvironmentSpec, ...]:
-    """Every id there is, in the order of registration."""
+    """Every id that can be had on this machine, in the order of registration."""
     _load()
-    return tuple(_specs.values())
+    return tuple(spec for spec in _specs.values() if _absence(spec) is None)
+
+
+def absent() -> dict[str, str]:
+    """The ids that cannot be had on this machine, and why."""
+    _load()
+    return {id: reason for id, spec in _specs.items() if (reason := _absence(spec)) is not None}
 
 
 def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
@@ -99,15 +107,24 @@ def find(id: str) -> EnvironmentSpec:
         near = difflib.get_close_matches(str(id), _specs, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_specs)}"
         raise UnknownEnvironmentError("id", id, "a registered id", f"no environment {id!r}; {hint}")
+    reason = _absence(_specs[id])
+    if reason is not None:
+        raise UnknownEnvironmentError("id", id, "an id that can be had here", f"no environment {id!r} here: {reason}")
     return _specs[id]
+
+
+def _absence(spec: EnvironmentSpec) -> str | None:
+    kind = spec.factory
+    return kind.absence() if isinstance(kind, type) and issubclass(kind, Environment) else None
 
 
 def identify(env: Environment) -> dict[str, Any] | None:
     """The id and arguments that make this very environment, if they can be written down."""
+    _load()
     source = _made.get(env)
     if source is None:
         kind = env.kind if isinstance(env, Adapted) else type(env)
-        matches = (spec for spec in registered() if kind is spec.factory)
+        matches = (spec for spec in _specs.values() if kind is spec.factory)
         equal = (spec for spec in matches if not _required(spec.factory) and _build(spec, {}) == env)
         source = next(({"id": spec.id, "arguments": {}} for spec in equal), None)
     try:

@@ -27,10 +27,7 @@ class Bait:
 
     secret: str
     folder: str
-    tcp: socket.socket
-    udp: socket.socket
-    path: socket.socket
-    abstract: socket.socket
+    sockets: dict[str, socket.socket]
     decoy: "subprocess.Popen[bytes]"
 
     @classmethod
@@ -38,15 +35,13 @@ class Bait:
         secret = secrets.token_hex(16)
         folder = tempfile.mkdtemp(prefix="tropism-bait-", dir="/tmp")
         os.environ[VARIABLE] = secret
-        bait = cls(
-            secret,
-            folder,
-            _bound(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
-            _bound(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
-            _bound(socket.AF_UNIX, socket.SOCK_STREAM, os.path.join(folder, "socket")),
-            _bound(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{secret}"),
-            _decoy(),
-        )
+        sockets = {
+            "tcp": _bound(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            "udp": _bound(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            "path": _bound(socket.AF_UNIX, socket.SOCK_STREAM, os.path.join(folder, "socket")),
+            "abstract": _bound(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{secret}"),
+        }
+        bait = cls(secret, folder, sockets, _decoy())
         os.chmod(folder, 0o777)
         os.chmod(os.path.join(folder, "socket"), 0o777)
         bait.renew()
@@ -83,11 +78,12 @@ class Bait:
             "FILE": self.file,
             "NEW": self.new,
             "FOLDER": self.folder,
-            "TCP": self.tcp.getsockname(),
-            "UDP": self.udp.getsockname(),
-            "SOCKET": self.path.getsockname(),
+            "TCP": self.sockets["tcp"].getsockname(),
+            "UDP": self.sockets["udp"].getsockname(),
+            "SOCKET": self.sockets["path"].getsockname(),
             "ABSTRACT": self.secret,
             "DECOY": self.decoy.pid,
+            "ADDRESS": _address(self.decoy.pid),
             "SERVER": os.getpid(),
         }
 
@@ -107,7 +103,7 @@ class Bait:
 
     def take_up(self) -> None:
         os.environ.pop(VARIABLE, None)
-        for sock in (self.tcp, self.udp, self.path, self.abstract):
+        for sock in self.sockets.values():
             sock.close()
         self.decoy.kill()
         self.decoy.wait()
@@ -142,6 +138,12 @@ def _decoy() -> "subprocess.Popen[bytes]":
     if sleep == sys.executable:
         return subprocess.Popen([sleep, "-c", "import time; time.sleep(300)"])
     return subprocess.Popen([*as_user, sleep, "300"])
+
+
+def _address(pid: int) -> int:
+    """Where memory of this process begins."""
+    with open(f"/proc/{pid}/maps") as maps:
+        return int(maps.read().partition("-")[0] or "0", 16)
 
 
 def ended(process: "subprocess.Popen[bytes]") -> bool:

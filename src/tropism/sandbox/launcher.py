@@ -4,6 +4,7 @@ import ctypes
 import os
 import queue
 import shutil
+import socket
 import stat
 import subprocess
 import threading
@@ -59,9 +60,11 @@ def _do(job: Callable[[], Any], future: "Future[Any]", failure: SandboxError | N
         future.set_exception(error)
 
 
-def start(command: list[str], environment: dict[str, str], **files: Any) -> "subprocess.Popen[bytes]":
+def start(command: list[str], environment: dict[str, str], channel: socket.socket) -> "subprocess.Popen[bytes]":
     """Run a command without privileges, with no file open but these; to be called in a launcher's thread."""
-    return subprocess.Popen([*_without_root(), *command], env=environment, cwd="/", **files)
+    words = [*_without_root(), *command]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, env=environment, cwd="/", stdin=channel, stdout=pipe, stderr=pipe)
 
 
 def _without_root() -> list[str]:

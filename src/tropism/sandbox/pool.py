@@ -5,11 +5,10 @@ import json
 import marshal
 import os
 import socket
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +43,7 @@ class Cell:
 
     tier: Tier
     packages: tuple[str, ...] = ("numpy",)
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
@@ -112,7 +111,7 @@ class Pool:
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel says who wrote: the worker's number
         with theirs:
-            process = start(command, ENVIRONMENT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process = start(command, ENVIRONMENT, theirs)
         ours.sendall(len(self._program).to_bytes(4, "little") + self._program)
         ours.sendall(HEADER.pack(b"I", len(config)) + config)
         return Worker(process, ours)

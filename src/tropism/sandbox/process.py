@@ -176,7 +176,7 @@ class Worker:
         except OSError:
             return False
         if not self.pid:
-            sent = (part for level, kind, part in extra if kind == socket.SCM_CREDENTIALS)
+            sent = (part for _, kind, part in extra if kind == socket.SCM_CREDENTIALS)
             self.pid = next((CREDENTIALS.unpack(part)[0] for part in sent), 0)
         self._received += data
         return bool(data) and len(self._received) <= 2 * LARGEST_FRAME

@@ -63,7 +63,7 @@ class Packages(MetaPathFinder):
     def __init__(self, folders: dict[str, str]):
         self._folders = folders
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
         if path is not None or fullname not in self._folders:
             return None
         folder = self._folders[fullname]
@@ -94,7 +94,9 @@ def _landlock(libc: Any, handled: list[int], readable: list[str]) -> None:
     for path in readable:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         access = READ_FILE | READ_FOLDER if os.path.isdir(path) else READ_FILE
-        _check(libc.syscall(LANDLOCK_ADD, ruleset, PATH_BENEATH, struct.pack("<Qi", access, fd), 0), "landlock_add_rule")
+        _check(
+            libc.syscall(LANDLOCK_ADD, ruleset, PATH_BENEATH, struct.pack("<Qi", access, fd), 0), "landlock_add_rule"
+        )
         os.close(fd)
     _check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
@@ -214,7 +216,7 @@ def serve(channel: Channel) -> None:
     """Answer requests until the parent is gone; variables live on from one to the next."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what people are used to, of the module `site`
+    builtins.exit = builtins.quit = sys.exit  # what people are used to, of the module `site`
     out, err = sys.stdout, sys.stderr
     for number, (kind, payload) in enumerate(requests(channel), 1):
         answer, reply = b"D", b""

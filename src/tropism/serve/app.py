@@ -40,14 +40,16 @@ HTML = b"text/html; charset=utf-8"
 
 
 class App:
-    """Every environment under /envs/{id}, the first one at / too."""
+    """Every environment under /envs/{id}, the first one at / too; `absent` ones are missing for a reason."""
 
     def __init__(
         self,
         environments: Mapping[str, ServedEnvironment],
         settings: Settings | None = None,
         store: Store | None = None,
+        absent: Mapping[str, str] | None = None,
     ):
+        self.absent = dict(absent or {})
         self.settings = settings or Settings()
         self.environments = dict(environments)
         self.default = next(iter(self.environments.values()))
@@ -110,7 +112,7 @@ class App:
         """What can be read without a session."""
         match name:
             case "health":
-                return _json({"status": "healthy", "version": __version__})
+                return _json({"status": "healthy", "version": __version__, "absent": self.absent})
             case "metadata":
                 return _json(_metadata(environment))
             case "schema":

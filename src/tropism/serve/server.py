@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tropism.core.registry import find, make, registered
+from tropism.core.registry import absent, find, make, registered
 from tropism.errors import ServerError, ValidationError
 from tropism.serve import refusal
 from tropism.serve.app import App
@@ -40,6 +40,11 @@ def served(ids: Iterable[str] = (), params: Any = None, **arguments: Any) -> dic
     return {
         spec.id: ServedEnvironment(spec.id, *make(spec.id, params=params, **arguments), spec.summary) for spec in chosen
     }
+
+
+def missing(ids: Iterable[str] = ()) -> dict[str, str]:
+    """The environments that would be served, were they to be had on this machine, and why they are not."""
+    return {} if list(ids) else absent()
 
 
 def run(app: App, ready: Callable[[str], None]) -> None:

@@ -75,6 +75,29 @@ class ChatObservation(Observation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CodeAction(Action):
+    """Python to run after all that was run before; with `submit`, as the answer to the task, which ends the episode."""
+
+    code: str
+    submit: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeObservation(Observation):
+    """What the code printed and how it ended: 0, 1 after an exception, minus the signal that killed it.
+
+    `prompt` is the task, where there is one; `metadata` has the sandbox's tier and a digest of all results so far.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    timed_out: bool = False
+    truncated_output: bool = False
+    prompt: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConnectFourAction(Action):
     """The column to drop a disc into, from 0."""
 
@@ -97,5 +120,6 @@ class ConnectFourObservation(Observation):
 MESSAGES: dict[str, type[Observation]] = {
     "Echo-v0": EchoObservation,
     "Chat-v0": ChatObservation,
+    "Coding-v0": CodeObservation,
     "ConnectFour-v0": ConnectFourObservation,
 }

@@ -1,0 +1,168 @@
+"""Tasks for `Coding-v0`: a prompt, and hidden tests of the functions it asks for."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tropism.errors import ValidationError
+
+SEEDED_TESTS = 8
+FIELDS = ("name", "prompt", "functions", "tests")
+EXPECTED = 'an object with "prompt" (a string), "functions" and "tests" (lists of strings), and perhaps "name"'
+
+
+@dataclass(frozen=True)
+class Task:
+    """`functions` are the names that a submission is to define; each test is Python that calls them and raises
+    when an answer is wrong. Arguments and answers are plain values: numbers, strings, bytes and collections of them."""
+
+    name: str
+    prompt: str
+    functions: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """A task whose hidden tests are drawn from the episode's seed and answered by a reference."""
+
+    prompt: str
+    reference: Callable[..., Any]
+    arguments: Callable[[Random], tuple[Any, ...]]
+    edges: tuple[tuple[Any, ...], ...]
+
+    def task(self, random: Random) -> Task:
+        name = self.reference.__name__
+        cases = [*self.edges, *(self.arguments(random) for _ in range(SEEDED_TESTS))]
+        tests = [f"assert {name}(*{case!r}) == {self.reference(*case)!r}" for case in cases]
+        return Task(name, f"Write a function `{name}`. {self.prompt}", (name,), tuple(tests))
+
+
+def sum_of_evens(numbers: Sequence[int]) -> int:
+    return sum(number for number in numbers if number % 2 == 0)
+
+
+def run_lengths(text: str) -> list[tuple[str, int]]:
+    return [(run[0], len(run)) for run in (match[0] for match in re.finditer(r"(.)\1*", text, re.DOTALL))]
+
+
+def is_balanced(text: str) -> bool:
+    open_ones: list[str] = []
+    for character in text:
+        if character in "([{":
+            open_ones.append(character)
+        elif character in ")]}" and (not open_ones or open_ones.pop() + character not in ("()", "[]", "{}")):
+            return False
+    return not open_ones
+
+
+def merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    result: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def roman(number: int) -> str:
+    letters = ("M", "CM", "D", "CD", "C", "XC", "L", "XL", "X", "IX", "V", "IV", "I")
+    result = ""
+    for letter, value in zip(letters, (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1), strict=True):
+        result += letter * (number // value)
+        number %= value
+    return result
+
+
+def _numbers(random: Random) -> tuple[list[int]]:
+    return ([random.randint(-99, 99) for _ in range(random.randint(0, 12))],)
+
+
+def _intervals(random: Random) -> tuple[list[tuple[int, int]]]:
+    starts = [random.randint(0, 40) for _ in range(random.randint(0, 8))]
+    return ([(start, start + random.randint(0, 9)) for start in starts],)
+
+
+def _text(letters: str) -> Callable[[Random], tuple[str]]:
+    return lambda random: ("".join(random.choices(letters, k=random.randint(0, 14))),)
+
+
+BUILT_IN = (
+    Exercise(
+        "It takes a list of whole numbers and returns the sum of the even ones.", sum_of_evens, _numbers, (([],),)
+    ),
+    Exercise(
+        "It takes a string and returns its runs of equal characters, in order, as a list of tuples "
+        "(character, length): 'aab' gives [('a', 2), ('b', 1)].",
+        run_lengths,
+        _text("aab"),
+        (("",), ("zzzz",)),
+    ),
+    Exercise(
+        "It takes a string and returns whether its brackets (), [] and {} are balanced; all else does not matter.",
+        is_balanced,
+        _text("()[]{x"),
+        (("",), ("([)]",), ("{[x()]}",)),
+    ),
+    Exercise(
+        "It takes a list of tuples (start, end) of whole numbers and returns the list of intervals, in order, that "
+        "are left when those which overlap or touch are merged.",
+        merged,
+        _intervals,
+        (([],), ([(1, 4), (4, 5)],), ([(1, 9), (2, 3)],)),
+    ),
+    Exercise(
+        "It takes a whole number from 1 to 3999 and returns it in Roman numerals.",
+        roman,
+        lambda random: (random.randint(1, 3999),),
+        ((4,), (1994,)),
+    ),
+)
+
+Tasks = tuple[Task | Exercise, ...]
+
+
+def tasks_of(source: Any) -> Tasks:
+    """None, "built-in", the path of a JSONL file, or a sequence of tasks."""
+    if source is None:
+        return ()
+    if source == "built-in":
+        return BUILT_IN
+    if isinstance(source, str | Path):
+        return load_tasks(source)
+    if isinstance(source, Sequence) and source and all(isinstance(each, Task | Exercise) for each in source):
+        return tuple(source)
+    raise ValidationError("tasks", source, "None, 'built-in', the path of a JSONL file, or a sequence of tasks")
+
+
+def load_tasks(path: str | Path) -> tuple[Task, ...]:
+    """The tasks of a file, one JSON object a line: prompt, functions, tests, and perhaps a name."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise ValidationError("tasks", str(path), f"a file that can be read ({error.strerror})") from None
+    tasks = tuple(_read(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
+    if not tasks:
+        raise ValidationError("tasks", str(path), "a file with at least one task")
+    return tasks
+
+
+def _read(line: str, place: str) -> Task:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValidationError(place, line, f"JSON ({error})") from None
+    sound = isinstance(row, dict) and set(row) <= set(FIELDS) and isinstance(row.get("prompt"), str)
+    sound = sound and all(_is_strings(row.get(field)) for field in ("functions", "tests"))
+    if not sound or not all(name.isidentifier() for name in row["functions"]):
+        raise ValidationError(place, line, EXPECTED)
+    return Task(str(row.get("name", place)), row["prompt"], tuple(row["functions"]), tuple(row["tests"]))
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
