@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,14 +27,14 @@ class Task:
     tests: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Exercise:
     """A task whose hidden tests are drawn from the episode's seed and answered by a reference."""
 
-    prompt: str
     reference: Callable[..., Any]
-    arguments: Callable[[Random], tuple[Any, ...]]
-    edges: tuple[tuple[Any, ...], ...]
+    prompt: str = field(compare=False)
+    arguments: Callable[[Random], tuple[Any, ...]] = field(compare=False)
+    edges: tuple[tuple[Any, ...], ...] = field(compare=False)
 
     def task(self, random: Random) -> Task:
         name = self.reference.__name__
@@ -88,40 +89,42 @@ def _intervals(random: Random) -> tuple[list[tuple[int, int]]]:
     return ([(start, start + random.randint(0, 9)) for start in starts],)
 
 
-def _text(letters: str) -> Callable[[Random], tuple[str]]:
-    return lambda random: ("".join(random.choices(letters, k=random.randint(0, 14))),)
+def _text(letters: str, random: Random) -> tuple[str]:
+    return ("".join(random.choices(letters, k=random.randint(0, 14))),)
+
+
+def _year(random: Random) -> tuple[int]:
+    return (random.randint(1, 3999),)
 
 
 BUILT_IN = (
     Exercise(
-        "It takes a list of whole numbers and returns the sum of the even ones.", sum_of_evens, _numbers, (([],),)
+        sum_of_evens,
+        "It takes a list of whole numbers and returns the sum of the even ones.",
+        _numbers,
+        (([],),),
     ),
     Exercise(
+        run_lengths,
         "It takes a string and returns its runs of equal characters, in order, as a list of tuples "
         "(character, length): 'aab' gives [('a', 2), ('b', 1)].",
-        run_lengths,
-        _text("aab"),
+        partial(_text, "aab"),
         (("",), ("zzzz",)),
     ),
     Exercise(
-        "It takes a string and returns whether its brackets (), [] and {} are balanced; all else does not matter.",
         is_balanced,
-        _text("()[]{x"),
+        "It takes a string and returns whether its brackets (), [] and {} are balanced; all else does not matter.",
+        partial(_text, "()[]{x"),
         (("",), ("([)]",), ("{[x()]}",)),
     ),
     Exercise(
+        merged,
         "It takes a list of tuples (start, end) of whole numbers and returns the list of intervals, in order, that "
         "are left when those which overlap or touch are merged.",
-        merged,
         _intervals,
         (([],), ([(1, 4), (4, 5)],), ([(1, 9), (2, 3)],)),
     ),
-    Exercise(
-        "It takes a whole number from 1 to 3999 and returns it in Roman numerals.",
-        roman,
-        lambda random: (random.randint(1, 3999),),
-        ((4,), (1994,)),
-    ),
+    Exercise(roman, "It takes a whole number from 1 to 3999 and returns it in Roman numerals.", _year, ((4,), (1994,))),
 )
 
 Tasks = tuple[Task | Exercise, ...]

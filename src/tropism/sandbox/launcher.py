@@ -56,7 +56,7 @@ def _do(job: Callable[[], Any], future: "Future[Any]", failure: SandboxError | N
         if failure is not None:
             raise failure
         future.set_result(job())
-    except (OSError, SandboxError, ValueError) as error:
+    except BaseException as error:  # noqa: BLE001  whoever waits is told; the thread goes on
         future.set_exception(error)
 
 
@@ -64,7 +64,7 @@ def start(command: list[str], environment: dict[str, str], channel: socket.socke
     """Run a command without privileges, with no file open but these; to be called in a launcher's thread."""
     words = [*_without_root(), *command]
     pipe = subprocess.PIPE
-    return subprocess.Popen(words, env=environment, cwd="/", stdin=channel, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(words, env=environment, cwd="/", stdin=channel.fileno(), stdout=pipe, stderr=pipe)
 
 
 def _without_root() -> list[str]:

@@ -6,6 +6,7 @@ import marshal
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ Tier = Literal["A", "B"]
 TIERS: tuple[Tier, ...] = ("A", "B")
 CANNOT_BLOCK: dict[Tier, tuple[str, ...]] = {"A": bubblewrap.CANNOT_BLOCK, "B": landlock.CANNOT_BLOCK}
 AHEAD = max(2, os.cpu_count() or 1)  # workers that wait for an episode
+PAUSE = 0.01  # seconds
 # The worker's own source comes first, by standard input.
 BOOT = """
 import marshal, os
@@ -96,6 +98,9 @@ class Pool:
         self._launcher.close()
 
     def _fill(self) -> None:
+        """Not at once, while others wait: starting a worker would slow the step down that the last one was taken for."""
+        if 0 < len(self._waiting) < self._ahead:
+            time.sleep(PAUSE)
         while len(self._waiting) < self._ahead:
             worker = self._start()
             with self._lock:
@@ -106,12 +111,16 @@ class Pool:
             self._waiting.pop().end()
 
     def _start(self) -> Worker:
-        command = self.cell.command()
-        config = json.dumps(self.cell.config()).encode()
+        command, config = self.cell.command(), json.dumps(self.cell.config()).encode()
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel says who wrote: the worker's number
-        with theirs:
+        try:
             process = start(command, ENVIRONMENT, theirs)
+        except OSError as error:
+            ours.close()
+            raise SandboxError("worker", str(error), "a worker that starts", f"no worker starts: {error}") from None
+        finally:
+            theirs.close()
         ours.sendall(len(self._program).to_bytes(4, "little") + self._program)
         ours.sendall(HEADER.pack(b"I", len(config)) + config)
         return Worker(process, ours)

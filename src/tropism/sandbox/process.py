@@ -100,6 +100,10 @@ class Worker:
         self._held.append(self._pidfd)
         self._signal(signal.SIGSTOP)
 
+    def tell(self, kind: bytes, payload: bytes) -> None:
+        """Send what has no answer."""
+        self._send(kind, payload, Exchange.begin(Limits()))
+
     def ask(self, kind: bytes, payload: bytes, exchange: Exchange) -> Reply:
         """Send a request and wait for the answer; a worker that takes too long is ended."""
         self._signal(signal.SIGCONT)

@@ -39,7 +39,7 @@ class Sandbox:
         if self._worker is None:
             self._worker = pool_of(self.cell).take()
             if seed is not None:
-                self._worker.ask(b"S", str(seed).encode(), Exchange.begin(self.cell.limits))
+                self._worker.tell(b"S", str(seed).encode())
         return self
 
     def run(self, code: str, limits: Limits | None = None) -> Result:
