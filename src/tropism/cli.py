@@ -373,7 +373,7 @@ def examine_sandbox(
     from tropism.sandbox.doctor import examine
     from tropism.sandbox.pool import TIERS
 
-    chosen = [known for known in TIERS if tier is None or tier == known]
+    chosen: list[Any] = [known for known in TIERS if tier is None or tier == known]
     if not chosen:
         raise ValidationError("--tier", tier, f"one of {', '.join(TIERS)}")
     with _progress() as bar:

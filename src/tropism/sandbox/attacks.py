@@ -76,7 +76,8 @@ PEEK = """
 own = ctypes.create_string_buffer(8)
 here = (ctypes.c_size_t * 2)(ctypes.addressof(own), 8)
 there = (ctypes.c_size_t * 2)(ADDRESS, 8)
-if libc.syscall(270 if arm else 310, DECOY, here, 1, there, 1, 0) == 8: print(DONE)
+one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
+if libc.process_vm_readv(DECOY, here, one, there, one, none) == 8: print(DONE)
 """
 BPF = """
 refused = libc.syscall(280 if arm else 321, 0, ctypes.create_string_buffer(64), 64) == -1 and ctypes.get_errno() == 1
@@ -99,11 +100,13 @@ print(DONE)
 
 READING = (
     Attack("read a host file", "print(open(FILE).read())"),
-    Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())"),
+    Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())", by_root=True),
     Attack(
-        "read it through a link", "import os; os.symlink(FILE, '/tmp/l'); print(open('/tmp/l').read())", lasting=True
+        "read it through a link",
+        "import os; link = FOLDER + '-link'; os.symlink(FILE, link); print(open(link).read()); os.unlink(link)",
+        lasting=True,
     ),
-    Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read())"),
+    Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read() and DONE)", by_root=True),
     Attack("read its own environment", "import os; print(os.environ.get('TROPISM_BAIT'))"),
     Attack("read a process's memory map", "print(open(f'/proc/{DECOY}/maps').read() and DONE)"),
     Attack("list a host folder", "import os; print('secret' in os.listdir(FOLDER) and DONE)"),
@@ -200,7 +203,7 @@ PROCESSES = (
         harmless=False,
     ),
     Attack("kill a process of the host", "import os; os.kill(DECOY, 9); import time; time.sleep(0.1)", killed),
-    Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)"),
+    Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)", by_root=True),
     Attack("signal everybody", "import os; os.kill(-1, 0); print(DONE)"),
     Attack("trace a process", LIBC + "if libc.ptrace(0x4206, DECOY, 0, 0) == 0: print(DONE)"),
     Attack(
@@ -241,6 +244,7 @@ PRIVILEGES = (
     Attack(
         "load a kernel program",
         SYSCALL + BPF,
+        by_root=True,
     ),
     Attack(
         "queue work in the kernel",

@@ -6,15 +6,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from tropism.sandbox.launcher import USER
+from tropism.sandbox.launcher import USER, without_root
 
 VARIABLE = "TROPISM_BAIT"
 MODE = 0o644
+STARTING = 5.0  # seconds
 PAST = 1_000_000_000  # seconds; when the bait was last changed
 
 
@@ -132,12 +133,17 @@ def _bound(family: int, kind: int, address: Any) -> socket.socket:
 
 
 def _decoy() -> "subprocess.Popen[bytes]":
-    """A process of the workers' user that sleeps, and ends with this one."""
-    as_user = [] if os.geteuid() != 0 else [shutil.which("setpriv") or "setpriv", f"--reuid={USER}", "--clear-groups"]
-    sleep = shutil.which("sleep") or sys.executable
-    if sleep == sys.executable:
-        return subprocess.Popen([sleep, "-c", "import time; time.sleep(300)"])
-    return subprocess.Popen([*as_user, sleep, "300"])
+    """A process of the workers' user that sleeps; it ends when the bait is taken up, or by itself."""
+    decoy = subprocess.Popen([*without_root(), "sleep", "300"])
+    deadline = time.monotonic() + STARTING
+    while _name(decoy.pid) != "sleep" and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return decoy
+
+
+def _name(pid: int) -> str:
+    with open(f"/proc/{pid}/comm") as name:
+        return name.read().strip()
 
 
 def _address(pid: int) -> int:

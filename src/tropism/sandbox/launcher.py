@@ -62,12 +62,13 @@ def _do(job: Callable[[], Any], future: "Future[Any]", failure: SandboxError | N
 
 def start(command: list[str], environment: dict[str, str], channel: socket.socket) -> "subprocess.Popen[bytes]":
     """Run a command without privileges, with no file open but these; to be called in a launcher's thread."""
-    words = [*_without_root(), *command]
+    words = [*without_root(), *command]
     pipe = subprocess.PIPE
     return subprocess.Popen(words, env=environment, cwd="/", stdin=channel.fileno(), stdout=pipe, stderr=pipe)
 
 
-def _without_root() -> list[str]:
+def without_root() -> list[str]:
+    """What to put before a command, so that it does not run as root."""
     if os.geteuid() != 0:
         return []
     setpriv = shutil.which("setpriv")

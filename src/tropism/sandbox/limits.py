@@ -15,8 +15,8 @@ class Limits:
     """`wall` and `cpu` in seconds and `output` in bytes are those of a step; `memory` and `files`, in bytes,
     and `threads` those of the whole episode."""
 
-    wall: float = 5.0
-    cpu: float = 5.0
+    wall: int | float = 5.0
+    cpu: int | float = 5.0
     memory: int = 512 * MEBIBYTE
     output: int = 64 * 1024  # of stdout, and as much of stderr
     files: int = 16 * MEBIBYTE
@@ -27,7 +27,7 @@ class Limits:
             value = getattr(self, field.name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 < value < math.inf or (field.type is int and not isinstance(value, int)):
-                raise ValidationError(f"limits.{field.name}", value, f"a positive {field.type.__name__}")  # pyright: ignore
+                raise ValidationError(field.name, value, f"a positive number like {field.default}")
 
     def resources(self, alone: bool) -> dict[str, int]:
         """The kernel's limits of one worker. One that is not `alone` has a user namespace in which to count threads."""

@@ -98,7 +98,7 @@ class Pool:
         self._launcher.close()
 
     def _fill(self) -> None:
-        """Not at once, while others wait: starting a worker would slow the step down that the last one was taken for."""
+        """Not at once, while others wait: a start would slow the step down that the last one was taken for."""
         if 0 < len(self._waiting) < self._ahead:
             time.sleep(PAUSE)
         while len(self._waiting) < self._ahead:
