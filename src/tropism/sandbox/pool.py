@@ -1,6 +1,7 @@
 """Workers that are started ahead, each for one episode and no other."""
 
 import atexit
+import contextlib
 import json
 import marshal
 import os
@@ -121,8 +122,9 @@ class Pool:
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker starts: {error}") from None
         finally:
             theirs.close()
-        ours.sendall(len(self._program).to_bytes(4, "little") + self._program)
-        ours.sendall(HEADER.pack(b"I", len(config)) + config)
+        with contextlib.suppress(BrokenPipeError):  # a worker that has ended already is asked why when it is taken
+            ours.sendall(len(self._program).to_bytes(4, "little") + self._program)
+            ours.sendall(HEADER.pack(b"I", len(config)) + config)
         return Worker(process, ours)
 
 

@@ -1,0 +1,84 @@
+"""Nothing is left of an episode: no process, no mount, no file, no memory."""
+
+import gc
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from tropism import Session, make
+from tropism.envs.coding import Coding
+
+REASON = Coding.absence()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+
+def children() -> int:
+    """Processes that descend from this one: bubblewrap's own, and the workers within."""
+    waiting, count = [os.getpid()], 0
+    while waiting:
+        tasks = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
+        found = [int(pid) for task in tasks for pid in task.read_text().split()]
+        waiting += found
+        count += len(found)
+    return count
+
+
+def held() -> dict[str, int]:
+    gc.collect()
+    return {
+        "files": len(os.listdir("/proc/self/fd")),
+        "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
+        "temporary": len([name for name in os.listdir("/tmp") if name.startswith("tropism")]),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
+
+
+def live(episodes: int, tier: str) -> None:
+    """Episodes that are closed, replaced, abandoned, crashed and stopped."""
+    codes = ("x = 1", "import os; os._exit(1)", "print('x' * 10**6)", "import time; time.sleep(60)", "raise ValueError")
+    env, params = make("Coding-v0", tier=tier, wall=0.2)
+    for number in range(episodes):
+        session = Session(env, params)
+        session.reset(seed=number)
+        session.step({"code": codes[3 if number % 50 == 3 else number % 3]})
+        session.step({"code": "y = 2"})
+        if number % 2:
+            session.reset()
+            session.step({"code": "z = 3"})
+        if number % 3:
+            session.close()
+
+
+def check(episodes: int, tier: str) -> None:
+    live(10, tier)
+    before, memory = settled(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    live(episodes, tier)
+    after = settled()
+    assert after == before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 30_000  # KiB
+
+
+def settled() -> dict[str, int]:
+    """What is held, once workers that were killed are gone and those that wait are there again."""
+    last: dict[str, int] = {}
+    for _ in range(20):
+        time.sleep(0.5)
+        now = held() | {"children": children()}
+        if now == last:
+            return now
+        last = now
+    return last
+
+
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_a_few_episodes_leave_nothing(tier: str):
+    check(20, tier)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_a_thousand_episodes_leave_nothing(tier: str):
+    check(1_000, tier)
