@@ -15,7 +15,7 @@ from tests.serve.running import Running, running, talk
 from tropism import Session, make, registered, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
-from tropism.gym.spaces import outward
+from tropism.gym.spaces import inward, outward
 from tropism.serve.form import Form
 from tropism.wire.codec import encode
 
@@ -69,10 +69,11 @@ def test_gymnasium_is_the_session_exactly(id: str):
     ts, (obs, info) = session.reset(seed=SEED), gym.reset(seed=SEED)
     gym.action_space.seed(SEED)
     shown = outward(session.observation_space) or (lambda obs: obs)
+    read = inward(session.action_space) or (lambda action: action)
     for _ in range(NUM_STEPS):
         assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), obs, shown(ts.obs)))
         action = gym.action_space.sample()
-        ts, (obs, reward, terminated, truncated, info) = session.step(action), gym.step(action)
+        ts, (obs, reward, terminated, truncated, info) = session.step(read(action)), gym.step(action)
         assert (reward, terminated, truncated) == (ts.reward, ts.terminated, ts.truncated)
         assert info["total_reward"] == session.total_reward
         if terminated or truncated:
@@ -133,6 +134,7 @@ def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
     gym: Any = gymnasium.make(f"tropism.gym:tropism/{id}", **short(id)).unwrapped
     session: Session = gym.session
     gym.action_space.seed(SEED)
+    read = inward(session.action_space) or (lambda action: action)
     with server.http(id) as http, server.ws(id) as socket:
         gym.reset(seed=SEED)
         again = {"options": short(id)} if short(id) else {}
@@ -148,7 +150,7 @@ def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
                 continue
             action = gym.action_space.sample()
             gym.step(action)
-            sent = session.action_space.to_json(session.action_space.coerce(action))
+            sent = session.action_space.to_json(session.action_space.coerce(read(action)))
             sent = sent if isinstance(sent, dict) else {"value": sent}
             told = [http.post("/step", json={"action": sent}).json(), talk(socket, "step", sent)["data"]]
         assert http.get("/history").json()["seed"] == session.seed

@@ -1,6 +1,7 @@
 """What code in a sandbox can do, what it comes to when it goes wrong, and that nobody else notices."""
 
 import os
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ from tropism.errors import SandboxError, StateError, ValidationError
 from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
 from tropism.sandbox.sandbox import Result, Sandbox
+from tropism.sandbox.view import view_of
 
 QUICK = Limits(wall=0.5, cpu=0.5, output=1000)
 
@@ -153,6 +155,20 @@ def test_numpy_and_asyncio_work(tier: Tier):
     assert run(tier, code, limits=Limits()).stdout == "3\n"
     with Sandbox(Cell(tier, packages=())) as sandbox:
         assert "No module named 'numpy'" in sandbox.run("import numpy").stderr
+
+
+@every_tier
+def test_only_allowed_packages_can_be_read(tier: Tier):
+    home = os.path.dirname(os.path.dirname(pytest.__file__))
+    view = view_of(("numpy",))
+    assert (
+        not any(home == path or home.startswith(f"{path}/") for path in view.readable) or sys.prefix == sys.base_prefix
+    )
+    if sys.prefix != sys.base_prefix:
+        assert "Error" in run(tier, f"import os; print(os.listdir({home!r} + '/_pytest'))").stderr
+    if tier == "A":
+        covered = run(tier, f"import os; print([os.listdir(path) for path in {view.covered}])").stdout
+        assert covered == f"{[[] for _ in view.covered]}\n"
 
 
 def test_tier_a_has_a_small_place_for_files():

@@ -132,12 +132,12 @@ class Coding(Environment):
             interpreter=interpreter,
         )
         metadata = self._metadata(state)
-        reward = 0.0
-        if action.submit and state.task is not None:
-            passed, tests = self._passed(state.task, action.code), len(state.task.tests)
+        reward, answer = 0.0, state.task if action.submit else None
+        if answer is not None:
+            passed, tests = self._passed(answer, action.code), len(answer.tests)
             metadata |= {"passed": passed, "tests": tests}
             reward = passed / tests
-        done, info = outcome(action.submit, state.time >= self.max_steps)
+        done, info = outcome(answer is not None, state.time >= self.max_steps)
         obs = _observation(result, state.task, done=done, reward=reward, metadata=metadata)
         return obs, state, reward, done, info
 

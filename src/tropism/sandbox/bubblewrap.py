@@ -20,14 +20,16 @@ def command(view: View, limits: Limits) -> list[str]:
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
     words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    for path in view.readable:
+    for path in view.system:
         words += ["--ro-bind", path, path]
-    for folder in view.covered:
-        words += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     for path, target in view.links:
         words += ["--symlink", target, path]
-    for _, folder in view.packages:
-        words += ["--ro-bind", folder, folder]  # again: it may lie within what was covered
+    for folder in view.covered:
+        words += ["--size", "65536", "--tmpfs", folder]
+    for folder in view.allowed:
+        words += ["--ro-bind", folder, folder]
+    for folder in view.covered:
+        words += ["--remount-ro", folder]
     for device in DEVICES:
         words += ["--dev-bind", device, device]
     words += ["--size", str(limits.files), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]

@@ -79,21 +79,27 @@ class Pool:
         self._program = marshal.dumps(compile((source or worker_source)(), "worker", "exec"))
         self._waiting: deque[Worker] = deque()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         view = view_of(cell.packages)
-        self._launcher = Launcher((view.interpreter, *view.readable))
+        self._launcher = Launcher(view.readable)
 
     def take(self) -> Worker:
         """A worker that nobody has used, ready to run code."""
         with self._lock:
             worker = self._waiting.popleft() if self._waiting else None
-        if worker is None:
-            worker = self._launcher.perform(self._start)
         self._launcher.submit(self._fill)
+        if worker is not None:
+            with contextlib.suppress(SandboxError):  # it was killed while it waited
+                worker.await_ready()
+                return worker
+        worker = self._launcher.perform(self._start)
         worker.await_ready()
         return worker
 
     def close(self) -> None:
         """End the workers nobody took, and the others with the thread that started them."""
+        if os.getpid() != self._process:
+            return  # a fork: the thread and the workers are its parent's
         self._ahead = 0
         self._launcher.perform(self._empty)
         self._launcher.close()
@@ -133,9 +139,13 @@ def worker_source() -> str:
     return Path(__file__).with_name("worker.py").read_text()
 
 
-@cache
 def pool_of(cell: Cell) -> Pool:
     """The one pool of this process for such workers."""
+    return _pool(cell, os.getpid())
+
+
+@cache
+def _pool(cell: Cell, process: int) -> Pool:  # noqa: ARG001  a forked process needs a pool of its own
     pool = Pool(cell)
     atexit.register(pool.close)
     return pool

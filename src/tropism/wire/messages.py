@@ -76,7 +76,8 @@ class ChatObservation(Observation):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeAction(Action):
-    """Python to run after all that was run before; with `submit`, as the answer to the task, which ends the episode."""
+    """Python to run after all that was run before; with `submit` it is the answer to the task, where there is one,
+    and ends the episode."""
 
     code: str
     submit: bool = False
