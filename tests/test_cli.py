@@ -155,3 +155,19 @@ class Waiting(AgentEnvironment):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Waiting keeps the law")
+
+
+def test_train_writes_an_agent_goes_on_and_overwrites_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    small = ("train", "CartPole-v1", "--total-steps", "4096", "--num-envs", "4", "--out", str(tmp_path), "--json")
+    assert run(monkeypatch, *small) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["steps"] == 4096
+    assert Path(told["agent"]).exists()
+    assert run(monkeypatch, *small) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert run(monkeypatch, *small, "--resume") == 0
+    assert json.loads(capsys.readouterr().out) == told
+    assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
+    assert "begun with" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The agent: an actor and a critic, with memory or without, for discrete and continuous actions."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -85,7 +86,7 @@ def num_outputs(space: Space) -> int:
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, Box) and space.dtype.kind == "f":
-        return int(jnp.prod(jnp.array(space.shape, int)))
+        return math.prod(space.shape)
     raise ValidationError("action_space", space, "Discrete, or a Box of real numbers: PPO acts in no other")
 
 

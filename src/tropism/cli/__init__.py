@@ -1,0 +1,48 @@
+"""The command line: list, check, rollout, render, train, serve, mcp, bench, demo, sandbox."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tropism import __version__
+from tropism.cli.environments import check, list_environments
+from tropism.cli.playing import bench, demo, render, rollout
+from tropism.cli.sandboxing import examine_sandbox
+from tropism.cli.serving import mcp, serve
+from tropism.cli.terminal import errors
+from tropism.cli.training import train
+from tropism.errors import TropismError
+
+app = typer.Typer(
+    help="Reinforcement-learning environments as pure functions.",
+    no_args_is_help=True,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+sandbox = typer.Typer(help="Where code of an agent is run.", no_args_is_help=True)
+app.add_typer(sandbox, name="sandbox")
+app.command("list")(list_environments)
+for command in (check, rollout, render, train, serve, mcp, bench, demo):
+    app.command()(command)
+sandbox.command("doctor")(examine_sandbox)
+
+
+@app.callback()
+def about(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Reinforcement-learning environments as pure functions."""
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one message and exit code 2."""
+    try:
+        app()
+    except TropismError as error:
+        errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)

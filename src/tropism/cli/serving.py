@@ -1,0 +1,86 @@
+"""Commands that serve: serve, mcp."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tropism.cli.terminal import Arguments, Ids, Params, id_of, pair
+
+
+class Level(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def serve(
+    ids: Ids = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(envvar="TROPISM_TOKEN", help="What callers must send as Bearer token; repeatable, one for each."),
+    ] = None,
+    max_sessions: Annotated[int, typer.Option(help="Sessions open at once.", min=1)] = 10_000,
+    max_sessions_per_token: Annotated[int, typer.Option(help="Sessions open at once, of one token.", min=1)] = 10_000,
+    idle_timeout: Annotated[
+        float, typer.Option(help="Seconds until an idle session is put away; it can be resumed.")
+    ] = 3600,
+    max_body: Annotated[int, typer.Option(help="Largest request, in bytes.", min=1)] = 2**20,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A name this server is called by; repeatable.")] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web page's origin that may call; repeatable.")
+    ] = None,
+    param: Params = None,
+    arg: Arguments = None,
+    log_level: Annotated[Level, typer.Option(help="What is logged, as JSON lines on standard error.")] = Level.warning,
+) -> None:
+    """Serve environments over HTTP, WebSocket and MCP; the first one answers at / too.
+
+    Example: tropism serve Echo-v0 ConnectFour-v0 --port 8000
+    Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
+    """
+    from tropism.serve.app import App
+    from tropism.serve.server import log_to_stderr, missing, run, served
+    from tropism.serve.settings import Settings
+
+    settings = Settings(
+        host=host,
+        port=port,
+        tokens=tuple(token or ()),
+        max_sessions=max_sessions,
+        max_sessions_per_token=max_sessions_per_token,
+        idle_timeout=idle_timeout,
+        max_body=max_body,
+        allowed_hosts=tuple(allow_host or ()),
+        allowed_origins=tuple(allow_origin or ()),
+    )
+    log_to_stderr(log_level.value)
+    chosen = [id_of(target) for target in ids or ()]
+    params = dict(pair("--param", text) for text in param or [])
+    environments = served(chosen, params, **dict(pair("--arg", text) for text in arg or []))
+
+    def ready(url: str) -> None:
+        some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
+        print(f"serving {some} at {url} ({'' if token else f'try {url}/docs; '}Ctrl-C stops)", flush=True)
+
+    run(App(environments, settings, absent=missing(ids or ())), ready)
+
+
+def mcp(ids: Ids = None) -> None:
+    """Speak MCP on standard input and output, for agents that start their own tools.
+
+    Example: tropism mcp ConnectFour-v0
+    """
+    import asyncio
+
+    from tropism.serve.app import App
+    from tropism.serve.mcp import serve_stdio
+    from tropism.serve.server import log_to_stderr, served
+
+    log_to_stderr("warning")
+    asyncio.run(serve_stdio(App(served(id_of(target) for target in ids or ())).tools))

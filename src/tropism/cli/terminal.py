@@ -1,0 +1,113 @@
+"""What the commands share: options, tables, progress bars, and how an environment is named."""
+
+import importlib
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tropism.errors import ValidationError
+
+console = Console()
+errors = Console(stderr=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A registered id (see `tropism list`).")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ID|MODULE:CLASS]...", help="Default: every registered one. A class goes by its name."),
+]
+Params = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Change a number; repeatable.")
+]
+Arguments = Annotated[
+    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
+
+
+def environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
+    """The environment that an id or `module:Class` names."""
+    from tropism.core.agent import built, is_agent
+    from tropism.core.environment import Environment, override
+    from tropism.core.registry import make
+
+    params = dict(pair("--param", text) for text in param or [])
+    arguments = dict(pair("--arg", text) for text in arg or [])
+    if ":" not in target:
+        return make(target, params=params, **arguments)
+    made = load(target)
+    if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
+        raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
+    try:
+        env = built(made, arguments)
+    except TypeError as error:
+        raise ValidationError("target", target, f"a class that can be made with these arguments ({error})") from None
+    return env, override(env.default_params(), params)
+
+
+def id_of(target: str) -> str:
+    """The id of a target; a class that has none yet is registered under its name."""
+    from tropism.core.registry import register, registered
+
+    if ":" not in target:
+        return target
+    made = load(target)
+    known = [spec.id for spec in registered() if spec.factory is made]  # the module may have registered it
+    if not known:
+        register(made.__name__, made)
+    return known[0] if known else made.__name__
+
+
+def load(target: str) -> Any:
+    """A class of the user's own; the current folder is importable, as for `python -m`."""
+    module, _, name = target.partition(":")
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValidationError("target", target, f"an importable module:Class ({error})") from None
+
+
+def pair(option: str, text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValidationError(option, text, "NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def progress_bar() -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=errors)
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows if len(rows) != 1 else rows[0], indent=2))
+        return
+    table = Table()
+    for name, value in rows[0].items():
+        table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right", overflow="fold")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value / 1e6:.1f} M" if abs(value) >= 1e6 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

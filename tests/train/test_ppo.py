@@ -1,0 +1,94 @@
+"""PPO learns, and a killed training goes on as if nothing had happened."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tropism.errors import ValidationError
+from tropism.train import checkpoint
+from tropism.train.config import Config
+from tropism.train.policy import load
+from tropism.train.run import CHECKPOINT, Recipe, Report, train
+
+SHORT = Recipe("CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8), seed=0, seeds=2)
+
+
+class KilledError(Exception):
+    """The training ends here."""
+
+
+def killed_after(reports: int) -> Any:
+    seen: list[Report] = []
+
+    def show(report: Report) -> None:
+        seen.append(report)
+        if len(seen) == reports:
+            raise KilledError
+
+    return show
+
+
+def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
+    whole, curve = train(SHORT, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(SHORT, tmp_path / "killed", killed_after(7))
+    resumed, same_curve = train(SHORT, tmp_path / "killed", resume=True)
+    assert curve == same_curve
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(whole), jax.tree.leaves(resumed))
+
+
+def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
+    train(SHORT, tmp_path)
+    with pytest.raises(ValidationError, match="begun with"):
+        train(SHORT._replace(seed=1), tmp_path, resume=True)
+    assert load(tmp_path / CHECKPOINT, seed=1).agent.hidden == SHORT.config.hidden
+    with pytest.raises(ValidationError, match="agents"):
+        load(tmp_path / CHECKPOINT, seed=2)
+
+
+def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_path: Path):
+    recipe = Recipe("CartPole-v1", {}, {}, Config(total_steps=120_000), seed=3, seeds=4)
+    _, curve = train(recipe, tmp_path)
+    best = np.max([returns for _, returns in curve[-10:]], axis=0)
+    assert (best > 400).sum() >= 3
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"num_envs": 0},
+        {"learning_rate": -1.0},
+        {"gamma": 1.5},
+        {"minibatches": 7},
+        {"total_steps": 10},
+        {"recurrent": True, "num_envs": 6},
+    ],
+)
+def test_numbers_that_cannot_work_are_refused(numbers: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        Config(**numbers)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path):
+    other = tmp_path / "other"
+    other.write_bytes(b"hello\n")
+    for path in (other, tmp_path / "nothing"):
+        with pytest.raises(ValidationError, match="tropism train"):
+            checkpoint.load(path)
+
+
+def test_an_agent_with_a_memory_trains_on_a_plume(tmp_path: Path):
+    config = Config(total_steps=1024, num_envs=8, num_steps=32, recurrent=True, hidden=16)
+    state, _ = train(Recipe("PlumeNavMeander-v0", {}, {}, config, seed=0, seeds=1), tmp_path)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.agent))
+
+
+def test_continuous_actions_stay_in_their_box(tmp_path: Path):
+    config = Config(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
+    train(Recipe("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
+    agent = load(tmp_path / CHECKPOINT)
+    actions = [agent.act(jax.random.key(i), agent.init(None), np.ones(3, np.float32))[0] for i in range(20)]
+    assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)
