@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 from tests.sandbox.cells import SOMEBODY, bare, cell, every_tier, run
@@ -12,7 +13,7 @@ from tropism.errors import SandboxError
 from tropism.sandbox import doctor, landlock
 from tropism.sandbox.attacks import ATTACKS, Attack
 from tropism.sandbox.bait import Bait
-from tropism.sandbox.doctor import Outcome, Report, attacked, examine
+from tropism.sandbox.doctor import Outcome, attacked, examine
 from tropism.sandbox.pool import Cell, Tier
 
 ROOT = os.geteuid() == 0
@@ -67,8 +68,16 @@ def test_one_attack_that_gets_through_condemns_the_tier(monkeypatch: pytest.Monk
     assert (report.ok, report.reason) == (False, "the sandbox of tier B does not hold here: say so")
 
 
-def test_a_report_without_outcomes_is_no_leave_to_run():
-    assert not Report("A", (), ()).ok
+def test_what_cannot_be_examined_is_not_trusted(monkeypatch: pytest.MonkeyPatch):
+    cell("B")
+
+    def fails(cell: Cell, progress: Any) -> Any:
+        raise OSError("no place for the bait")
+
+    monkeypatch.setattr(doctor, "attacked", fails)
+    report = examine(["B"])
+    assert not report.ok
+    assert report.reason == "the sandbox could not be examined (tier B: no place for the bait)"
 
 
 def test_a_kernel_without_landlock_is_refused_in_words(monkeypatch: pytest.MonkeyPatch):

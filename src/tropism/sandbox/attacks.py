@@ -35,11 +35,12 @@ def killed(bait: Bait, result: Result) -> bool:
 
 
 def outlasted(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or not result.timed_out
+    """It came to an end of its own, as no such code should within its limit."""
+    return told(bait, result) or not (result.timed_out or result.lost)
 
 
 def flooded(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or len(result.stdout + result.stderr) > 2 * QUICK.output or not result.truncated_output
+    return told(bait, result) or len(result.stdout + result.stderr) > 2 * QUICK.output
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Bait:
     @classmethod
     def lay(cls) -> "Bait":
         secret = secrets.token_hex(16)
-        folder = tempfile.mkdtemp(prefix="tropism-bait-", dir="/tmp")
+        folder = tempfile.mkdtemp(prefix="tropism-bait-")
         os.environ[VARIABLE] = secret
         sockets = {
             "tcp": _bound(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),

@@ -44,6 +44,8 @@ class Report:
             return None
         if self.tier is None:
             return f"no sandbox can be had here ({'; '.join(self.refusals)})"
+        if not self.outcomes:
+            return f"the sandbox could not be examined ({self.refusals[-1]})"
         names = ", ".join(each.attack.name for each in self.outcomes if each.succeeded)
         return f"the sandbox of tier {self.tier} does not hold here: {names}"
 
@@ -58,9 +60,16 @@ def examine(tiers: Iterable[Tier] = TIERS, progress: Progress | None = None) -> 
     for tier in tiers:
         why = refusal(tier)
         if why is None:
-            return Report(tier, tuple(refusals), attacked(Cell(tier), progress=progress))
+            return _examine(tier, refusals, progress)
         refusals.append(why)
     return Report(None, tuple(refusals), ())
+
+
+def _examine(tier: Tier, refusals: list[str], progress: Progress | None) -> Report:
+    try:
+        return Report(tier, tuple(refusals), attacked(Cell(tier), progress=progress))
+    except (OSError, SandboxError) as error:  # what could not be tried may well succeed
+        return Report(tier, (*refusals, f"tier {tier}: {error}"), ())
 
 
 @cache
