@@ -10,11 +10,11 @@ import pytest
 from tests.sandbox.cells import SOMEBODY, bare, cell, every_tier, run
 
 from tropism.errors import SandboxError
-from tropism.sandbox import doctor, landlock
+from tropism.sandbox import doctor, landlock, sandbox
 from tropism.sandbox.attacks import ATTACKS, Attack
 from tropism.sandbox.bait import Bait
 from tropism.sandbox.doctor import Outcome, attacked, examine
-from tropism.sandbox.pool import Cell, Tier
+from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
 
 ROOT = os.geteuid() == 0
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
@@ -57,6 +57,19 @@ def test_every_attack_is_blocked_when_the_server_is_a_user(tier: Tier):
     report = json.loads(done.stdout)
     assert (report["tier"], report["reason"], len(report["attacks"])) == (tier, None, len(ATTACKS))
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "layer", ['_seccomp(libc, bytes.fromhex(config["filter"]))', '_landlock(libc, **config["landlock"])']
+)
+def test_a_sandbox_that_lacks_a_layer_is_found_out(layer: str, monkeypatch: pytest.MonkeyPatch):
+    source = worker_source()
+    assert layer in source
+    pool = Pool(cell("B"), ahead=0, source=lambda: source.replace(layer, "pass"))
+    monkeypatch.setattr(sandbox, "pool_of", lambda cell: pool)
+    found = attacked(Cell("B"), [attack for attack in ATTACKS if attack.harmless])
+    assert len([outcome for outcome in found if outcome.succeeded]) > 2
+    pool.close()
 
 
 def test_one_attack_that_gets_through_condemns_the_tier(monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """What code in a sandbox can do, what it comes to when it goes wrong, and that nobody else notices."""
 
 import os
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -194,6 +195,44 @@ def test_a_killed_worker_takes_nobody_with_it(tier: Tier):
         os.kill(worker.pid, 9)
         assert one.run("print(1)").lost
         assert other.run("print(x)").stdout == "1\n"
+
+
+@every_tier
+def test_a_worker_cannot_hand_files_to_its_parent(tier: Tier):
+    code = """
+import array, os, socket, struct
+channel = socket.socket(fileno=os.dup(3))
+files = array.array("i", [os.open("/dev/null", 0) for _ in range(50)])
+channel.sendmsg([struct.pack("<cIi", b"D", 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+"""
+    with Sandbox(cell(tier)) as sandbox:
+        before = len(os.listdir("/proc/self/fd"))
+        assert sandbox.run(code).exit_code == 0
+        sandbox.run("pass")
+        assert len(os.listdir("/proc/self/fd")) - before < 20  # workers started ahead have a few
+
+
+@every_tier
+def test_workers_end_with_the_server_however_it_ends(tier: Tier):
+    cell(tier)
+    program = f"""
+import threading, time
+from tropism.sandbox.sandbox import Sandbox
+from tropism.sandbox.pool import Cell
+sandbox = Sandbox(Cell({tier!r})).start()
+print(sandbox._worker.pid, flush=True)
+sandbox.run("import time; time.sleep(600)")
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        worker = int(server.stdout.readline())
+        assert os.path.exists(f"/proc/{worker}")
+        time.sleep(0.3)
+        server.kill()
+    deadline = time.monotonic() + 5
+    while os.path.exists(f"/proc/{worker}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{worker}")
 
 
 @every_tier

@@ -174,16 +174,20 @@ class Worker:
 
     def _read_channel(self) -> bool:
         try:
-            data, extra, _, _ = self._channel.recvmsg(READ_SIZE, socket.CMSG_SPACE(CREDENTIALS.size))
+            data = self._channel.recv(READ_SIZE) if self.pid else self._first_words()
         except BlockingIOError:
             return True
         except OSError:
             return False
-        if not self.pid:
-            sent = (part for _, kind, part in extra if kind == socket.SCM_CREDENTIALS)
-            self.pid = next((CREDENTIALS.unpack(part)[0] for part in sent), 0)
         self._received += data
         return bool(data) and len(self._received) <= 2 * LARGEST_FRAME
+
+    def _first_words(self) -> bytes:
+        """They come before any code was run, and the kernel says from which process."""
+        data, extra, _, _ = self._channel.recvmsg(READ_SIZE, socket.CMSG_SPACE(CREDENTIALS.size))
+        sent = (part for _, kind, part in extra if kind == socket.SCM_CREDENTIALS)
+        self.pid = next((CREDENTIALS.unpack(part)[0] for part in sent), 0)
+        return data
 
     def _frame(self) -> Reply | None:
         if len(self._received) < HEADER.size:
