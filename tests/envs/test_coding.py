@@ -51,7 +51,7 @@ def test_a_step_runs_code_and_variables_live_until_the_reset():
 
 
 def test_a_step_that_ends_the_interpreter_is_an_observation_and_the_episode_goes_on():
-    with session(wall=0.5) as coding:
+    with session(wall=2.0) as coding:
         coding.reset(seed=0)
         coding.step({"code": "x = 1"})
         stopped = coding.step({"code": "while True: pass"})

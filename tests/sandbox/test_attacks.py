@@ -3,7 +3,9 @@
 import json
 import os
 import sys
+import tempfile
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from tests.sandbox.cells import SOMEBODY, bare, cell, every_tier, run
 from tropism.errors import SandboxError
 from tropism.sandbox import doctor, landlock, sandbox
 from tropism.sandbox.attacks import ATTACKS, Attack
-from tropism.sandbox.bait import Bait
+from tropism.sandbox.bait import VARIABLE, Bait
 from tropism.sandbox.doctor import Outcome, attacked, examine
 from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
 
@@ -79,6 +81,12 @@ def test_one_attack_that_gets_through_condemns_the_tier(monkeypatch: pytest.Monk
     report = examine(["B"])
     assert [outcome.succeeded for outcome in report.outcomes] == [True, False]
     assert (report.ok, report.reason) == (False, "the sandbox of tier B does not hold here: say so")
+
+
+def test_nothing_is_left_of_the_bait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    attacked(cell("B"), ATTACKS[:3])
+    assert (list(tmp_path.iterdir()), VARIABLE in os.environ) == ([], False)
 
 
 def test_what_cannot_be_examined_is_not_trusted(monkeypatch: pytest.MonkeyPatch):

@@ -31,7 +31,6 @@ def held() -> dict[str, int]:
     return {
         "files": len(os.listdir("/proc/self/fd")),
         "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
-        "temporary": len([name for name in os.listdir("/tmp") if name.startswith("tropism")]),
         "threads": len(os.listdir("/proc/self/task")),
     }
 

@@ -15,14 +15,13 @@ from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
 from tropism.sandbox.sandbox import Result, Sandbox
 from tropism.sandbox.view import view_of
 
-QUICK = Limits(wall=0.5, cpu=0.5, output=1000)
+SHORT = Limits(wall=20, cpu=20, output=1000)
+QUICK = Limits(wall=1.5, cpu=1.5, output=1000)
 
 
-def run(tier: Tier, *codes: str, limits: Limits = QUICK) -> Result:
+def run(tier: Tier, code: str, limits: Limits = SHORT) -> Result:
     with Sandbox(cell(tier)) as sandbox:
-        for code in codes[:-1]:
-            sandbox.run(code)
-        return sandbox.run(codes[-1], limits)
+        return sandbox.run(code, limits)
 
 
 @every_tier
@@ -96,7 +95,7 @@ def test_an_interpreter_that_ends_is_a_result(tier: Tier, code: str, exit_code: 
 )
 def test_what_takes_too_long_is_stopped_and_what_it_printed_is_kept(tier: Tier, code: str):
     start = time.monotonic()
-    result = run(tier, f"print('begun')\n{code}")
+    result = run(tier, f"print('begun')\n{code}", QUICK)
     assert result.timed_out
     assert (result.stdout, result.exit_code, result.lost) == ("begun\n", -9, True)
     assert time.monotonic() - start < 10
@@ -122,7 +121,7 @@ def test_output_is_cut_at_a_limit_and_marked(tier: Tier):
 
 @every_tier
 def test_endless_output_ends_with_the_time_and_stays_within_the_limit(tier: Tier):
-    result = run(tier, "while True: print('x' * 1000)")
+    result = run(tier, "while True: print('x' * 1000)", QUICK)
     assert (result.timed_out, result.truncated_output, len(result.stdout)) == (True, True, 1000)
 
 
