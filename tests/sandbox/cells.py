@@ -42,5 +42,6 @@ def run(command: list[str], user: int | None) -> "subprocess.CompletedProcess[st
 
 @cache
 def launcher() -> Launcher:
-    paths = [*view_of(("numpy",)).readable, *(path for path in sys.path if os.path.isdir(path))]
-    return Launcher(paths)
+    view = view_of(("numpy",))
+    beside = os.path.dirname(view.interpreter)  # where a virtual environment's link may lead by another name
+    return Launcher([beside, *view.readable, *(path for path in sys.path if os.path.isdir(path))])

@@ -20,6 +20,7 @@ def command(view: View, limits: Limits) -> list[str]:
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
     words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += ["--size", str(limits.files), "--tmpfs", "/tmp"]  # first: what is readable may lie below it
     for path in view.system:
         words += ["--ro-bind", path, path]
     for path, target in view.links:
@@ -32,6 +33,6 @@ def command(view: View, limits: Limits) -> list[str]:
         words += ["--remount-ro", folder]
     for device in DEVICES:
         words += ["--dev-bind", device, device]
-    words += ["--size", str(limits.files), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]
+    words += ["--remount-ro", "/", "--chdir", "/tmp"]
     words += ["--hostname", "sandbox", "--"]
     return words
