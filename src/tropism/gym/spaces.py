@@ -136,10 +136,15 @@ Convert = Callable[[Any], Any]
 def outward(space: Space) -> Convert | None:
     """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
     if isinstance(space, Record):
-        return _shown
+        return lambda x: _with_flags(_shown(x))
     if isinstance(space, Model):
-        return lambda x: _shown(x.model_dump())
+        return lambda x: _with_flags(_shown(x.model_dump()))
     return _inside(space, outward)
+
+
+def _with_flags(shown: dict[str, Any]) -> dict[str, Any]:
+    """A field that is true or false is a member of Discrete(2), so a whole number."""
+    return {name: np.int64(value) if isinstance(value, bool) else value for name, value in shown.items()}
 
 
 def inward(space: Space) -> Convert | None:
