@@ -11,9 +11,9 @@ from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.config import Config
 from tropism.train.policy import load
-from tropism.train.run import CHECKPOINT, Recipe, Report, train
+from tropism.train.run import CHECKPOINT, Report, Training, train
 
-SHORT = Recipe("CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8), seed=0, seeds=2)
+SHORT = Training("CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8), seed=0, seeds=2)
 
 
 class KilledError(Exception):
@@ -50,7 +50,7 @@ def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
 
 
 def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_path: Path):
-    recipe = Recipe("CartPole-v1", {}, {}, Config(total_steps=120_000), seed=3, seeds=4)
+    recipe = Training("CartPole-v1", {}, {}, Config(total_steps=120_000), seed=3, seeds=4)
     _, curve = train(recipe, tmp_path)
     best = np.max([returns for _, returns in curve[-10:]], axis=0)
     assert (best > 400).sum() >= 3
@@ -82,13 +82,13 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path):
 
 def test_an_agent_with_a_memory_trains_on_a_plume(tmp_path: Path):
     config = Config(total_steps=1024, num_envs=8, num_steps=32, recurrent=True, hidden=16)
-    state, _ = train(Recipe("PlumeNavMeander-v0", {}, {}, config, seed=0, seeds=1), tmp_path)
+    state, _ = train(Training("PlumeNavMeander-v0", {}, {}, config, seed=0, seeds=1), tmp_path)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.agent))
 
 
 def test_continuous_actions_stay_in_their_box(tmp_path: Path):
     config = Config(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
-    train(Recipe("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
+    train(Training("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
     agent = load(tmp_path / CHECKPOINT)
     actions = [agent.act(jax.random.key(i), agent.init(None), np.ones(3, np.float32))[0] for i in range(20)]
     assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)

@@ -61,7 +61,7 @@ def train(
 
     Example: tropism train CartPole-v1 --seeds 4
     """
-    from tropism.train.checkpoint import Recipe
+    from tropism.train.checkpoint import Training
     from tropism.train.config import Config
     from tropism.train.presets import PRESETS
     from tropism.train.run import CHECKPOINT, Report
@@ -70,7 +70,7 @@ def train(
     given = {name: value for name, value in config.items() if value is not None}
     params = dict(pair("--param", text) for text in param or [])
     arguments = dict(pair("--arg", text) for text in arg or [])
-    recipe = Recipe(id, arguments, params, Config(**PRESETS.get(id, {}) | given), seed, seeds)
+    recipe = Training(id, arguments, params, Config(**PRESETS.get(id, {}) | given), seed, seeds)
     folder = out or Path("runs") / "train" / id
     if (folder / CHECKPOINT).exists() and not resume and not force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")

@@ -23,7 +23,7 @@ MOST = 2**16  # environments in one batch
 LARGEST = 2**28  # bytes
 
 
-class OpenData(msgspec.Struct, forbid_unknown_fields=True):
+class OpenBatch(msgspec.Struct, forbid_unknown_fields=True):
     """`seeds`: one for each environment, or one number s for s, s + 1, …"""
 
     count: int
@@ -31,12 +31,12 @@ class OpenData(msgspec.Struct, forbid_unknown_fields=True):
     mode: Mode = "next_step"
 
 
-class ResetData(msgspec.Struct, forbid_unknown_fields=True):
+class ResetBatch(msgspec.Struct, forbid_unknown_fields=True):
     seeds: list[int] | int | None = None
     mask: Any = None
 
 
-class StepData(msgspec.Struct, forbid_unknown_fields=True):
+class StepBatch(msgspec.Struct, forbid_unknown_fields=True):
     actions: Any
 
 
@@ -61,7 +61,7 @@ class Batch:
 
     @classmethod
     async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: Sessions) -> "Batch":
-        asked = convert(data, OpenData)
+        asked = convert(data, OpenBatch)
         if not environment.env.traced:
             raise ServerError("VALIDATION_ERROR", f"{environment.id} is a host environment: open sessions one by one")
         if not 1 <= asked.count <= MOST:
@@ -79,7 +79,7 @@ class Batch:
         return {"count": self.count, "observation": self._read["obs"](words), "info": info}
 
     async def reset(self, data: dict[str, Any]) -> dict[str, Any]:
-        asked = convert(data, ResetData)
+        asked = convert(data, ResetBatch)
         mask = np.ones(self.count, bool) if asked.mask is None else array_of(asked.mask, "mask")
         if mask.dtype != bool or mask.shape != (self.count,):
             raise ValidationError("mask", asked.mask, f"{self.count} bools")
@@ -93,7 +93,7 @@ class Batch:
         self._finished = self._finished & ~mask
 
     async def step(self, data: dict[str, Any]) -> dict[str, Any]:
-        actions = self._ready(_actions(self._space, convert(data, StepData).actions))
+        actions = self._ready(_actions(self._space, convert(data, StepBatch).actions))
         if self._mode == "disabled" and self._finished.any():
             over = np.flatnonzero(self._finished)
             raise StateError("finished", over, "reset those first", f"cannot step: {over} are over; reset those first")

@@ -19,7 +19,7 @@ HEADER = "x-session-id"
 LONGEST_NUMBER = 18  # digits
 
 
-class StepData(msgspec.Struct, forbid_unknown_fields=True):
+class StepBody(msgspec.Struct, forbid_unknown_fields=True):
     action: dict[str, Any]
     timeout_s: float | None = None
     request_id: str | None = None
@@ -69,7 +69,7 @@ class Requests:
         if kind != "step":
             request_id = data.pop("request_id", None)
             return await session.perform(kind, data, _request_id(request_id))
-        asked = convert(data, StepData)
+        asked = convert(data, StepBody)
         if asked.timeout_s is None:
             return await session.perform("step", asked.action, asked.request_id)
         if not asked.timeout_s > 0:

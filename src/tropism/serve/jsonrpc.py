@@ -16,7 +16,7 @@ METHODS = ("openenv/session/close", *SESSION_METHODS)  # of a session
 
 def is_ours(request: Any) -> bool:
     """Whether this is not for the MCP SDK: no JSON-RPC at all, or OpenEnv's dialect of it."""
-    if not isinstance(request, dict) or request.get("jsonrpc") != "2.0" or not isinstance(request.get("method"), str):
+    if not _is_request(request):
         return True
     params = request.get("params")
     named = isinstance(params, dict) and "session_id" in params
@@ -28,7 +28,7 @@ async def answer(
 ) -> dict[str, Any]:
     """The reply; every refusal is a JSON-RPC error, as OpenEnv's clients expect."""
     id = request.get("id") if isinstance(request, dict) else None
-    if not isinstance(request, dict) or request.get("jsonrpc") != "2.0" or not isinstance(request.get("method"), str):
+    if not _is_request(request):
         return error(id, INVALID_REQUEST, 'expected {"jsonrpc": "2.0", "method": …, "id": …}')
     params = request.get("params") or {}
     if not isinstance(params, dict):
@@ -60,6 +60,11 @@ async def _result(
     if not isinstance(arguments, dict):
         raise ValidationError("arguments", arguments, "an object")
     return _content(await tools.call(str(params.get("name")), arguments | {"session_id": session.id}, owner))
+
+
+def _is_request(request: Any) -> bool:
+    version, method = (request.get(name) if isinstance(request, dict) else None for name in ("jsonrpc", "method"))
+    return version == "2.0" and isinstance(method, str)
 
 
 def _content(value: Any) -> dict[str, Any]:

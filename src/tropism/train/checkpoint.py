@@ -18,8 +18,8 @@ from tropism.train.ppo import Trainer, TrainState
 MAGIC = b"tropism-train-1\n"
 
 
-class Recipe(NamedTuple):
-    """How to make the trainer again."""
+class Training(NamedTuple):
+    """What a training is made of: enough to make its trainer again."""
 
     id: str
     arguments: dict[str, Any]
@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
         return eqx.filter_vmap(trainer.init)(random.split(random.key(self.seed), self.seeds))
 
 
-def save(path: Path, recipe: Recipe, train: TrainState, history: list[Any]) -> None:
+def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) -> None:
     """Written beside and then moved there, so that a killed training leaves the one before."""
     header = recipe._asdict() | {"config": asdict(recipe.config), "history": history}
     body = io.BytesIO()
@@ -50,7 +50,7 @@ def save(path: Path, recipe: Recipe, train: TrainState, history: list[Any]) -> N
     beside.replace(path)
 
 
-def load(path: Path) -> tuple[Recipe, TrainState, list[Any]]:
+def load(path: Path) -> tuple[Training, TrainState, list[Any]]:
     if not path.exists():
         raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
     with path.open("rb") as file:
@@ -58,6 +58,6 @@ def load(path: Path) -> tuple[Recipe, TrainState, list[Any]]:
             raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
         header = json.loads(file.readline())
         history = header.pop("history")
-        recipe = Recipe(**header | {"config": Config(**header["config"])})
+        recipe = Training(**header | {"config": Config(**header["config"])})
         like = eqx.filter_eval_shape(recipe.start, recipe.trainer())
         return recipe, eqx.tree_deserialise_leaves(file, like), history

@@ -11,7 +11,7 @@ import numpy as np
 
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
-from tropism.train.checkpoint import Recipe
+from tropism.train.checkpoint import Training
 from tropism.train.ppo import Progress, Trainer, TrainState, advance
 
 REPORTS = 50  # of a whole training
@@ -33,7 +33,7 @@ class Report(NamedTuple):
 
 
 def train(
-    recipe: Recipe, out: Path, show: Callable[[Report], None] = lambda _report: None, resume: bool = False
+    recipe: Training, out: Path, show: Callable[[Report], None] = lambda _report: None, resume: bool = False
 ) -> tuple[TrainState, list[Any]]:
     """Train and write `out`: a checkpoint after every report, and the curve. A resumed training is the same one."""
     path = out / CHECKPOINT
@@ -57,7 +57,7 @@ def train(
     return state, history
 
 
-def _chunks(recipe: Recipe, done: int) -> list[int]:
+def _chunks(recipe: Training, done: int) -> list[int]:
     """Updates between two reports; the same ones whether or not the training was interrupted between them."""
     total = recipe.config.num_updates
     size = -(-total // REPORTS)
@@ -65,7 +65,7 @@ def _chunks(recipe: Recipe, done: int) -> list[int]:
     return [end - max(done, end_before) for end_before, end in zip([0, *ends], ends, strict=False) if end > done]
 
 
-def _report(recipe: Recipe, trainer: Trainer, state: TrainState, progress: Progress, seconds: float) -> Report:
+def _report(recipe: Training, trainer: Trainer, state: TrainState, progress: Progress, seconds: float) -> Report:
     episodes, returns = np.asarray(progress.episodes).sum(1), np.asarray(progress.returns).sum(1)
     means = [float(total / count) if count else None for total, count in zip(returns, episodes, strict=True)]
     batch, updates = trainer.config.batch, progress.loss.shape[1]

@@ -30,14 +30,6 @@ class Dict(Space):
     def spaces(self) -> dict[str, Space]:
         return dict(zip(self.keys_, self.values_, strict=True))
 
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> None:
-        return None
-
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> dict[str, Any]:
         keys = random.split(key, max(1, len(self.keys_)))
         return {name: space.sample(k, shape) for (name, space), k in zip(self.spaces.items(), keys, strict=False)}
@@ -84,14 +76,6 @@ class Tuple(Space):
         if not isinstance(spaces, tuple | list) or not all(isinstance(space, Space) for space in spaces):
             raise ValidationError("spaces", spaces, "a tuple of spaces")
         self.spaces = tuple(spaces)
-
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> None:
-        return None
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> tuple[Any, ...]:
         keys = random.split(key, max(1, len(self.spaces)))

@@ -32,14 +32,6 @@ class Text(Space):
             raise ValidationError("charset", charset, "a non-empty string of allowed characters, or None for any")
         self.charset = charset
 
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> None:
-        return None
-
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> str:
         check_single(self, shape)
         rng = np.random.default_rng(entropy(key))
@@ -83,14 +75,6 @@ class Record(Space):
         if not isinstance(cls, type) or not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # pyright: ignore
             raise ValidationError("cls", cls, "a frozen dataclass")
         self.cls = cls
-
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> None:
-        return None
 
     @property
     def hints(self) -> dict[str, Any]:

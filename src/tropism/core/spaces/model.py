@@ -26,14 +26,6 @@ class Model(Space):
             raise ValidationError("cls", cls, f"a class with the methods {', '.join(METHODS)}")
         self.cls = cls
 
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> None:
-        return None
-
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         """Required fields are drawn by the schema, the others have their defaults."""
         check_single(self, shape)

@@ -19,12 +19,13 @@ class Space(Module):
     """A set of values: immutable, hashable, equal by value."""
 
     @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...] | None: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """None where the members are no arrays."""
+        return None
 
     @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any] | None: ...
+    def dtype(self) -> np.dtype[Any] | None:
+        return None
 
     @abstractmethod
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
