@@ -1,5 +1,6 @@
 """Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from tropism.plume import wind
 from tropism.plume.fields import Filaments, Meander, Puffs, Recording, Turbulence, synthetic
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.receptors import Saturating
-from tropism.plume.rewards import Singh, SparseGoal
+from tropism.plume.rewards import Approach, Singh, SparseGoal, Sum
 from tropism.plume.sensors import Concentration, Odour, Together, WindSense
 from tropism.plume.start import Start
 
@@ -21,18 +22,30 @@ WINDS = {
 
 
 def meander(trail: int = 0) -> PlumeNav:
-    """Find the source of a plume whose centre line wanders with the wind, on a grid."""
-    zone = Start(low=(64.0, 16.0), high=(127.0, 111.0))
-    nose = Together((Concentration(), WindSense()))
-    return PlumeNav(Meander(source=(16.0, 64.0)), nose, start=zone, goal_radius=5.0, trail=trail)
+    """Find the source of a plume whose centre line wanders with the wind, on a grid, in 150 steps.
+
+    The nose saturates, as receptors do, so that it tells faint smells apart; getting nearer is worth a little.
+    """
+    return PlumeNav(
+        field=Meander(source=(16.0, 64.0)),
+        sensor=Together((Saturating(Concentration(), half=0.01), WindSense())),
+        reward=Sum((SparseGoal(), Approach(scale=0.005))),
+        start=Start(low=(40.0, 40.0), high=(80.0, 88.0)),
+        goal_radius=5.0,
+        max_steps=150,
+        trail=trail,
+    )
 
 
 def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, trail: int = 0) -> PlumeNav:
-    """Fly to the source of a puffy plume by smell and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023)."""
+    """Fly to the source of a puffy plume by smell and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023).
+
+    A sparse plume, with `keep` below 1, is also simulated with fewer puffs.
+    """
     if regime not in WINDS:
         raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
     return PlumeNav(
-        field=Puffs(flow=WINDS[regime], keep=keep),
+        field=Puffs(flow=WINDS[regime], keep=keep, max_puffs=_crowd(keep)),
         sensor=Together((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
         motion=Continuous(boundary="absorb"),
         reward=Singh(),
@@ -45,6 +58,12 @@ def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, tra
         shared=shared,
         trail=trail,
     )
+
+
+def _crowd(keep: float) -> int:
+    """Puffs on the 10 m to the end of the arena, of which 100 · `keep` are born a second; whatever the draw."""
+    mean = 2000 * min(max(keep, 0.0), 1.0)
+    return math.ceil(mean + 4.5 * mean**0.5) + 1
 
 
 def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:

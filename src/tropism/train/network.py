@@ -49,6 +49,20 @@ class Torso(Module):
         return memory, memory
 
 
+class Memory(Module):
+    """What a recurrent agent carries from step to step; all of it is empty in another."""
+
+    cells: Float[Array, "*batch 2 size"]  # of actor and critic
+    action: Float[Array, "*batch actions"]  # the last one: what a smell means depends on the way that was taken
+
+    def where(self, forgotten: Any, blank: "Memory") -> "Memory":
+        """A batch of memories, some of them forgotten."""
+        return Memory(
+            jnp.where(forgotten[:, None, None], blank.cells, self.cells),
+            jnp.where(forgotten[:, None], blank.action, self.action),
+        )
+
+
 class Agent(Module):
     """Actor and critic do not share layers, only the observation."""
 
@@ -63,6 +77,7 @@ class Agent(Module):
     def __init__(self, obs_size: int, action_space: Space, hidden: int, recurrent: bool, key: Any):
         actor, critic, policy, value = random.split(key, 4)
         outputs = num_outputs(action_space)
+        obs_size += outputs if recurrent else 0
         self.actor = Torso(obs_size, hidden, recurrent, actor)
         self.critic = Torso(obs_size, hidden, recurrent, critic)
         self.policy = Linear(hidden, outputs, SMALL, policy)
@@ -71,15 +86,18 @@ class Agent(Module):
         self.hidden = hidden
         self.recurrent = recurrent
 
-    def memory(self) -> Float[Array, "2 size"]:
-        """Of actor and critic, at the beginning of an episode."""
-        return jnp.zeros((2, self.hidden if self.recurrent else 0))
+    def memory(self) -> Memory:
+        """At the beginning of an episode."""
+        if not self.recurrent:
+            return Memory(jnp.zeros((2, 0)), jnp.zeros(0))
+        return Memory(jnp.zeros((2, self.hidden)), jnp.zeros_like(self.policy.bias))
 
-    def __call__(self, memory: Any, x: Any) -> tuple[Any, Any, Any]:
-        """`(memory, outputs of the actor, value)` of one observation."""
-        seen, features = self.actor(memory[0], x)
-        judged, judgement = self.critic(memory[1], x)
-        return jnp.stack([seen, judged]), self.policy(features), self.value(judgement)[0]
+    def __call__(self, memory: Memory, x: Any) -> tuple[Memory, Any, Any]:
+        """`(memory, outputs of the actor, value)` of one observation; `Actions.remember` what is done about it."""
+        x = jnp.concatenate([x, memory.action])
+        seen, features = self.actor(memory.cells[0], x)
+        judged, judgement = self.critic(memory.cells[1], x)
+        return Memory(jnp.stack([seen, judged]), memory.action), self.policy(features), self.value(judgement)[0]
 
 
 def num_outputs(space: Space) -> int:
@@ -103,6 +121,14 @@ class Actions(Module):
 
     def best(self, outputs: Any) -> Any:
         return jnp.argmax(outputs) if isinstance(self.space, Discrete) else outputs
+
+    def remember(self, memory: Memory, action: Any) -> Memory:
+        """The memory of an agent that has just chosen an action."""
+        if not memory.action.size:
+            return memory
+        discrete = isinstance(self.space, Discrete)
+        code = nn.one_hot(action, memory.action.size) if discrete else jnp.clip(action, -1, 1)
+        return Memory(memory.cells, code.astype(memory.action.dtype))
 
     def played(self, action: Any) -> Any:
         """The action as the environment takes it."""

@@ -29,7 +29,7 @@ class Trained(Strategy):
         x = flat(obs)
         memory, outputs, _ = self.agent(memory, self.moments.scaled(x) if self.normalize else x)
         action = self.actions.best(outputs) if self.greedy else self.actions.draw(key, self.agent, outputs)
-        return self.actions.played(action), memory
+        return self.actions.played(action), self.actions.remember(memory, action)
 
 
 def load(path: Path, seed: int = 0, greedy: bool = False) -> Trained:

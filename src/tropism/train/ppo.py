@@ -17,7 +17,7 @@ from tropism.core.environment import Environment
 from tropism.core.module import Module
 from tropism.core.transforms.auto_reset import auto_reset
 from tropism.train.config import Config
-from tropism.train.network import Actions, Agent, flat
+from tropism.train.network import Actions, Agent, Memory, flat
 
 
 class Moments(Module):
@@ -48,7 +48,7 @@ class Playing(Module):
 
     obs: Any
     state: Any
-    memory: Float[Array, "envs 2 size"]
+    memory: Memory
     returned: Float[Array, " envs"]  # discounted, of the running episode: rewards are scaled by its spread
     gained: Float[Array, " envs"]  # the plain return of the running episode
 
@@ -120,7 +120,7 @@ class Trainer(Module):
         obs, state = jax.vmap(self.env.reset, (0, None))(random.split(env_key, config.num_envs), self.params)
         size = jax.vmap(flat)(obs).shape[-1]
         agent = Agent(size, self.env.action_space(self.params), config.hidden, config.recurrent, agent_key)
-        memory = jnp.broadcast_to(agent.memory(), (config.num_envs, *agent.memory().shape))
+        memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_envs, *leaf.shape)), agent.memory())
         none = jnp.zeros(config.num_envs)
         playing = Playing(jax.vmap(flat)(obs), state, memory, none, none)
         optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
@@ -151,6 +151,7 @@ class Trainer(Module):
             memory, outputs, value = jax.vmap(train.agent)(playing.memory, scaled)
             keys = random.split(draw_key, self.config.num_envs)
             action = jax.vmap(self.actions.draw, (0, None, 0))(keys, train.agent, outputs)
+            memory = jax.vmap(self.actions.remember)(memory, action)
             log_prob, _ = jax.vmap(self.actions.log_prob, (None, 0, 0))(train.agent, outputs, action)
             played = jax.vmap(self.actions.played)(action)
             keys = random.split(env_key, self.config.num_envs)
@@ -167,8 +168,8 @@ class Trainer(Module):
     ) -> tuple[Playing, Seen]:  # fmt: skip
         """Where the environments stand after a step, and what was seen in it; memories end with their episodes."""
         gained, returned = before.gained + reward, before.returned * self.config.gamma + reward
-        blank = jnp.where(done[:, None, None], train.agent.memory(), memory)
-        after = Playing(jax.vmap(flat)(obs), state, blank, jnp.where(done, 0, returned), jnp.where(done, 0, gained))
+        kept = memory.where(done, train.agent.memory())
+        after = Playing(jax.vmap(flat)(obs), state, kept, jnp.where(done, 0, returned), jnp.where(done, 0, gained))
         seen = Seen(
             before.obs, before.memory, action, log_prob, value, jax.vmap(flat)(info["final_obs"]), memory, reward,
             info["terminated"], done, returned, jnp.where(done, gained, 0),
@@ -230,13 +231,13 @@ class Trainer(Module):
         config = self.config
         obs, memory, starts, action, old_log_prob, old_value, advantage = data
 
-        def step(memory: Any, now: Any) -> tuple[Any, Any]:
-            x, starts = now
-            memory = jnp.where(starts[:, None, None], agent.memory(), memory)
-            memory, outputs, value = jax.vmap(agent)(memory, x)
-            return memory, (outputs, value)
+        def step(memory: Memory, now: Any) -> tuple[Memory, Any]:
+            x, starts, action = now
+            memory, outputs, value = jax.vmap(agent)(memory.where(starts, agent.memory()), x)
+            return jax.vmap(self.actions.remember)(memory, action), (outputs, value)
 
-        _, (outputs, value) = lax.scan(step, memory[0], (obs, starts))
+        first = jax.tree.map(lambda leaf: leaf[0], memory)
+        _, (outputs, value) = lax.scan(step, first, (obs, starts, action))
         log_prob, entropy = jax.vmap(jax.vmap(self.actions.log_prob, (None, 0, 0)), (None, 0, 0))(
             agent, outputs, action
         )

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-PLUME = {"recurrent": True, "num_envs": 64, "num_steps": 64, "total_steps": 3_000_000, "gamma": 0.995, "entropy": 0.005}
+PLUME = {
+    "recurrent": True,
+    "num_envs": 256,
+    "num_steps": 32,
+    "total_steps": 2_000_000,
+    "learning_rate": 2e-3,
+    "entropy": 0.002,
+    "hidden": 32,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "Pendulum-v1": {"total_steps": 1_000_000, "gamma": 0.95, "entropy": 0.0},
