@@ -37,6 +37,16 @@ def test_specs_say_where_they_come_from():
     assert (cartpole.traced, cartpole.source) == (True, "built-in")
 
 
+def test_to_list_the_ids_builds_and_compiles_nothing():
+    code = "import jax; jax.config.update('jax_log_compiles', True); import tropism; tropism.registered()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "compilation" not in done.stderr
+
+
+def test_a_spec_knows_whether_its_environment_is_traced():
+    assert all(make(spec.id)[0].traced == spec.traced for spec in registered())
+
+
 @pytest.mark.parametrize("id", ["CartPol-v1", "cartpole-v1", "CartPole"])
 def test_an_unknown_id_suggests(id: str):
     with pytest.raises(UnknownEnvironmentError, match=f"no environment '{id}'; did you mean CartPole-v1") as caught:

@@ -202,12 +202,20 @@ def _summary(target: Any) -> str:
 def _load() -> None:
     """Built-ins and other packages' entry points, once, on first use."""
     for id, path in BUILT_IN.items():
-        _specs[id] = _spec(id, _resolve(path), "built-in")
+        _specs[id] = _built_in(id, _resolve(path))
     for point in entry_points(group=GROUP):
         try:
             _specs.setdefault(point.name, _spec(point.name, point.load(), point.value))
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             warnings.warn(f"environment {point.name!r} of {point.value} is left out: {error}", stacklevel=2)
+
+
+def _built_in(id: str, target: Any) -> EnvironmentSpec:
+    """Functions of ours are believed what they say they return: to build one may take seconds of compilation."""
+    if not inspect.isfunction(target):
+        return _spec(id, target, "built-in")
+    kind = inspect.signature(target, eval_str=True).return_annotation
+    return EnvironmentSpec(id, _summary(target), kind.traced, "built-in", target)
 
 
 def _resolve(path: str) -> Any:
