@@ -13,7 +13,7 @@ from jax import random
 from tropism.core.registry import make
 from tropism.errors import ValidationError
 from tropism.train.config import Config
-from tropism.train.ppo import Trainer, TrainState
+from tropism.train.ppo import Trainer, TrainState, start
 
 MAGIC = b"tropism-train-1\n"
 
@@ -33,7 +33,7 @@ class Training(NamedTuple):
 
     def start(self, trainer: Trainer) -> TrainState:
         """`seeds` agents, before their first update."""
-        return eqx.filter_vmap(trainer.init)(random.split(random.key(self.seed), self.seeds))
+        return start(trainer, random.split(random.key(self.seed), self.seeds))
 
 
 def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) -> None:

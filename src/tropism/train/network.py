@@ -1,5 +1,6 @@
 """The agent: an actor and a critic, with memory or without, for discrete and continuous actions."""
 
+import itertools
 import math
 from typing import Any
 
@@ -20,12 +21,12 @@ class Linear(Module):
     weight: Float[Array, "out in"]
     bias: Float[Array, " out"]
 
-    def __init__(self, size_in: int, size_out: int, gain: float, key: Any):
-        self.weight = nn.initializers.orthogonal(gain)(key, (size_out, size_in))
-        self.bias = jnp.zeros(size_out)
+    def __init__(self, drawn: Float[Array, "out in"], gain: float):
+        self.weight = gain * orthogonal(drawn)
+        self.bias = jnp.zeros(len(drawn))
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        return self.weight @ x + self.bias
+        return x @ self.weight.T + self.bias  # this way round: a batch stays in rows, and nothing is transposed
 
 
 class Torso(Module):
@@ -34,10 +35,9 @@ class Torso(Module):
     layers: tuple[Linear, Linear]
     cell: eqx.nn.GRUCell | None
 
-    def __init__(self, size_in: int, hidden: int, recurrent: bool, key: Any):
-        first, second, third = random.split(key, 3)
-        self.layers = (Linear(size_in, hidden, 2**0.5, first), Linear(hidden, hidden, 2**0.5, second))
-        self.cell = eqx.nn.GRUCell(hidden, hidden, key=third) if recurrent else None
+    def __init__(self, first: Float[Array, "hidden in"], second: Float[Array, "hidden hidden"], cell: Any):
+        self.layers = (Linear(first, 2**0.5), Linear(second, 2**0.5))
+        self.cell = cell
 
     def __call__(self, memory: Any, x: Any) -> tuple[Any, Any]:
         """`(memory, features)`; an agent without memory carries an empty array."""
@@ -75,13 +75,16 @@ class Agent(Module):
     recurrent: bool = eqx.field(static=True)
 
     def __init__(self, obs_size: int, action_space: Space, hidden: int, recurrent: bool, key: Any):
-        actor, critic, policy, value = random.split(key, 4)
         outputs = num_outputs(action_space)
         obs_size += outputs if recurrent else 0
-        self.actor = Torso(obs_size, hidden, recurrent, actor)
-        self.critic = Torso(obs_size, hidden, recurrent, critic)
-        self.policy = Linear(hidden, outputs, SMALL, policy)
-        self.value = Linear(hidden, 1, 1.0, value)
+        key, *cell_keys = random.split(key, 3)
+        torso = ((hidden, obs_size), (hidden, hidden))
+        first, second, third, fourth, policy, value = normals(key, (*torso, *torso, (outputs, hidden), (1, hidden)))
+        cells = [eqx.nn.GRUCell(hidden, hidden, key=key) if recurrent else None for key in cell_keys]
+        self.actor = Torso(first, second, cells[0])
+        self.critic = Torso(third, fourth, cells[1])
+        self.policy = Linear(policy, SMALL)
+        self.value = Linear(value, 1.0)
         self.log_std = jnp.zeros(outputs if isinstance(action_space, Box) else 0)
         self.hidden = hidden
         self.recurrent = recurrent
@@ -98,6 +101,21 @@ class Agent(Module):
         seen, features = self.actor(memory.cells[0], x)
         judged, judgement = self.critic(memory.cells[1], x)
         return Memory(jnp.stack([seen, judged]), memory.action), self.policy(features), self.value(judgement)[0]
+
+
+def normals(key: Any, shapes: tuple[tuple[int, int], ...]) -> list[Float[Array, "out in"]]:
+    """Matrices of one draw, since every draw by itself takes its time to compile."""
+    sizes = [math.prod(shape) for shape in shapes]
+    drawn = jnp.split(random.normal(key, (sum(sizes),)), list(itertools.accumulate(sizes[:-1])))
+    return [numbers.reshape(shape) for numbers, shape in zip(drawn, shapes, strict=True)]
+
+
+def orthogonal(drawn: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    """Normal numbers as a matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014)."""
+    wide = drawn.shape[0] < drawn.shape[1]
+    q, r = jnp.linalg.qr(drawn.T if wide else drawn)
+    q = q * jnp.sign(jnp.diag(r))  # without the signs of LAPACK, all such matrices are as likely
+    return q.T if wide else q
 
 
 def num_outputs(space: Space) -> int:

@@ -4,11 +4,13 @@ Read `config.py`, then `Trainer.update`: act, judge, learn. Only `terminated` en
 worth what the critic says of its last observation.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax, random
 from jaxtyping import Array, Float, Int
@@ -112,7 +114,8 @@ class Trainer(Module):
         config = self.config
         steps = config.num_updates * config.epochs * config.minibatches
         rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
-        return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+        adam = optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+        return optax.flatten(adam)  # as one vector, which compiles sooner than layer by layer
 
     def init(self, key: Any) -> TrainState:
         config = self.config
@@ -145,22 +148,20 @@ class Trainer(Module):
     def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:
         """`num_steps` steps of all environments."""
 
-        def step(playing: Playing, key: Any) -> tuple[Playing, Seen]:
-            draw_key, env_key = random.split(key)
+        def step(playing: Playing, keys: Any) -> tuple[Playing, Seen]:
             scaled = self._scaled(train, playing.obs)
             memory, outputs, value = jax.vmap(train.agent)(playing.memory, scaled)
-            keys = random.split(draw_key, self.config.num_envs)
-            action = jax.vmap(self.actions.draw, (0, None, 0))(keys, train.agent, outputs)
+            action = self.actions.draw(keys[0], train.agent, outputs)
             memory = jax.vmap(self.actions.remember)(memory, action)
             log_prob, _ = jax.vmap(self.actions.log_prob, (None, 0, 0))(train.agent, outputs, action)
             played = jax.vmap(self.actions.played)(action)
-            keys = random.split(env_key, self.config.num_envs)
             obs, state, reward, done, info = jax.vmap(self.env.step, (0, 0, 0, None))(
-                keys, playing.state, played, self.params
+                keys[1:], playing.state, played, self.params
             )
             return self._follow(train, playing, memory, obs, state, reward, done, info, action, log_prob, value)
 
-        return lax.scan(step, train.playing, random.split(key, self.config.num_steps))
+        keys = random.split(key, (self.config.num_steps, 1 + self.config.num_envs))
+        return lax.scan(step, train.playing, keys)
 
     def _follow(
         self, train: Any, before: Playing, memory: Any, obs: Any, state: Any, reward: Any, done: Any, info: Any,
@@ -209,12 +210,9 @@ class Trainer(Module):
             updates, optimizer = self.optimizer.update(gradient, optimizer, eqx.filter(agent, eqx.is_inexact_array))
             return (eqx.apply_updates(agent, updates), optimizer), (losses[0], losses[1])
 
-        def epoch(carry: Any, key: Any) -> tuple[Any, Any]:
-            members = random.permutation(key, size).reshape(config.minibatches, -1)
-            return lax.scan(part, carry, members)
-
-        keys = random.split(key, config.epochs)
-        (agent, optimizer), losses = lax.scan(epoch, (train.agent, train.optimizer), keys)
+        shuffled = jnp.argsort(random.bits(key, (config.epochs, size)))
+        parts = shuffled.reshape(config.epochs * config.minibatches, -1)
+        (agent, optimizer), losses = lax.scan(part, (train.agent, train.optimizer), parts)
         return agent, optimizer, losses
 
     def _pieces(self, train: TrainState, seen: Seen, advantage: Any) -> tuple[Any, ...]:
@@ -236,8 +234,11 @@ class Trainer(Module):
             memory, outputs, value = jax.vmap(agent)(memory.where(starts, agent.memory()), x)
             return jax.vmap(self.actions.remember)(memory, action), (outputs, value)
 
-        first = jax.tree.map(lambda leaf: leaf[0], memory)
-        _, (outputs, value) = lax.scan(step, first, (obs, starts, action))
+        if config.recurrent:
+            first = jax.tree.map(lambda leaf: leaf[0], memory)
+            _, (outputs, value) = lax.scan(step, first, (obs, starts, action))
+        else:
+            _, outputs, value = jax.vmap(jax.vmap(agent))(memory, obs)
         log_prob, entropy = jax.vmap(jax.vmap(self.actions.log_prob, (None, 0, 0)), (None, 0, 0))(
             agent, outputs, action
         )
@@ -251,12 +252,28 @@ class Trainer(Module):
 
 
 @eqx.filter_jit
+def start(trainer: Trainer, keys: Any) -> TrainState:
+    """An agent for each key, before its first update."""
+    return _each(trainer.init, keys)
+
+
 def advance(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, Progress]:
-    """Some updates of one agent, or of many side by side, with a report of each."""
+    """Some updates of every agent, side by side, with a report of each; compiled once for any number of them."""
+    reports: list[Progress] = []
+    for _ in range(updates):
+        train, progress = _update(trainer, train)
+        reports.append(progress)
+    return train, jax.tree.map(lambda *values: np.stack(values, 1), *reports)
 
-    def many(train: TrainState) -> tuple[TrainState, Progress]:
-        return lax.scan(lambda train, _: trainer.update(train), train, None, updates)
 
-    arrays, rest = eqx.partition(train, eqx.is_array)
-    train, progress = jax.vmap(lambda arrays: many(eqx.combine(arrays, rest)))(arrays)
-    return train, progress
+@eqx.filter_jit
+def _update(trainer: Trainer, train: TrainState) -> tuple[TrainState, Progress]:
+    return _each(trainer.update, train)
+
+
+def _each(function: Callable[[Any], Any], many: Any) -> Any:
+    """`vmap`, but of one agent alone without: a batch of one is slower, to compile and to run."""
+    if len(jax.tree.leaves(many)[0]) > 1:
+        return eqx.filter_vmap(function)(many)
+    one = function(jax.tree.map(lambda leaf: leaf[0], many))
+    return jax.tree.map(lambda leaf: leaf[None], one)
