@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Unit = Literal["steps/s", "µs/step"]
+Unit = Literal["steps/s", "µs/step", "s"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""PPO (Schulman et al. 2017), compiled end to end: acting, advantages and updates are one `lax.scan`.
+"""PPO (Schulman et al. 2017), compiled end to end: acting, advantages and learning are one program.
 
 Read `config.py`, then `Trainer.update`: act, judge, learn. Only `terminated` ends a value; a truncated episode is
 worth what the critic says of its last observation.

@@ -1,0 +1,68 @@
+"""Stable-Baselines3's PPO on Gymnasium's CartPole until it is learnt, with its defaults or with RL Zoo's numbers."""
+
+import importlib
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.last_episodes import LastEpisodes
+from benchmarks.worker import package_version
+
+library: Any = importlib.import_module("stable_baselines3")
+callbacks: Any = importlib.import_module("stable_baselines3.common.callbacks")
+env_util: Any = importlib.import_module("stable_baselines3.common.env_util")
+torch: Any = importlib.import_module("torch")
+
+NUMBERS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "zoo": {
+        "n_steps": 32,
+        "batch_size": 256,
+        "gae_lambda": 0.8,
+        "gamma": 0.98,
+        "n_epochs": 20,
+        "ent_coef": 0.0,
+        "learning_rate": lambda left: left * 1e-3,
+        "clip_range": lambda left: left * 0.2,
+    },
+}
+NUM_ENVS = {"defaults": 1, "zoo": 8}
+TOTAL_STEPS = {"defaults": 1_000_000, "zoo": 100_000}  # the zoo's rates fall to zero over its total
+
+
+class UntilLearnt(callbacks.BaseCallback):
+    """Stops where the task is learnt, or the time is up."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self.episodes = LastEpisodes()
+        self.deadline = time.perf_counter() + seconds
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            if "episode" in info:
+                self.episodes.add(1, float(info["episode"]["r"]))
+        return not self.episodes.learnt and time.perf_counter() < self.deadline
+
+
+def trained(numbers: str, seed: int, limit: float) -> tuple[int, LastEpisodes]:
+    torch.set_num_threads(1)  # the networks are small: it is quicker so
+    env = env_util.make_vec_env("CartPole-v1", NUM_ENVS[numbers], seed=seed)
+    model = library.PPO("MlpPolicy", env, device="cpu", seed=seed, **NUMBERS[numbers])
+    until = UntilLearnt(limit)
+    model.learn(TOTAL_STEPS[numbers], callback=until)
+    return int(model.num_timesteps), until.episodes
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    versions = {name: package_version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
+    start = time.perf_counter()
+    steps, episodes = trained(**request)
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "steps": steps, "mean": episodes.mean, "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Our PPO on CartPole with the numbers of its defaults, or with PureJaxRL's, from the first compilation on."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.last_episodes import LastEpisodes
+from benchmarks.worker import package_version
+from tropism.train.checkpoint import Training
+from tropism.train.config import Config
+from tropism.train.ppo import advance
+
+NUMBERS: dict[int, dict[str, Any]] = {16: {}, 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
+
+
+def trained(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[str, Any]:
+    """One training; `to_learnt` ends it there. `compiling` is the time until the first update is made."""
+    start = time.perf_counter()
+    config = Config(total_steps=total_steps, **NUMBERS[num_envs])
+    recipe = Training("CartPole-v1", {}, {}, config, seed, 1)
+    trainer = recipe.trainer()
+    state = recipe.start(trainer)
+    episodes, update, compiling = LastEpisodes(), 0, 0.0
+    while update < config.num_updates and not (to_learnt and episodes.learnt):
+        state, progress = advance(trainer, state, 1)
+        episodes.add(int(np.sum(progress.episodes)), float(np.sum(progress.returns)))
+        update += 1
+        compiling = compiling or time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "compiling": compiling, "steps": update * config.batch, "mean": episodes.mean}
+
+
+def main() -> None:
+    versions = {name: package_version(name) for name in ("tropism", "jax")}
+    print(json.dumps({**trained(**json.loads(sys.argv[1])), "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()
