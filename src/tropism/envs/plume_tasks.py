@@ -1,6 +1,7 @@
 """Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
 
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,4 +119,10 @@ def _recorded(recording: Any, **numbers: Any) -> Recording:
     for name, value in numbers.items():
         if value is not None:
             raise ValidationError(name, value, "None: only a file may need it")
-    return synthetic() if recording is None else recording
+    return _film() if recording is None else recording
+
+
+@cache
+def _film() -> Recording:
+    """Filmed once: it never changes, and to compile it takes a second."""
+    return synthetic()
