@@ -88,7 +88,7 @@ def test_disabled_leaves_resetting_to_the_caller():
     assert ends > 2
 
 
-@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "ConnectFour-v0", "PixelGridWorld-v0"])
+@pytest.mark.parametrize("id", ["CartPole-v1", "PixelGridWorld-v0"])  # every id, in the other mode: test_surfaces_agree
 def test_environment_i_is_the_session_of_seed_plus_i(id: str):
     env, params = make(id)
     vector = GymVectorEnv(env, 3, params)

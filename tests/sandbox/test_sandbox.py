@@ -236,7 +236,7 @@ sandbox.run("import time; time.sleep(600)")
 
 @every_tier
 def test_many_at_once_keep_their_limits(tier: Tier):
-    chosen = cell(tier, wall=60, cpu=0.5, memory=256 * MEBIBYTE, output=1000)
+    chosen = cell(tier, wall=60, cpu=0.25, memory=256 * MEBIBYTE, output=1000)
     codes = ("print(sum(range(10)))", "while True: pass", "x = bytearray(1 << 30)", "print('x' * 10**6)")
 
     def live(number: int) -> Result:
