@@ -29,7 +29,7 @@ def meander(trail: int = 0) -> PlumeNav:
     """
     return PlumeNav(
         field=Meander(source=(16.0, 64.0)),
-        sensor=Together((Saturating(Concentration(), half=0.01), WindSense())),
+        sensor=Together((Saturating(Concentration(), half=0.001), WindSense())),
         reward=Sum((SparseGoal(), Approach(scale=0.005))),
         start=Start(low=(40.0, 40.0), high=(80.0, 88.0)),
         goal_radius=5.0,
