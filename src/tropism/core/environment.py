@@ -13,7 +13,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Int
 
 from tropism.core.module import Module
-from tropism.core.spaces import Space
+from tropism.core.spaces import Discrete, Space
+from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 
 Info = dict[str, Any]
@@ -99,13 +100,22 @@ class Environment(Module):
         """A picture of the state: (H, W, 3) uint8, or None where there is nothing to draw."""
         return None
 
+    def agent_spot(self, state: Any, params: Any) -> tuple[float, float] | None:
+        """Where in its picture the agent is: shares of width and height from the upper left, for a trail."""
+        return None
+
+    def action_words(self) -> tuple[str, ...]:
+        """What people call the actions of a Discrete space, or the entries of a Box, in order."""
+        return ()
+
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         """The observation in words, for a language agent."""
         return f"Observation: {np.array2string(np.asarray(obs), precision=4)}"
 
     def parse(self, text: str, params: Any) -> Any:
-        """The action a language agent's words mean; the plain form is the action as JSON."""
-        return self.action_space(params).from_text(text)
+        """The action a language agent's words mean: one of `action_words`, or the action as JSON."""
+        space, words = self.action_space(params), self.action_words()
+        return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
 
     def message(self, obs: Any, info: Info) -> dict[str, Any]:
         """The fields of `observation_message`, as JSON values, of what a reset or a step returned."""

@@ -141,6 +141,11 @@ class Session:
         self._require_episode("describe")
         return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
 
+    def agent_spot(self) -> tuple[float, float] | None:
+        """Where in its picture the agent is; None where it is in no one place."""
+        self._require_episode("look for the agent")
+        return self.env.agent_spot(self._engine.state(), self._engine.params())
+
     def parse(self, text: str) -> Any:
         """The action that these words mean."""
         return self.env.parse(text, self.params)

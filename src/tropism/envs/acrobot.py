@@ -14,7 +14,6 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.core.words import parse_word
 
 ACTIONS = ("negative", "none", "positive")  # torque on the elbow
 START = 0.1  # every coordinate starts in U(-START, START)
@@ -103,8 +102,8 @@ class Acrobot(Environment):
             "Actions, torque at the elbow: negative, none, positive."
         )
 
-    def parse(self, text: str, params: Any) -> Any:
-        return parse_word(text, ACTIONS, self.action_space(params))
+    def action_words(self) -> tuple[str, ...]:
+        return ACTIONS
 
 
 def _joints(state: Any, params: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:

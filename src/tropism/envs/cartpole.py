@@ -14,7 +14,6 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.core.words import parse_word
 
 ACTIONS = ("left", "right")
 START = 0.05  # every coordinate starts in U(-START, START)
@@ -98,8 +97,8 @@ class CartPole(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}. Actions: left, right."
         )
 
-    def parse(self, text: str, params: Any) -> Any:
-        return parse_word(text, ACTIONS, self.action_space(params))
+    def action_words(self) -> tuple[str, ...]:
+        return ACTIONS
 
 
 def _accelerations(state: Any, action: Any, params: Any) -> tuple[Any, Any]:

@@ -10,7 +10,6 @@ from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
 from tropism.core.spaces.space import check_count
-from tropism.core.words import parse_word
 
 ACTIONS = ("up", "right", "down", "left")
 PICTURE = 400  # pixels, about; a cell is a whole number of them
@@ -76,6 +75,9 @@ class GridWorld(Environment):
         agent = ((state.col + 0.5) * cell, side - (state.row + 0.5) * cell)
         return draw.finish(draw.disc(canvas, agent, 0.3 * cell, draw.BLUE))
 
+    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
+        return (float(state.col) + 0.5) / self.size, (float(state.row) + 0.5) / self.size
+
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         last = self.size - 1
         return (
@@ -84,5 +86,5 @@ class GridWorld(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}. Actions: up, right, down, left."
         )
 
-    def parse(self, text: str, params: Any) -> Any:
-        return parse_word(text, ACTIONS, self.action_space(params))
+    def action_words(self) -> tuple[str, ...]:
+        return ACTIONS

@@ -12,7 +12,6 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.core.words import parse_word
 
 ACTIONS = ("left", "none", "right")
 START = (-0.6, -0.4)
@@ -66,8 +65,8 @@ class MountainCar(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         return f"{situation(state, params)} Actions: left, none, right."
 
-    def parse(self, text: str, params: Any) -> Any:
-        return parse_word(text, ACTIONS, self.action_space(params))
+    def action_words(self) -> tuple[str, ...]:
+        return ACTIONS
 
 
 def begin(key: Any) -> MountainCarState:

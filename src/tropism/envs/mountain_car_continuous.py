@@ -57,5 +57,8 @@ class MountainCarContinuous(Environment):
         actions = "Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
         return f"{situation(state, params)} {actions}"
 
+    def action_words(self) -> tuple[str, ...]:
+        return ("push",)
+
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

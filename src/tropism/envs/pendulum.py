@@ -81,6 +81,9 @@ class Pendulum(Environment):
             f"Action: one number, the torque from {-torque:g} to {torque:g}."
         )
 
+    def action_words(self) -> tuple[str, ...]:
+        return ("torque",)
+
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))
 

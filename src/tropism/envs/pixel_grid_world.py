@@ -56,5 +56,8 @@ class PixelGridWorld(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         return self.grid.describe(state, obs, params)
 
-    def parse(self, text: str, params: Any) -> Any:
-        return self.grid.parse(text, params)
+    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
+        return self.grid.agent_spot(state, params)
+
+    def action_words(self) -> tuple[str, ...]:
+        return self.grid.action_words()

@@ -278,8 +278,11 @@ class PlumeHost(Environment):
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:
         return self.base.describe(self._pure(state, state.field), obs, params)
 
-    def parse(self, text: str, params: Any) -> Any:
-        return self.base.parse(text, params)
+    def agent_spot(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
+        return self.base.agent_spot(self._pure(state, state.field), params)
+
+    def action_words(self) -> tuple[str, ...]:
+        return self.base.action_words()
 
     def _pure(self, state: PlumeHostState, field: Any) -> PlumeNavState:
         trail = jnp.asarray(np.reshape(state.trail, (-1, 2)), float)

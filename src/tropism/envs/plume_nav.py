@@ -11,9 +11,8 @@ from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, check_options, outcome
-from tropism.core.spaces import Space
+from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
-from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 from tropism.plume import picture
 from tropism.plume.fields import Field, Gaussian, Recording, share
@@ -222,7 +221,10 @@ class PlumeNav(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         x, y = (float(side) for side in np.asarray(state.agent.xy))
         heading = float(np.degrees(state.agent.heading))
-        moves = f" Actions: {', '.join(self.motion.words)}." if self.motion.words else ""
+        words = ", ".join(self.motion.words)
+        moves = (
+            f" Actions: {words}." if isinstance(self.motion.action_space, Discrete) else f" Action: [{words}], JSON."
+        )
         return (
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
@@ -230,8 +232,11 @@ class PlumeNav(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}.{moves}"
         )
 
-    def parse(self, text: str, params: Any) -> Any:
-        return parse_word(text, self.motion.words, self.action_space(params))
+    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
+        return picture.spot(params.arena, state.agent)
+
+    def action_words(self) -> tuple[str, ...]:
+        return self.motion.words
 
 
 @cache

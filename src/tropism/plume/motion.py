@@ -26,7 +26,7 @@ COMPASS = np.array([(0, 0), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), 
 class Motion(eqx.Module):
     """Abstract. `boundary`: stop at the wall, wrap around, or absorb: leaving ends the episode."""
 
-    words: ClassVar[tuple[str, ...]] = ()  # what a language agent calls the actions
+    words: ClassVar[tuple[str, ...]] = ()  # what people call the actions, or their entries
     boundary: eqx.AbstractVar[Boundary]
     on_grid: eqx.AbstractVar[bool]  # whether positions stay whole numbers
 
@@ -196,6 +196,7 @@ class RunTumble(Motion):
 class Continuous(Motion):
     """Turn rate in −1…1 (positive is left) and speed in 0…1, as shares of the largest; the turn comes first."""
 
+    words: ClassVar[tuple[str, ...]] = ("turn", "speed")
     boundary: Boundary = eqx.field(static=True, default="stop")
     speed: Any = 2.0  # length units a second at most
     turn_rate: Any = 6.25 * np.pi  # radians a second at most

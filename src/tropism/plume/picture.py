@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt8
 
 from tropism import draw
-from tropism.plume.scene import Scene, direction
+from tropism.plume.scene import Agent, Arena, Scene, direction
 
 SMALLEST_SIDE = 480  # pixels, about
 # Dark to light with even steps of lightness, so that equal ratios of smell look like equal steps.
@@ -45,6 +45,16 @@ def paint(scene: Scene, trail: Float[Array, "steps 2"], goal_radius: Any) -> UIn
     canvas = draw.segment(canvas, agent, nose, 3, AGENT)
     canvas = draw.disc(canvas, agent, 7, AGENT)
     return draw.finish(_wind_arrow(canvas, scene))
+
+
+def spot(arena: Arena, agent: Agent) -> tuple[float, float]:
+    """Where `paint` draws the agent: shares of width and height from the upper left."""
+    height, width = arena.shape
+    across, up = (
+        ((float(at) - float(low)) / (float(high) - float(low)) * (cells - 1) + 0.5) / cells
+        for at, low, high, cells in zip((agent.x, agent.y), arena.low, arena.high, (width, height), strict=True)
+    )
+    return across, 1 - up
 
 
 def plume(scene: Scene) -> Float[Array, "height width 3"]:

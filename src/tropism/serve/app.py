@@ -10,17 +10,20 @@ from typing import Any
 
 from tropism import __version__
 from tropism.errors import ServerError
+from tropism.serve import files as page_files
 from tropism.serve import jsonrpc, openapi
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.guard import Guard, refuse
 from tropism.serve.http import Answer, Requests, refused, respond
 from tropism.serve.metrics import TYPE, Metrics
+from tropism.serve.portrait import PNG
 from tropism.serve.refusal import STATUS
 from tropism.serve.sessions import Sessions
 from tropism.serve.settings import Settings
 from tropism.serve.socket import Connection
 from tropism.serve.store import Store
 from tropism.serve.tools import Tools
+from tropism.serve.views import Views
 from tropism.wire.codec import decode, encode
 
 POSTS = ("reset", "step", "snapshot", "fork", "restore", "close")
@@ -35,7 +38,9 @@ GETS = (
     "metrics",
     "sessions",
     "list_environments",
+    "picture",
 )
+VIEWED = ("history", "picture", "fork")  # what can be asked of sessions/{view}/…
 HTML = b"text/html; charset=utf-8"
 
 
@@ -54,6 +59,7 @@ class App:
         self.environments = dict(environments)
         self.default = next(iter(self.environments.values()))
         self.sessions = Sessions(self.environments, self.settings, store)
+        self.views = Views(self.sessions)
         self.tools = Tools(self.sessions, self.environments)
         self.metrics = Metrics(self.sessions)
         self.requests = Requests(self.sessions, self.metrics, self.settings)
@@ -97,16 +103,35 @@ class App:
         if environment is None:
             known = ", ".join(self.environments)
             raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
-        if name not in POSTS and name not in GETS:
+        view, last = _viewed(name)
+        if last not in POSTS and last not in GETS and not _is_page(root, name):
             raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs shows what there is")
         if scope["method"] != _method(name):
             raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {_method(name)}")
+        if _is_page(root, name):
+            return page_files.answer(name.removeprefix("page/") or page_files.HOME)
+        if view is not None:
+            return await self._look(view, last, scope, receive)
+        if name == "picture":
+            portrait = await self.views.portrait(environment)
+            return Answer(portrait.body, media_type=portrait.media_type)
         if name in POSTS or name in SESSION_GETS:
             self._check_open()
             return await self.requests.perform(name, scope, receive, environment)
         if name in ("schema", "openapi.json"):
             await environment.described(self.sessions.threads)
         return self._page(name, root, environment, scope["owner"])
+
+    async def _look(self, view: str, kind: str, scope: Any, receive: Any) -> Answer:
+        """A request about a session that the caller may see, though it may not be the one who steps it."""
+        data, owner = await self.requests.data(scope, receive), scope["owner"]
+        if kind == "history":
+            return Answer(await self.views.history(view, owner, data))
+        if kind == "fork":
+            self._check_open()
+            return Answer(await self.views.fork(view, owner, data))
+        picture = await self.views.picture(view, owner, data)
+        return Answer(b"", 204) if picture is None else Answer(picture, media_type=PNG)
 
     def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
         """What can be read without a session."""
@@ -191,7 +216,18 @@ class App:
 
 
 def _method(name: str) -> str:
-    return "POST" if name in POSTS else "GET"
+    return "POST" if _viewed(name)[1] in POSTS else "GET"
+
+
+def _viewed(name: str) -> tuple[str | None, str]:
+    """`(view, what is asked)` of sessions/{view}/history and the like; `(None, name)` of all others."""
+    folder, _, rest = name.partition("/")
+    view, _, last = rest.partition("/")
+    return (view, last) if folder == "sessions" and last in VIEWED else (None, name)
+
+
+def _is_page(root: str, name: str) -> bool:
+    return not root and (not name or name.startswith("page/"))
 
 
 def _metadata(environment: ServedEnvironment) -> dict[str, Any]:
@@ -201,6 +237,7 @@ def _metadata(environment: ServedEnvironment) -> dict[str, Any]:
         "version": __version__,
         "url": f"/envs/{environment.id}",
         "pure": environment.env.traced,
+        "blocking": bool(environment.env.blocking),
     }
 
 

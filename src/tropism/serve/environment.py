@@ -49,6 +49,10 @@ class ServedEnvironment:
     async def open(self, threads: ThreadPoolExecutor) -> Session:
         """A session of its own, before its first reset."""
         await self.prepare(threads)
+        return self.fresh()
+
+    def fresh(self) -> Session:
+        """As `open`; where nobody prepared it, the first steps compile."""
         return self._first.sibling()
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:

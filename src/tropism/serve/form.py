@@ -96,7 +96,7 @@ class Form:
         }
 
     def _action_schema(self) -> dict[str, Any]:
-        schema = self.action_space.json_schema()
+        schema = _named(self.action_space.json_schema(), self._env.action_words())
         if self._action_fields is not None:
             forms = [schema]
         else:
@@ -124,6 +124,17 @@ def _fields(space: Space) -> tuple[str, ...] | None:
         return space.keys_
     schema = space.json_schema()
     return tuple(schema["properties"]) if schema.get("type") == "object" else None
+
+
+def _named(schema: dict[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
+    """The schema of an action with the words for it: of each number, or of each entry of a list."""
+    if schema["type"] == "integer" and len(words) == schema["maximum"] - schema["minimum"] + 1:
+        return schema | {"oneOf": [{"const": schema["minimum"] + i, "title": word} for i, word in enumerate(words)]}
+    if schema["type"] != "array" or len(words) != schema["minItems"] or not words:
+        return schema
+    entries = schema.get("prefixItems") or [schema["items"]] * len(words)
+    named = [entry | {"title": word} for entry, word in zip(entries, words, strict=True)]
+    return schema | {"prefixItems": named, "items": False}
 
 
 def _message_names(space: Space) -> list[str] | None:

@@ -10,7 +10,7 @@ from tropism.serve import refusal
 from tropism.serve.settings import LOOPBACK, Settings
 from tropism.wire.codec import encode
 
-PUBLIC = "/health"
+PUBLIC = ("/", "/health")  # and the page's files: a browser asks for those before it can be given a token
 ANYBODY = "anybody"  # the owner of sessions on a server without tokens
 
 
@@ -34,7 +34,7 @@ class Guard:
             if scope["type"] == "http" and scope["method"] == "OPTIONS" and "origin" in headers:
                 await self._permit(headers, send)
                 return
-            scope["owner"] = ANYBODY if scope["path"] == PUBLIC else self._owner(headers)
+            scope["owner"] = ANYBODY if _is_public(scope["path"]) else self._owner(headers)
             scope["query"] = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             scope["named"] = headers
         except ServerError as reason:
@@ -87,6 +87,10 @@ class Guard:
         if kind.lower() != "bearer" or not known:
             raise ServerError("UNAUTHORIZED", "the token is not one of this server's")
         return blake2b(known[0].encode(), digest_size=16).hexdigest()
+
+
+def _is_public(path: str) -> bool:
+    return path in PUBLIC or path.startswith("/page/")
 
 
 async def refuse(scope: Any, send: Any, reason: ServerError) -> None:

@@ -45,7 +45,7 @@ class Requests:
 
     async def perform(self, kind: str, scope: Any, receive: Any, environment: ServedEnvironment) -> Answer:
         """A request of a session: reset, step, state, snapshot, fork, restore, history, close."""
-        data = await self._data(scope, receive)
+        data = await self.data(scope, receive)
         session = await self._session(scope, environment)
         opened = session is None and kind == "reset"
         if opened:
@@ -91,7 +91,8 @@ class Requests:
                 raise
             return None
 
-    async def _data(self, scope: Any, receive: Any) -> dict[str, Any]:
+    async def data(self, scope: Any, receive: Any) -> dict[str, Any]:
+        """What the body says; of a GET, what the address does."""
         body = await self.body(scope, receive)
         data = decode(body) if body.strip() else {}
         if not isinstance(data, dict):

@@ -4,9 +4,11 @@ import asyncio
 import secrets
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from hashlib import blake2b
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from zlib import crc32
 
@@ -20,7 +22,7 @@ from tropism.serve.store import Entry, Store
 from tropism.wire.codec import encode
 
 LONGEST_ID = 255
-PREFIX = 6  # characters of an id that anybody may see
+VIEW = 9  # bytes
 MARK = 4  # bytes before a kept reply, which say what had been asked
 MOST_SNAPSHOTS = 1024  # of one session
 LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
@@ -70,7 +72,7 @@ class Home(Protocol):
 class ServedSession:
     """A session, who may use it, and whether a socket holds it. One request at a time."""
 
-    __slots__ = ("_home", "_lock", "attached", "environment", "id", "owner", "session", "used", "written")
+    __slots__ = ("_home", "_lock", "attached", "environment", "id", "opened", "owner", "session", "used", "written")
 
     def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: Home):
         self.id = id
@@ -79,9 +81,14 @@ class ServedSession:
         self.session = session
         self.attached = 0
         self.written = 0  # steps
-        self.used = time.monotonic()
+        self.opened = self.used = time.monotonic()
         self._home = home
         self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
+
+    @property
+    def view(self) -> str:
+        """The name that allows to look at this session and to fork it, not to step it."""
+        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=VIEW).digest()).decode()
 
     def quick(self, kind: str) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
@@ -182,7 +189,7 @@ class ServedSession:
         seed = self.session.seed
         payload = {"seed": seed, "options": asked.options, "episode_id": self.session.episode_id}
         reply = self.environment.form.reply(self.session, timestep)
-        written = encode(reply | {"session_id": self.id, "environment": self.environment.id})
+        written = encode(reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id})
         self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
         return written
 
@@ -241,7 +248,7 @@ class ServedSession:
         begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id})
         reseeded = [] if asked.seed is None else [Entry("reseed", {"seed": asked.seed}, 0.0, False)]
         self._begin_with([begin, *steps, *reseeded], twin.id)
-        return encode({"session_id": twin.id, **state_json(session)})
+        return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
 
     def restore(self, data: dict[str, Any]) -> bytes:
         session, entries = self._restored(convert(data, RestoreData).origin)
@@ -287,10 +294,13 @@ class ServedSession:
 
     def row(self) -> dict[str, Any]:
         return {
-            "session": self.id[:PREFIX],  # whoever knows the whole id may use it
+            "view": self.view,  # whoever knows the id may step
             "environment": self.environment.id,
             "lifecycle": self.session.lifecycle.value,
             "attached": self.attached > 0,
+            "total_reward": self.session.total_reward,
+            "age": time.monotonic() - self.opened,
+            "idle": time.monotonic() - self.used,
             **state_json(self.session),
         }
 

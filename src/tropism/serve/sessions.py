@@ -8,15 +8,18 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from heapq import nlargest
 from typing import Any
 
 from tropism.core.session import Session
-from tropism.errors import ServerError
+from tropism.errors import ServerError, shorten
 from tropism.serve import refusal
 from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, in_thread
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
 from tropism.serve.store import MemoryStore, Saved, Store
+
+MOST_LISTED = 200
 
 
 class Sessions:
@@ -188,9 +191,24 @@ class Sessions:
             served.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
 
-    def rows(self, owner: str) -> list[dict[str, Any]]:
-        """The live sessions of one caller, for people."""
-        return [served.row() for served in list(self._live.values()) if hmac.compare_digest(served.owner, owner)]
+    def rows(self, owner: str) -> dict[str, Any]:
+        """The live sessions of one caller, for people: those used last."""
+        own = self._of(owner)
+        latest = nlargest(MOST_LISTED, own, key=lambda served: served.used)
+        return {"count": len(own), "sessions": [served.row() for served in latest]}
+
+    def seen(self, view: str, owner: str) -> ServedSession:
+        """The live session that this caller may look at by this name."""
+        for served in self._of(owner):
+            if served.view == view:
+                return served
+        raise ServerError("SESSION_ERROR", f"no live session of yours has the view {shorten(view)}")
+
+    def is_live(self, served: ServedSession) -> bool:
+        return self._live.get(served.id) is served
+
+    def _of(self, owner: str) -> list[ServedSession]:
+        return [served for served in list(self._live.values()) if hmac.compare_digest(served.owner, owner)]
 
 
 def _unknown(id: str, environment: ServedEnvironment) -> ServerError:

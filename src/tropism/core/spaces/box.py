@@ -9,10 +9,11 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.spaces.space import Space, array_schema, as_array, check_count, is_integer, is_traced
+from tropism.core.spaces.space import Space, array_schema, as_array, check_count, is_integer, is_traced, tuple_schema
 from tropism.errors import ValidationError
 
 ROUNDING_ULPS = 4  # how far a cast action may lie outside its bounds before it is refused
+LONGEST_LISTED = 64  # entries whose bounds a schema lists one by one
 
 
 class Box(Space):
@@ -104,11 +105,18 @@ class Box(Space):
         return np.asarray(np.clip(array.astype(self.dtype), self.low, self.high))
 
     def json_schema(self) -> dict[str, Any]:
-        """Bounds are given where one number bounds every entry."""
-        bounds = {"minimum": _digest(self.low), "maximum": _digest(self.high)}
+        """Bounds are given where one number bounds every entry, and for each entry of a short list."""
+        low, high = _digest(self.low), _digest(self.high)
+        uniform = all(isinstance(bound, int | float) for bound in (low, high))
+        if not uniform and len(self.shape) == 1 and self.shape[0] <= LONGEST_LISTED:
+            bounds = zip(self.low.tolist(), self.high.tolist(), strict=True)
+            return tuple_schema([self._entry_schema(*each) for each in bounds])
+        return array_schema(self._entry_schema(low, high), self.shape)
+
+    def _entry_schema(self, low: Any, high: Any) -> dict[str, Any]:
+        bounds = {"minimum": low, "maximum": high}
         finite = {word: x for word, x in bounds.items() if isinstance(x, int | float) and np.isfinite(x)}
-        item = {"type": "integer" if self.dtype.kind in "iu" else "number", **finite}
-        return array_schema(item, self.shape)
+        return {"type": "integer" if self.dtype.kind in "iu" else "number", **finite}
 
     def identity(self) -> tuple[Any, ...]:
         return self.shape_, self.dtype_.str, _digest(self.low), _digest(self.high)

@@ -1,0 +1,181 @@
+"""An episode to look at: replayed from its seed, options and actions, at any of its steps."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tropism.core.session import Session
+from tropism.errors import DivergedError, StateError, ValidationError
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.png import png
+from tropism.serve.store import Entry
+
+MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to replay others from
+MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
+LONGEST_TEXT = 16_384  # characters
+
+takes = count(1)
+
+
+class Row(msgspec.Struct):
+    """One moment of an episode, as it is shown: the action that led to it, and what was seen then."""
+
+    step: int
+    action: dict[str, Any] | None
+    reward: float
+    total_reward: float
+    lifecycle: str
+    text: str
+    numbers: dict[str, float]
+    spot: tuple[float, float] | None
+    legal: list[bool] | None
+
+
+class Mark(NamedTuple):
+    """After how many entries, and how to stand there again."""
+
+    length: int
+    again: Callable[[], Session]
+
+
+class Reel:
+    """The moments of one episode, as far as they were replayed. Used by one thread at a time."""
+
+    def __init__(self, environment: ServedEnvironment):
+        self.environment = environment
+        self.take = next(takes)  # tells a reel from the one that had been shown before
+        self.entries: list[Entry] = []
+        self.rows: list[Row] = []
+        self._front = environment.fresh()
+        self._marks: list[Mark] = []
+        self._stride = 1
+        self._failed: Exception | None = None
+
+    def begins(self, entries: list[Entry]) -> bool:
+        """Whether this episode is the one of this reel, as far as that goes."""
+        return entries[: len(self.entries)] == self.entries
+
+    def extend(self, entries: list[Entry]) -> None:
+        """Replay what has been done since."""
+        if self._failed is not None:
+            raise self._failed
+        for entry in entries[len(self.entries) :]:
+            try:
+                self._front = play(self.environment, self._front, entry)
+            except Exception as error:
+                self._failed = error
+                raise
+            self.entries.append(entry)
+            if entry.kind != "reseed":
+                self.rows.append(_row(self._front, entry))
+                self._mark()
+
+    def _mark(self) -> None:
+        """Keep this moment where it costs nothing; when there are too many, every second one is let go."""
+        if not self.environment.env.traced or self._front.step_count % self._stride:
+            return
+        self._marks.append(Mark(len(self.entries), self._front.moment()))
+        if len(self._marks) > MOST_MARKS:
+            self._marks, self._stride = self._marks[::2], 2 * self._stride
+
+    def picture(self, step: int) -> bytes | None:
+        """What the environment drew then, as PNG; None where it draws nothing."""
+        if step == self._front.step_count:
+            return _drawn(self._front)
+        with self._at(step) as session:
+            return _drawn(session)
+
+    def _at(self, step: int) -> Session:
+        """A session that stands there, replayed from the nearest moment that was kept."""
+        entries = until(self.entries, step)
+        reached = [mark for mark in self._marks if mark.length <= len(entries)]
+        start, session = (reached[-1].length, reached[-1].again()) if reached else (0, self.environment.fresh())
+        for entry in entries[start:]:
+            session = play(self.environment, session, entry)
+        return session
+
+    def close(self) -> None:
+        self._front.close()
+        self._marks.clear()
+
+
+def until(entries: list[Entry], step: int) -> list[Entry]:
+    """The entries that led to the moment after this many steps."""
+    lengths = [place + 1 for place, entry in enumerate(entries) if entry.kind != "reseed"]
+    if not 0 <= step < len(lengths):
+        raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
+    return entries[: lengths[step]]
+
+
+def replayed(environment: ServedEnvironment, entries: list[Entry]) -> Session:
+    """A session that has lived through these entries."""
+    session = environment.fresh()
+    try:
+        for entry in entries:
+            session = play(environment, session, entry)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def play(environment: ServedEnvironment, session: Session, entry: Entry) -> Session:
+    """The session after one more entry of its episode."""
+    if not environment.env.replayable:
+        message = f"{environment.id} says that it cannot be replayed, so its past cannot be shown"
+        raise StateError("replayable", False, "a replayable environment", message)
+    if entry.kind == "reset":
+        session.reset(**{name: entry.payload[name] for name in ("seed", "options", "episode_id")})
+        return session
+    if entry.kind == "reseed":
+        with session:
+            return session.fork(entry.payload["seed"])
+    words = environment.form.words(entry.payload)
+    action = environment.form.action(entry.payload) if words is None else session.parse(words)
+    reward = session.step(action).reward
+    if reward != entry.reward and reward == reward:
+        message = f"replayed, step {session.step_count} has the reward {reward}, not {entry.reward}"
+        raise DivergedError("replay", reward, f"the reward {entry.reward}", message)
+    return session
+
+
+def _row(session: Session, entry: Entry) -> Row:
+    obs, reward, _, _, info = session.timestep
+    legal = info.get("legal_actions")
+    return Row(
+        session.step_count,
+        entry.payload if entry.kind == "step" else None,
+        reward,
+        session.total_reward,
+        session.lifecycle.value,
+        session.describe()[:LONGEST_TEXT],
+        dict(_numbers(obs, "observation")),
+        session.agent_spot(),
+        None if legal is None else np.asarray(legal, bool).tolist(),
+    )
+
+
+def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
+    """The numbers of an observation that has few, each with a name."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(part, str(key))
+    elif is_dataclass(value):
+        for field in fields(value):
+            if field.name not in ("reward", "done", "metadata"):
+                yield from _numbers(getattr(value, field.name), field.name)
+    elif isinstance(value, np.ndarray | np.generic | int | float):
+        array = np.asarray(value)
+        if array.ndim == 0:
+            yield name, float(array)
+        elif array.size <= MOST_NUMBERS:
+            yield from ((f"{name}[{place}]", float(number)) for place, number in enumerate(array.ravel()))
+
+
+def _drawn(session: Session) -> bytes | None:
+    picture = session.render()
+    return None if picture is None else png(np.asarray(picture))
