@@ -1,0 +1,91 @@
+// Every request of the page: with the token, without cookies, refusals as errors with words.
+
+const TOKEN = "tropism.token";
+const SESSIONS = "tropism.sessions";
+
+export class Refusal extends Error {
+  constructor(status, { code = "UNKNOWN", message = `the server answered ${status}` } = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (text) => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)),
+};
+
+/** The sessions that this tab may step: their ids by their views. */
+export const own = {
+  all: () => JSON.parse(sessionStorage.getItem(SESSIONS) ?? "{}"),
+  id: (view) => own.all()[view],
+  add: (view, id) => sessionStorage.setItem(SESSIONS, JSON.stringify({ ...own.all(), [view]: id })),
+  forget(view) {
+    const { [view]: _, ...others } = own.all();
+    sessionStorage.setItem(SESSIONS, JSON.stringify(others));
+  },
+};
+
+export async function request(path, { body, session } = {}) {
+  const sent = token.get();
+  const headers = {};
+  if (sent) headers.authorization = `Bearer ${sent}`;
+  if (session) headers["x-session-id"] = session;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const reply = await reach(path, { method: body === undefined ? "GET" : "POST", headers, body, credentials: "omit" });
+  if (reply.status === 401) {
+    await ask(sent);
+    return request(path, { body, session });
+  }
+  if (!reply.ok) throw new Refusal(reply.status, await reply.json().catch(() => ({})));
+  return reply;
+}
+
+export const get = async (path, options) => (await request(path, options)).json();
+
+export const post = async (path, data, session) =>
+  (await request(path, { body: typeof data === "string" ? data : JSON.stringify(data), session })).json();
+
+async function reach(path, options) {
+  try {
+    const reply = await fetch(path, options);
+    announce(reply.status === 401 ? "locked" : "connected");
+    return reply;
+  } catch {
+    announce("offline");
+    throw new Refusal(0, { code: "OFFLINE", message: "the server cannot be reached" });
+  }
+}
+
+function announce(state) {
+  document.dispatchEvent(new CustomEvent("connection", { detail: state }));
+}
+
+let asking;
+
+/** Ask for a token, once for all requests that were refused; `refused` is the one they had sent. */
+function ask(refused) {
+  if (token.get() !== refused) return Promise.resolve(); // another request's question was answered meanwhile
+  asking ??= open(refused).finally(() => (asking = undefined));
+  return asking;
+}
+
+/** The dialog; also to change a token that works. */
+export function open(refused) {
+  const dialog = document.querySelector("#ask");
+  const field = dialog.querySelector("input");
+  dialog.querySelector("#ask-title").textContent = refused ? "That is not this server's token" : "This server needs a token";
+  field.value = "";
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((done, failed) => {
+    const closed = () => {
+      const given = field.value.trim();
+      if (dialog.returnValue !== "ok" || !given) return failed(new Refusal(401, { message: "no token was given" }));
+      token.set(given);
+      return done();
+    };
+    dialog.addEventListener("close", closed, { once: true });
+  });
+}

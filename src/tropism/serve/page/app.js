@@ -1,0 +1,91 @@
+// The page: which view belongs to which address, and what the bar at the top says.
+
+import { get, open, token } from "./api.js";
+import { make } from "./dom.js";
+import { gallery } from "./gallery.js";
+import { begin, session } from "./session.js";
+import { sessions } from "./sessions.js";
+import { theme } from "./theme.js";
+
+const STATES = { connected: "Connected", offline: "Server not reached", locked: "Token needed" };
+const main = document.querySelector("#main");
+let views = [];
+let turn = 0;
+
+async function home() {
+  const environments = await get("/list_environments");
+  const [cards, live] = [await gallery(environments), sessions()];
+  const count = environments.length === 1 ? "1 environment" : `${environments.length} environments`;
+  const element = make(
+    "div",
+    { class: "home" },
+    make("section", { "aria-labelledby": "environments" }, make("h1", { id: "environments", tabindex: -1 }, "Environments"), make("p", { class: "lead" }, `${count} on this server. Play one by hand, watch an agent, go back to any step and fork from there.`), cards.element),
+    make("section", { id: "sessions", "aria-labelledby": "live", class: "panel" }, make("h2", { id: "live", tabindex: -1 }, "Live sessions"), live.element),
+  );
+  return { element, close: () => [cards, live].forEach((view) => view.close()) };
+}
+
+async function listing() {
+  const live = sessions();
+  const heading = make("h1", { tabindex: -1 }, "Live sessions");
+  const lead = make("p", { class: "lead" }, "Everything that is being played on this server by you, or with your token. Whoever watches can fork, not step.");
+  return { element: make("section", { class: "panel listing" }, heading, lead, live.element), close: live.close };
+}
+
+const ROUTES = [
+  [/^\/?$/, home, "home", "Tropism"],
+  [/^\/sessions$/, listing, "sessions", "Sessions · Tropism"],
+  [/^\/play\/(.+)$/, begin, "home", "Tropism"],
+  [/^\/session\/([\w-]+)$/, session, "session", "Session · Tropism"],
+];
+
+async function route() {
+  const mine = ++turn;
+  const path = location.hash.replace(/^#/, "");
+  if (path === "main") return;
+  const [pattern, show, name, title] = ROUTES.find(([each]) => each.test(path)) ?? ROUTES[0];
+  views.splice(0).forEach((view) => view.close());
+  for (const link of document.querySelectorAll("[data-nav]")) {
+    if (link.dataset.nav === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  main.setAttribute("aria-busy", "true");
+  try {
+    const view = await show(...(path.match(pattern)?.slice(1).map(decodeURIComponent) ?? []));
+    if (!view) return;
+    if (mine !== turn) return view.close();
+    views = [view];
+    main.replaceChildren(view.element);
+    document.title = title;
+    main.querySelector("h1")?.focus({ preventScroll: true });
+  } catch (error) {
+    if (mine === turn) main.replaceChildren(trouble(error));
+  } finally {
+    if (mine === turn) main.removeAttribute("aria-busy");
+  }
+}
+
+function trouble(error) {
+  const again = make("button", { type: "button", class: "primary", onclick: route }, "Try again");
+  return make("section", { class: "panel trouble" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "#/" }, "All environments")));
+}
+
+document.addEventListener("connection", ({ detail }) => {
+  const state = document.querySelector("#state");
+  state.dataset.state = detail;
+  state.querySelector("span").textContent = STATES[detail];
+  document.querySelector("#token").hidden = !token.get();
+});
+document.addEventListener("sessions", ({ detail }) => {
+  const count = document.querySelector("#count");
+  count.textContent = detail;
+  count.hidden = detail === 0;
+});
+document.querySelector("#token").addEventListener("click", () => open(null).then(route, () => {}));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+theme(document.querySelector("#theme"));
+addEventListener("hashchange", route);
+route();

@@ -1,0 +1,220 @@
+// One session: played where it is ours, watched where it is not; scrubbed and forked in both cases.
+
+import { get, own, post } from "./api.js";
+import { controls } from "./controls.js";
+import { make, notify, number, say } from "./dom.js";
+import { Player } from "./player.js";
+import { liveSource } from "./source.js";
+
+const EVERY = 400; // milliseconds between looks at a session that somebody else plays
+const EDITED = ["INPUT", "TEXTAREA", "SELECT"];
+const SHORTCUTS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
+
+/** Open a session of an environment and go to it. */
+export async function begin(name) {
+  const { view, session_id: id } = await post(`/envs/${name}/reset`, seeded(randomSeed()));
+  own.add(view, id);
+  location.replace(`#/session/${view}`);
+}
+
+const randomSeed = () => String(Math.floor(Math.random() * 10_000));
+
+/** A seed as JSON; it may be larger than JavaScript's numbers. */
+const seeded = (text) => (/^\d+$/.test(text) ? `{"seed":${BigInt(text)}}` : "{}");
+
+export async function session(view) {
+  const source = liveSource(view);
+  await source.refresh();
+  const environments = await get("/list_environments");
+  const environment = environments.find(({ name }) => name === source.told.environment);
+  const stage = new Stage(view, source, environment);
+  await stage.build();
+  return stage;
+}
+
+class Stage {
+  constructor(view, source, environment) {
+    Object.assign(this, { view, source, environment });
+    this.id = own.id(view);
+    this.busy = false;
+  }
+
+  async build() {
+    this.player = new Player(this.source, { moved: () => this.show() });
+    this.seed = make("input", { id: "seed", type: "text", inputmode: "numeric", pattern: "[0-9]*", value: this.source.told.seed ?? "", "aria-label": "Seed" });
+    this.facts = Object.fromEntries(["step", "reward", "return"].map((name) => [name, make("dd")]));
+    this.banner = make("p", { class: "banner", role: "status" });
+    this.fork = make("button", { type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
+    this.heard = make("p", { class: "hidden", "aria-live": "polite" });
+    const schema = await get(`${this.environment.url}/schema`);
+    this.controls = this.id && controls(schema.action, (action) => this.act(action));
+    this.element = this.#layout(schema);
+    this.onKey = (event) => this.key(event);
+    this.onRefused = (event) => notify(event.detail);
+    document.addEventListener("keydown", this.onKey);
+    document.addEventListener("refused", this.onRefused);
+    await this.player.update();
+    if (!this.id) this.#watch();
+  }
+
+  #layout(schema) {
+    const { name, description } = this.environment;
+    const facts = make("dl", { class: "facts" }, Object.entries(this.facts).map(([word, value]) => make("div", {}, make("dt", {}, word), value)));
+    const keys = make("p", { class: "keys" }, SHORTCUTS.filter(([key]) => this.id || key !== "r").map(([key, word]) => [make("kbd", {}, key), ` ${word} `]).flat());
+    const code = make("details", { class: "schema" }, make("summary", {}, "Schema"), make("pre", { tabindex: 0 }, JSON.stringify(schema, null, 1)));
+    return make(
+      "section",
+      { class: "session", "data-view": this.view, "data-mode": this.id ? "play" : "watch" },
+      make("header", { class: "title" },
+        make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, this.id ? "playing" : "watching")), make("p", {}, description)),
+        this.id ? this.#begin() : make("p", { class: "seeded" }, `seed ${this.source.told.seed}`)),
+      make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "row" }, this.fork, this.banner)),
+      make("div", { class: "right" },
+        facts,
+        this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
+        make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
+        make("div", { class: "panel" }, make("h2", {}, "Trace"), this.player.charts),
+        keys, code),
+      this.heard,
+    );
+  }
+
+  #begin() {
+    const end = make("button", { type: "button", class: "quiet", onclick: () => this.end() }, "End session");
+    const form = make("form", { class: "begin" }, make("label", { for: "seed" }, "Seed"), this.seed, make("button", { type: "submit" }, "Reset", make("kbd", { "aria-hidden": "true" }, "r")), end);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.reset();
+    });
+    return form;
+  }
+
+  /** Everything beside the stage that depends on the moment shown. */
+  show() {
+    const { row, atEnd } = this.player;
+    say(this.facts.step, String(row.step));
+    say(this.facts.reward, number(row.reward));
+    say(this.facts.return, number(row.total_reward));
+    const over = row.lifecycle !== "ready";
+    this.controls?.update(row, atEnd && !over);
+    this.element.classList.toggle("over", over);
+    say(this.banner, this.#verdict(row, atEnd, over));
+    this.banner.classList.toggle("ended", atEnd && over);
+  }
+
+  #verdict(row, atEnd, over) {
+    if (!atEnd) return this.id ? "You are looking back: fork here to play on from this step." : "You are looking back.";
+    if (over) return `The episode has ${row.lifecycle === "truncated" ? "run out of steps" : "ended"}: return ${number(row.total_reward)}.`;
+    return this.id ? "" : "Live: you see each step as it is made.";
+  }
+
+  /** Take a step; true where it was taken. */
+  async act(action) {
+    if (this.busy || !this.player.atEnd || this.player.row.lifecycle !== "ready") return false;
+    return this.#once(async () => {
+      const reply = await post(`${this.environment.url}/step`, { action }, this.id);
+      if (reply.observation.error) throw new Error(reply.observation.error);
+      await this.#learn(reply, action);
+      say(this.heard, this.player.summary());
+    });
+  }
+
+  reset() {
+    return this.#once(async () => {
+      const reply = await post(`${this.environment.url}/reset`, seeded(this.seed.value.trim() || randomSeed()), this.id);
+      this.player.following = true;
+      await this.#learn(reply, null);
+      if (this.source.told.seed) this.seed.value = this.source.told.seed;
+      say(this.heard, "A new episode begins.");
+    });
+  }
+
+  /** What a reply says becomes a moment; where a replay is cheap, the server tells all there is to show. */
+  async #learn(reply, action) {
+    if (this.environment.blocking) this.source.add(moment(reply, action, this.source.rows.at(-1)));
+    else await this.source.refresh();
+    this.player.update();
+  }
+
+  async forkHere() {
+    await this.#once(async () => {
+      const view = await this.source.fork(this.player.cursor);
+      location.hash = `#/session/${view}`;
+    });
+  }
+
+  async end() {
+    await this.#once(async () => {
+      await post(`${this.environment.url}/close`, {}, this.id);
+      own.forget(this.view);
+      location.hash = "#/";
+    });
+  }
+
+  async #once(work) {
+    if (this.busy) return false;
+    this.busy = true;
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      notify(error.message);
+      return false;
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || EDITED.includes(event.target.tagName)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const does = {
+      ",": () => this.player.seek(this.player.cursor - 1),
+      ".": () => this.player.seek(this.player.cursor + 1),
+      p: () => this.player.play(!this.player.playing),
+      e: () => this.player.seek(this.source.last),
+      f: () => this.forkHere(),
+      r: () => this.id && this.reset(),
+    }[event.key];
+    if (does) does();
+    if (does || this.controls?.key(event)) event.preventDefault();
+  }
+
+  async #watch() {
+    while (!this.closed) {
+      await new Promise((done) => setTimeout(done, EVERY));
+      if (this.closed || document.hidden) continue;
+      try {
+        if (await this.source.refresh()) this.player.update();
+      } catch (error) {
+        if (this.closed) return;
+        notify(error.message);
+        if (error.status === 404) return;
+      }
+    }
+  }
+
+  close() {
+    this.closed = true;
+    document.removeEventListener("keydown", this.onKey);
+    document.removeEventListener("refused", this.onRefused);
+    this.player.close();
+  }
+}
+
+function moment(reply, action, before) {
+  const { metadata: _, text, ...fields } = reply.observation;
+  const spelled = Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const first = action === null;
+  return {
+    step: first ? 0 : before.step + 1,
+    action,
+    reward: reply.reward ?? 0,
+    total_reward: first ? 0 : before.total_reward + (reply.reward ?? 0),
+    lifecycle: reply.terminated ? "terminated" : reply.truncated ? "truncated" : "ready",
+    text: text ?? spelled.join("\n"),
+    numbers: Object.fromEntries(Object.entries(fields).filter(([, value]) => typeof value === "number")),
+    spot: null,
+    legal: null,
+  };
+}

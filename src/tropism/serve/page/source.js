@@ -1,0 +1,88 @@
+// Where an episode comes from. A source has `rows` (its moments), `refresh`, `picture(step)` and `fork(step)`;
+// a live session is one, and whatever answers the same three requests under another address is one too.
+
+import { get, own, post, request } from "./api.js";
+
+const MOST_PICTURES = 120;
+
+export class Source {
+  constructor(address) {
+    this.address = address;
+    this.rows = [];
+    this.take = null; // the server's name for the episode that these rows are of
+    this.told = {};
+    this.pictures = new Map();
+    this.pending = Promise.resolve();
+  }
+
+  get last() {
+    return this.rows.length - 1;
+  }
+
+  /** Fetch what is new; true where there was anything. One at a time. */
+  refresh() {
+    this.pending = this.pending.catch(() => {}).then(() => this.#fetchAll());
+    return this.pending;
+  }
+
+  async #fetchAll() {
+    const [take, length] = [this.take, this.rows.length];
+    for (;;) {
+      const start = this.rows.length;
+      this.told = await get(`${this.address}/history?from=${start}`);
+      if (this.told.take !== this.take) {
+        this.take = this.told.take;
+        this.rows = [];
+        this.#forgetPictures();
+        if (start > 0) continue;
+      }
+      this.rows.push(...this.told.rows);
+      if (this.told.rows.length === 0 || this.last >= this.told.step_count) break;
+    }
+    return take !== this.take || length !== this.rows.length;
+  }
+
+  /** Begin anew with a first moment that is known already, or add one. */
+  add(row) {
+    if (row.step === 0) {
+      this.rows = [];
+      this.#forgetPictures();
+    }
+    this.rows.push(row);
+  }
+
+  /** The address of a step's picture, or null where nothing is drawn. */
+  async picture(step) {
+    const key = `${this.take}/${step}`;
+    if (!this.pictures.has(key)) {
+      const reply = await request(`${this.address}/picture?step=${step}`);
+      const url = reply.status === 204 ? null : URL.createObjectURL(await reply.blob());
+      this.pictures.set(key, url);
+      if (this.pictures.size > MOST_PICTURES) this.#forgetPicture(this.pictures.keys().next().value);
+    }
+    return this.pictures.get(key);
+  }
+
+  /** The view of a new session of our own that goes on from this step. */
+  async fork(step) {
+    const twin = await post(`${this.address}/fork`, { step });
+    own.add(twin.view, twin.session_id);
+    return twin.view;
+  }
+
+  close() {
+    this.#forgetPictures();
+  }
+
+  #forgetPictures() {
+    for (const key of [...this.pictures.keys()]) this.#forgetPicture(key);
+  }
+
+  #forgetPicture(key) {
+    const url = this.pictures.get(key);
+    if (url) URL.revokeObjectURL(url);
+    this.pictures.delete(key);
+  }
+}
+
+export const liveSource = (view) => new Source(`/sessions/${view}`);

@@ -1,0 +1,21 @@
+// Dark or light: as the system says, until somebody chooses.
+
+const KEY = "tropism.theme";
+const system = matchMedia("(prefers-color-scheme: dark)");
+const chosen = () => localStorage.getItem(KEY);
+const current = () => chosen() ?? (system.matches ? "dark" : "light");
+
+function show(button) {
+  document.documentElement.dataset.theme = current();
+  button.textContent = current() === "dark" ? "☀" : "☾";
+  button.setAttribute("aria-label", `Switch to ${current() === "dark" ? "light" : "dark"}`);
+}
+
+export function theme(button) {
+  show(button);
+  system.addEventListener("change", () => show(button));
+  button.addEventListener("click", () => {
+    localStorage.setItem(KEY, current() === "dark" ? "light" : "dark");
+    show(button);
+  });
+}
