@@ -28,6 +28,7 @@ bench: $(READY)  ## the quick comparisons
 docs: $(READY)  ## the generated tables and pictures in docs/
 	.venv/bin/python -m benchmarks.report
 	.venv/bin/python docs/plumes.py
+	.venv/bin/python docs/page.py
 
 lock: $(UV)  ## requirements.lock: names, versions and hashes only
 	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \

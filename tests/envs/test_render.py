@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from jax import random
 
+from tropism import Session, draw, make, registered
 from tropism.core.environment import Environment
+from tropism.core.spaces import Box, Discrete
 from tropism.envs.acrobot import Acrobot
 from tropism.envs.cartpole import CartPole
 from tropism.envs.connect_four import ConnectFour, drop
@@ -18,6 +20,7 @@ from tropism.envs.mountain_car import MountainCar
 from tropism.envs.mountain_car_continuous import MountainCarContinuous
 from tropism.envs.pendulum import Pendulum
 from tropism.envs.pixel_grid_world import PixelGridWorld
+from tropism.plume import picture
 
 one = jnp.ones((), jnp.int32)
 CASES: list[tuple[Environment, tuple[int, int], dict[str, Any]]] = [
@@ -73,3 +76,25 @@ def test_left_is_left_and_up_is_up():
     assert covered(GridWorld(), {"row": one * 0, "col": one * 4}, blue) == pytest.approx((359.5, 39.5), abs=1)
     dropped = drop(np.zeros((6, 7), np.int8), 6, 1)
     assert covered(ConnectFour(), {"board": dropped}, red) == pytest.approx((415.5, 351.5), abs=1)
+
+
+@pytest.mark.parametrize("id", ["PlumeNav-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0", "GridWorld-v0"])
+def test_the_agent_is_drawn_where_its_spot_is(id: str):
+    color = draw.BLUE if id == "GridWorld-v0" else picture.AGENT
+    with Session(*make(id)) as session:
+        session.reset(seed=4)
+        for action in (1, 2, 1):
+            session.step(action if isinstance(session.action_space, Discrete) else [0.1, 1.0])
+        drawn = session.render()
+        x, y = session.agent_spot() or (0.0, 0.0)
+        assert tuple(drawn[int(y * drawn.shape[0]), int(x * drawn.shape[1])]) == color
+
+
+@pytest.mark.parametrize("id", [spec.id for spec in registered() if spec.traced])
+def test_every_action_that_has_words_is_understood_by_them(id: str):
+    env, params = make(id)
+    space, words = env.action_space(params), env.action_words()
+    if isinstance(space, Discrete) and words:
+        assert [env.parse(word.upper(), params) for word in words] == list(range(space.n))
+    elif isinstance(space, Box):
+        assert len(words) == space.shape[0]

@@ -59,8 +59,8 @@ def test_a_token_does_not_reach_the_sessions_of_another():
                 assert_refused(theirs.get(path, headers=named), "SESSION_ERROR")
             with server.ws(query=f"?session_id={id}", additional_headers=bearer(TOKENS[1])) as resumed:
                 assert "SESSION_ERROR" in str(resumed.recv(10))
-            assert [row["session"] for row in mine.get("/sessions").json()] == [id[:6]]
-            assert theirs.get("/sessions").json() == []
+            assert len(mine.get("/sessions").json()["sessions"]) == 1
+            assert theirs.get("/sessions").json()["sessions"] == []
             assert talk(connection, "reset", {"seed": 2})["type"] == "observation"
             assert mine.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
 

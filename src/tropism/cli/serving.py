@@ -66,7 +66,7 @@ def serve(
 
     def ready(url: str) -> None:
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        print(f"serving {some} at {url} ({'' if token else f'try {url}/docs; '}Ctrl-C stops)", flush=True)
+        print(f"serving {some} at {url} (open it in a browser; Ctrl-C stops)", flush=True)
 
     run(App(environments, settings, absent=missing(ids or ())), ready)
 

@@ -109,7 +109,7 @@ class App:
         if scope["method"] != _method(name):
             raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {_method(name)}")
         if _is_page(root, name):
-            return page_files.answer(name.removeprefix("page/") or page_files.HOME)
+            return page_files.answer(name.removeprefix("page/") if name else page_files.HOME)
         if view is not None:
             return await self._look(view, last, scope, receive)
         if name == "picture":

@@ -10,7 +10,7 @@ from tropism.serve import refusal
 from tropism.serve.settings import LOOPBACK, Settings
 from tropism.wire.codec import encode
 
-PUBLIC = ("/", "/health")  # and the page's files: a browser asks for those before it can be given a token
+PUBLIC = ("/", "/docs", "/health")  # and the page's files: a browser asks for those before it can be given a token
 ANYBODY = "anybody"  # the owner of sessions on a server without tokens
 
 

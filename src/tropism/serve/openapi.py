@@ -21,6 +21,7 @@ ERROR = {
     },
     "required": ["message", "code"],
 }
+VIEW = "^[A-Za-z0-9_-]+$"
 ORIGIN = {"type": "string", "description": "The id of a snapshot of this session; 'now' is where it stands."}
 
 
@@ -29,7 +30,8 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
     schema = environment.form.schema()
     outcome = _outcome(schema["observation"])
     state = schema["state"]
-    first = outcome | {"properties": outcome["properties"] | {"session_id": {"type": "string"}}}
+    names = {"session_id": {"type": "string"}, "view": {"type": "string"}}
+    first = outcome | {"properties": outcome["properties"] | names}
     reset = {
         "seed": SEED,
         "episode_id": NULLABLE_STRING | {"minLength": 1},
@@ -38,7 +40,7 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
     }
     step = _object({"action": schema["action"], **STEP_EXTRAS}, ["action"])
     snapshot = _object({"snapshot_id": {"type": "string"}, **state["properties"]}, ["snapshot_id"])
-    fork = _object({"session_id": {"type": "string"}, **state["properties"]}, ["session_id"])
+    fork = _object({**names, **state["properties"]}, list(names))
     origin = {"from": ORIGIN, "request_id": REQUEST_ID}
     paths = {
         "/reset": _post("Begin an episode; the first one opens a session.", _object(reset), first),
@@ -53,6 +55,7 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
         "/metadata": _get("Name and description of the environment.", {"type": "object"}),
         "/health": _get("Whether the server is well.", {"type": "object"}),
         "/list_environments": _get("Every environment of this server.", {"type": "array", "items": {"type": "object"}}),
+        **_looks(fork),
     }
     return {
         "openapi": "3.1.0",
@@ -69,6 +72,37 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _looks(fork: dict[str, Any]) -> dict[str, Any]:
+    """What can be seen of sessions by their views, which do not let one step them."""
+    view = {"name": "view", "in": "path", "required": True, "schema": {"type": "string", "pattern": VIEW}}
+    first = {
+        "name": "from",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0},
+        "description": "Rows from here.",
+    }
+    step = {"name": "step", "in": "query", "required": True, "schema": {"type": "integer", "minimum": 0}}
+    picture = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+    forked = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
+    paths = {
+        "/sessions": _get("The live sessions of this caller.", {"type": "object"}),
+        "/sessions/{view}/history": _get("Each moment of the current episode, replayed.", {"type": "object"}),
+        "/sessions/{view}/picture": _get("What the environment drew at a step.", {}),
+        "/sessions/{view}/fork": _post("A new session that goes on from a step.", forked, fork),
+        "/picture": _get("A picture of the environment, or its words where it draws nothing.", {}),
+    }
+    paths["/sessions/{view}/history"]["get"]["parameters"] = [view, first]
+    paths["/sessions/{view}/picture"]["get"]["parameters"] = [view, step]
+    paths["/sessions/{view}/fork"]["post"]["parameters"] = [view]
+    paths["/sessions/{view}/picture"]["get"]["responses"] |= {
+        "200": {"description": "done", "content": picture},
+        "204": {"description": "the environment draws nothing"},
+    }
+    words = {"text/plain": {"schema": {"type": "string"}}}
+    paths["/picture"]["get"]["responses"]["200"] = {"description": "done", "content": picture | words}
+    return paths
 
 
 def _outcome(observation: dict[str, Any]) -> dict[str, Any]:

@@ -170,8 +170,8 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
                 yield from _numbers(getattr(value, field.name), field.name)
     elif isinstance(value, np.ndarray | np.generic | int | float):
         array = np.asarray(value)
-        if array.ndim == 0:
-            yield name, float(array)
+        if array.size == 1:
+            yield name, float(array.item())
         elif array.size <= MOST_NUMBERS:
             yield from ((f"{name}[{place}]", float(number)) for place, number in enumerate(array.ravel()))
 

@@ -78,6 +78,7 @@ export function open(refused) {
   dialog.querySelector("#ask-title").textContent = refused ? "That is not this server's token" : "This server needs a token";
   field.value = "";
   dialog.returnValue = "cancel";
+  dialog.querySelector("#ask-cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   return new Promise((done, failed) => {
     const closed = () => {

@@ -48,11 +48,11 @@ async function portray(frame) {
   frame.classList.remove("loading");
 }
 
-/** A picture, and around it the colour of its corner. */
+/** A picture, and around it the colour near its corner. */
 async function show(frame, blob) {
   const bitmap = await createImageBitmap(blob);
   const corner = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
-  corner.drawImage(bitmap, 0, 0);
+  corner.drawImage(bitmap, -3, -3);
   const [red, green, blue] = corner.getImageData(0, 0, 1, 1).data;
   frame.style.backgroundColor = `rgb(${red} ${green} ${blue})`;
   const image = make("img", { alt: "", src: URL.createObjectURL(blob) });

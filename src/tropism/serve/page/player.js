@@ -1,9 +1,11 @@
 // An episode on stage: its picture with the trail, or its words; the scrubber; the charts in step with both.
 
 import { lane } from "./chart.js";
+import { icon } from "./icons.js";
 import { draw, make, notify, number, say } from "./dom.js";
 
 const MOST_LANES = 6;
+const NEAR = 8; // pixels of the picture
 const FRAME = 90; // milliseconds that a moment is shown at least while it plays
 
 export class Player {
@@ -20,25 +22,26 @@ export class Player {
   #build() {
     this.image = make("img", { alt: "", hidden: true });
     this.past = draw("polyline", { class: "past" });
+    this.edge = draw("polyline", { class: "edge" });
     this.ahead = draw("polyline", { class: "ahead" });
     this.start = draw("circle", { class: "start", r: 4 });
-    this.trail = draw("svg", { class: "trail", "aria-hidden": "true" }, this.ahead, this.past, this.start);
+    this.trail = draw("svg", { class: "trail", "aria-hidden": "true" }, this.ahead, this.edge, this.past, this.start);
     this.words = make("pre", { class: "words", tabindex: 0, "aria-label": "Observation" });
     this.figure = make("figure", { class: "stage" }, make("div", { class: "frame" }, this.image, this.trail));
     this.charts = make("div", { class: "charts", "aria-label": "Charts" });
     this.slider = make("input", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Step of the episode" });
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
     this.place = make("output", { class: "place" });
-    const button = (label, sign, onclick) => make("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick }, sign);
-    this.toggle = button("Play the episode", "▶", () => this.play(!this.playing));
+    const button = (label, sign, onclick) => make("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick }, icon(sign));
+    this.toggle = button("Play the episode", "play", () => this.play(!this.playing));
     this.transport = make(
       "div",
       { class: "transport", role: "group", "aria-label": "Scrubber" },
-      button("To the beginning", "⏮", () => this.seek(0)),
-      button("One step back", "‹", () => this.seek(this.cursor - 1)),
+      button("To the beginning", "first", () => this.seek(0)),
+      button("One step back", "back", () => this.seek(this.cursor - 1)),
       this.toggle,
-      button("One step on", "›", () => this.seek(this.cursor + 1)),
-      button("To the end", "⏭", () => this.seek(this.source.last)),
+      button("One step on", "on", () => this.seek(this.cursor + 1)),
+      button("To the end", "last", () => this.seek(this.source.last)),
       this.slider,
       this.place,
     );
@@ -69,7 +72,7 @@ export class Player {
   async play(on) {
     if (on === this.playing) return;
     this.playing = on;
-    this.toggle.textContent = on ? "⏸" : "▶";
+    this.toggle.replaceChildren(icon(on ? "pause" : "play"));
     this.toggle.setAttribute("aria-label", on ? "Pause" : "Play the episode");
     if (on && this.atEnd) this.cursor = 0;
     while (this.playing) {
@@ -118,7 +121,7 @@ export class Player {
     }
     if (this.drawn === false) say(this.words, said(this.row.action) + this.row.text);
     this.figure.classList.toggle("wordy", this.drawn === false);
-    if (this.drawn === false && this.words.parentElement !== this.figure) this.figure.replaceChildren(this.words);
+    if (this.drawn === false && this.words.parentElement !== this.figure) this.figure.firstChild.replaceWith(this.words);
   }
 
   /** The way to where the agent is, and further on where it has been since. */
@@ -127,7 +130,9 @@ export class Player {
     this.trail.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const points = this.source.rows.map(({ spot }) => spot && [spot[0] * width, spot[1] * height]);
     const path = (some) => some.filter(Boolean).map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
-    this.past.setAttribute("points", path(points.slice(0, step + 1)));
+    const way = points.slice(0, step + 1);
+    while (way.length > 2 && near(way.at(-1), points[step])) way.pop(); // the agent itself is not drawn over
+    for (const line of [this.edge, this.past]) line.setAttribute("points", path(way));
     this.ahead.setAttribute("points", path(points.slice(step)));
     this.trail.toggleAttribute("hidden", !points[0] || points.length < 2);
     if (points[0]) [this.start.cx.baseVal.value, this.start.cy.baseVal.value] = points[0];
@@ -166,3 +171,5 @@ function said(action) {
   const values = Object.values(action).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   return `› ${values.join(" · ")}\n\n`;
 }
+
+const near = (one, other) => one && other && Math.hypot(one[0] - other[0], one[1] - other[1]) < NEAR;

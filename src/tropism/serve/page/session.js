@@ -45,6 +45,8 @@ class Stage {
     this.facts = Object.fromEntries(["step", "reward", "return"].map((name) => [name, make("dd")]));
     this.banner = make("p", { class: "banner", role: "status" });
     this.fork = make("button", { type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
+    this.player.transport.append(this.fork);
+    this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
     const schema = await get(`${this.environment.url}/schema`);
     this.controls = this.id && controls(schema.action, (action) => this.act(action));
@@ -68,12 +70,11 @@ class Stage {
       make("header", { class: "title" },
         make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, this.id ? "playing" : "watching")), make("p", {}, description)),
         this.id ? this.#begin() : make("p", { class: "seeded" }, `seed ${this.source.told.seed}`)),
-      make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "row" }, this.fork, this.banner)),
+      make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
         this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
         make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
-        make("div", { class: "panel" }, make("h2", {}, "Trace"), this.player.charts),
         keys, code),
       this.heard,
     );

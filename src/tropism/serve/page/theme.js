@@ -1,5 +1,7 @@
 // Dark or light: as the system says, until somebody chooses.
 
+import { icon } from "./icons.js";
+
 const KEY = "tropism.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 const chosen = () => localStorage.getItem(KEY);
@@ -7,7 +9,7 @@ const current = () => chosen() ?? (system.matches ? "dark" : "light");
 
 function show(button) {
   document.documentElement.dataset.theme = current();
-  button.textContent = current() === "dark" ? "☀" : "☾";
+  button.replaceChildren(icon(current() === "dark" ? "sun" : "moon"));
   button.setAttribute("aria-label", `Switch to ${current() === "dark" ? "light" : "dark"}`);
 }
 

@@ -1,0 +1,223 @@
+"""Sessions seen by their views: their past and their pictures, forks from any step, and who may look."""
+
+import io
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, STAY
+from tests.serve.running import Running, labs, running, talk
+from tests.serve.test_bad_input import assert_refused
+from tests.serve.test_sharing import TOKENS, act, bearer
+
+from tropism import Session, make
+from tropism.serve.png import png
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running("GridWorld-v0", "PlumeNav-v0", "ConnectFour-v0", "Echo-v0", own=labs()) as started:
+        yield started
+
+
+def begun(caller: Any, actions: list[int], seed: int = 1) -> str:
+    view = caller.post("/reset", json={"seed": seed}).json()["view"]
+    for action in actions:
+        assert caller.post("/step", json=act(action)).status_code == 200
+    return view
+
+
+def picture_of(reply: Any) -> Any:
+    assert reply.headers["content-type"] == "image/png"
+    return np.asarray(Image.open(io.BytesIO(reply.content)))
+
+
+def test_a_png_is_the_picture_it_was_made_of():
+    picture = np.random.default_rng(0).integers(0, 256, (7, 5, 3), np.uint8)
+    assert (np.asarray(Image.open(io.BytesIO(png(picture)))) == picture).all()
+
+
+def test_the_past_of_a_session_is_what_a_session_of_ones_own_would_have_seen(server: Running):
+    actions = [number % 4 for number in range(100)]
+    with server.http("PlumeNav-v0") as caller, Session(*make("PlumeNav-v0")) as session:
+        view = begun(caller, actions, seed=7)
+        rows = caller.get(f"/sessions/{view}/history").json()["rows"]
+        session.reset(seed=7)
+        assert len(rows) == 101
+        for row in rows:
+            assert (row["step"], row["text"], row["spot"]) == (
+                session.step_count,
+                session.describe(),
+                list(session.agent_spot() or ()),
+            )
+            if row["step"] % 33 == 0 or row["step"] == 100:
+                seen = picture_of(caller.get(f"/sessions/{view}/picture?step={row['step']}"))
+                assert (seen == session.render()).all()
+            if row["step"] < 100:
+                session.step(actions[row["step"]])
+
+
+def test_a_history_goes_on_from_where_it_was_read_and_says_when_it_begins_anew(server: Running):
+    with server.http("GridWorld-v0") as caller:
+        view = begun(caller, [1, 2])
+        first = caller.get(f"/sessions/{view}/history").json()
+        snapshot = caller.post("/snapshot", json={}).json()["snapshot_id"]
+        caller.post("/step", json=act(1))
+        later = caller.get(f"/sessions/{view}/history?from=3").json()
+        assert (later["take"], [row["step"] for row in later["rows"]]) == (first["take"], [3])
+        caller.post("/restore", json={"from": snapshot})
+        caller.post("/step", json=act(2))
+        restored = caller.get(f"/sessions/{view}/history").json()
+        assert restored["take"] != first["take"]
+        assert [row["action"] for row in restored["rows"]] == [None, {"value": 1}, {"value": 2}, {"value": 2}]
+        caller.post("/reset", json={"seed": 1})
+        assert caller.get(f"/sessions/{view}/history").json()["step_count"] == 0
+
+
+def test_a_fork_from_any_step_goes_on_from_there_and_the_other_never_knows(server: Running):
+    with server.http("ConnectFour-v0") as caller, server.http("ConnectFour-v0") as other:
+        view = begun(caller, [3, 3, 2], seed=5)
+        whole = caller.get(f"/sessions/{view}/history").json()["rows"]
+        for step in range(4):
+            told = other.post(f"/sessions/{view}/fork", json={"step": step}).json()
+            named = {"X-Session-Id": told["session_id"]}
+            assert told["step_count"] == step
+            rows = other.get(f"/sessions/{told['view']}/history").json()["rows"]
+            assert rows == whole[: step + 1]
+            if step < 3:  # the same action has the same outcome: the fork draws what the other drew
+                other.post("/step", json=act([3, 3, 2][step]), headers=named)
+                assert other.get(f"/sessions/{told['view']}/history?from={step + 1}").json()["rows"] == [
+                    whole[step + 1]
+                ]
+            other.post("/close", headers=named)
+        assert caller.get("/state").json()["step_count"] == 3
+        assert caller.get(f"/sessions/{view}/history").json()["rows"] == whole
+
+
+def test_a_fork_with_a_seed_is_replayed_as_it_went(server: Running):
+    with server.http("ConnectFour-v0") as caller:
+        view = begun(caller, [3, 3], seed=5)
+        told = caller.post(f"/sessions/{view}/fork", json={"step": 1, "seed": 99}).json()
+        named = {"X-Session-Id": told["session_id"]}
+        for action in (0, 1):
+            text = caller.post("/step", json=act(action), headers=named).json()["observation"]["text"]
+        rows = caller.get(f"/sessions/{told['view']}/history").json()["rows"]
+        assert [row["step"] for row in rows] == [0, 1, 2, 3]
+        assert rows[-1]["text"] == text
+        again = caller.post(f"/sessions/{told['view']}/fork", json={"step": 3}).json()
+        assert caller.get(f"/sessions/{again['view']}/history").json()["rows"] == rows
+
+
+def test_a_view_allows_to_look_and_not_to_step(server: Running):
+    with server.http("GridWorld-v0") as caller, server.http("GridWorld-v0") as stranger:
+        reply = caller.post("/reset", json={"seed": 1}).json()
+        view, id = reply["view"], reply["session_id"]
+        assert id not in stranger.get("/sessions").text
+        assert id not in stranger.get(f"/sessions/{view}/history").text
+        named = {"X-Session-Id": view}
+        for path in ("/reset", "/step", "/snapshot", "/fork", "/restore", "/close"):
+            assert_refused(stranger.post(path, json={}, headers=named), "SESSION_ERROR")
+        with server.ws("GridWorld-v0", query=f"?session_id={view}") as connection:
+            assert "SESSION_ERROR" in str(connection.recv(10))
+        for path in (f"/sessions/{view}/step", f"/sessions/{view}/close", f"/sessions/{id}/history"):
+            assert stranger.post(path, json=act(1)).status_code in (404, 405)
+        assert caller.get("/state").json()["step_count"] == 0
+
+
+def test_a_token_sees_only_its_own_sessions():
+    with running("GridWorld-v0", tokens=TOKENS) as server:
+        mine, theirs = (server.http(headers=bearer(token)) for token in TOKENS)
+        with mine, theirs, server.http() as nobody:
+            view = begun(mine, [1])
+            mine.get(f"/sessions/{view}/history")
+            assert [row["view"] for row in mine.get("/sessions").json()["sessions"]] == [view]
+            assert theirs.get("/sessions").json() == {"count": 0, "sessions": []}
+            for path in (f"/sessions/{view}/history", f"/sessions/{view}/picture?step=0"):
+                assert mine.get(path).status_code == 200
+                assert_refused(theirs.get(path), "SESSION_ERROR")
+                assert_refused(nobody.get(path), "UNAUTHORIZED")
+            assert_refused(theirs.post(f"/sessions/{view}/fork", json={"step": 0}), "SESSION_ERROR")
+            assert_refused(nobody.get("/picture"), "UNAUTHORIZED")
+            assert nobody.get("/").status_code == nobody.get("/page/app.js").status_code == 200
+
+
+@pytest.mark.parametrize("step", ["2", "-1", str(10**17), str(10**30), "one", "1.5", ""])
+def test_a_step_that_was_not_taken_is_refused(server: Running, step: str):
+    with server.http("GridWorld-v0") as caller:
+        view = begun(caller, [1])
+        assert_refused(caller.get(f"/sessions/{view}/picture?step={step}"), "VALIDATION_ERROR")
+        body = f'{{"step": {step or "null"}}}' if step != "one" else '{"step": "one"}'
+        assert_refused(caller.post(f"/sessions/{view}/fork", content=body), "VALIDATION_ERROR")
+        beyond = caller.get(f"/sessions/{view}/history?from={step}")
+        assert beyond.status_code == (200 if step in ("2", str(10**17)) else 422)
+        assert beyond.status_code == 422 or beyond.json()["rows"] == []
+
+
+def test_what_cannot_be_seen_is_said(server: Running):
+    with server.http("Unwritable-v0") as unwritable, server.http("Echo-v0") as echo:
+        view = unwritable.post("/reset", json={}).json()["view"]
+        assert_refused(unwritable.get(f"/sessions/{view}/history"), "STATE_ERROR")
+        assert_refused(unwritable.get("/sessions/nobody/history"), "SESSION_ERROR")
+        assert_refused(unwritable.get("/sessions/%C3%BC/history"), "SESSION_ERROR")
+        view = echo.post("/reset", json={}).json()["view"]
+        blank = echo.get(f"/sessions/{view}/picture?step=0")
+        assert (blank.status_code, blank.content) == (204, b"")
+        echo.post("/close")
+        assert_refused(echo.get(f"/sessions/{view}/history"), "SESSION_ERROR")
+
+
+def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
+    with server.http("Lab-v0") as slow, server.http("GridWorld-v0") as quick:
+        view = begun(slow, [STAY, LONG_SLEEP, STAY, LONG_SLEEP])
+        quick.post("/reset", json={})
+        with ThreadPoolExecutor(1) as thread:
+            looking = thread.submit(slow.get, f"/sessions/{view}/history")
+            start = time.monotonic()
+            for _ in range(20):
+                assert quick.post("/step", json=act(0)).status_code == 200
+            assert slow.post("/step", json=act(STAY), timeout=30).status_code == 200
+            assert time.monotonic() - start < LONG_SLEEPING
+            assert len(looking.result().json()["rows"]) < 5
+        steps: list[Any] = []
+        while len(steps) < 6:
+            steps = slow.get(f"/sessions/{view}/history").json()["rows"]
+        assert steps[-1]["numbers"] == {"observation[0]": 1.0, "observation[1]": 5.0}
+
+
+def test_the_list_of_sessions_has_an_end():
+    with running("GridWorld-v0") as many:
+        with many.http() as caller:
+            view = caller.post("/reset", json={}).json()["view"]
+            for _ in range(230):
+                view = caller.post(f"/sessions/{view}/fork", json={"step": 0}).json()["view"]
+            told = caller.get("/sessions").json()
+        assert (told["count"], len(told["sessions"]), told["sessions"][0]["view"]) == (231, 200, view)
+
+
+def test_the_page_is_served_with_its_rules_and_nothing_else_is(server: Running):
+    with server.http() as caller:
+        home = caller.get("/")
+        assert home.headers["content-type"].startswith("text/html")
+        assert "default-src 'self'" in home.headers["content-security-policy"]
+        assert caller.get("/page/app.js").headers["content-type"].startswith("text/javascript")
+        for path in ("/page/../app.py", "/page/%2e%2e/app.py", "/page/", "/page/none.js", "/envs/Echo-v0/page/app.js"):
+            assert_refused(caller.get(path), "NOT_FOUND")
+        assert_refused(caller.post("/", json={}), "METHOD_NOT_ALLOWED")
+        assert_refused(caller.get("/", headers={"Host": "evil.example"}), "FORBIDDEN")
+
+
+def test_an_environment_has_a_picture_or_words(server: Running):
+    with server.http("GridWorld-v0") as grid, server.http("Echo-v0") as echo:
+        assert picture_of(grid.get("/picture")).shape == (400, 400, 3)
+        assert "Nothing to hear yet" in echo.get("/picture").text
+
+
+def test_a_socket_tells_the_view_too(server: Running):
+    with server.ws("GridWorld-v0") as connection, server.http() as caller:
+        view = talk(connection, "reset", {"seed": 1})["data"]["view"]
+        talk(connection, "step", {"value": 1})
+        assert caller.get(f"/sessions/{view}/history").json()["step_count"] == 1
