@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, STAY
+from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, SLEEPING, STAY, Lab
 from tests.serve.running import Running, labs, running, talk
 from tests.serve.test_bad_input import assert_refused
 from tests.serve.test_sharing import TOKENS, act, bearer
 
 from tropism import Session, make
+from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 
 
@@ -186,6 +187,27 @@ def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
         while len(steps) < 6:
             steps = slow.get(f"/sessions/{view}/history").json()["rows"]
         assert steps[-1]["numbers"] == {"observation[0]": 1.0, "observation[1]": 5.0}
+
+
+class Painter(Lab):
+    """Draws slowly."""
+
+    def render(self, state: Any, params: Any) -> Any:
+        time.sleep(SLEEPING)
+        return np.full((2, 2, 3), state.steps, np.uint8)
+
+
+def test_what_was_done_is_told_while_a_picture_is_drawn():
+    env = Painter()
+    own = {"Painter-v0": ServedEnvironment("Painter-v0", env, env.default_params(), "A test's own.")}
+    with running(own=own) as server, server.http() as caller, ThreadPoolExecutor(1) as thread:
+        view = begun(caller, [STAY])
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 2
+        drawing = thread.submit(caller.get, f"/sessions/{view}/picture?step=1")
+        time.sleep(SLEEPING / 4)
+        caller.post("/step", json=act(STAY))
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 3
+        assert (picture_of(drawing.result()) == 1).all()
 
 
 def test_the_list_of_sessions_has_an_end():

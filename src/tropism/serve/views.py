@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,41 +54,41 @@ class Watched:
         self.reel = Reel(served.environment)
 
     async def follow(self) -> None:
-        """Replay what was done since somebody last looked, for a while."""
-        entries = list(self._sessions.store.episode(self.served.id))
-        if not entries:
-            raise StateError("lifecycle", "created", "an episode", "there is nothing to see before the first reset")
-        if self._turn.locked():  # somebody else's look is being prepared
-            await asyncio.wait({asyncio.ensure_future(self._settled())}, timeout=PATIENCE)
-            return
-        if not self.reel.begins(entries):
-            old, self.reel = self.reel, Reel(self.served.environment)
-            old.close()
-        work = asyncio.ensure_future(self.run(nullcontext(), self.reel.extend, entries))
+        """Replay what was done since somebody last looked; what takes longer than a while goes on alone."""
+        work = asyncio.ensure_future(self._turn_to(nullcontext(), self._extending))
         await asyncio.wait({work}, timeout=PATIENCE)
         if work.done():
             work.result()
         else:
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _settled(self) -> None:
-        async with self._turn:
-            return
+    def _extending(self) -> Callable[[], None]:
+        """How to bring the reel to where the session stands; a reel anew where the episode is another."""
+        entries = list(self._sessions.store.episode(self.served.id))
+        if not entries:
+            raise StateError("lifecycle", "created", "an episode", "there is nothing to see before the first reset")
+        if not self.reel.begins(entries):
+            old, self.reel = self.reel, Reel(self.served.environment)
+            old.close()
+        return partial(self.reel.extend, entries)
 
-    async def run(self, gate: AbstractAsyncContextManager[Any], function: Callable[..., T], *arguments: Any) -> T:
-        """Call this in a thread, through a gate; never two at a time, even where a caller gives up."""
+    async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int) -> bytes | None:
+        return await self._turn_to(gate, lambda: partial(reel.picture, step))
+
+    async def _turn_to(self, gate: AbstractAsyncContextManager[Any], prepare: Callable[[], Callable[[], T]]) -> T:
+        """Prepare a call here, and make it in a thread; never two at a time, even where a caller gives up."""
         try:
             async with asyncio.timeout(LONGEST_TURN):
                 await self._turn.acquire()
         except TimeoutError:
             raise ServerError("TIMEOUT", "the episode is still being replayed; try again later") from None
-        work = asyncio.ensure_future(self._through(gate, function, *arguments))
+        work = asyncio.ensure_future(self._through(gate, prepare))
         work.add_done_callback(lambda _: self._turn.release())
         return await asyncio.shield(work)
 
-    async def _through(self, gate: AbstractAsyncContextManager[Any], function: Callable[..., T], *arguments: Any) -> T:
+    async def _through(self, gate: AbstractAsyncContextManager[Any], prepare: Callable[[], Callable[[], T]]) -> T:
         async with gate:
-            return await in_thread(self._sessions.threads, function, *arguments)
+            return await in_thread(self._sessions.threads, prepare())
 
     @property
     def busy(self) -> bool:
@@ -147,7 +148,7 @@ class Views:
             raise ServerError("CAPACITY_REACHED", "too many pictures are asked for at once; try again later")
         self._waiting += 1
         try:
-            drawn = await watched.run(self._drawing, reel.picture, step)
+            drawn = await watched.draw(self._drawing, reel, step)
         finally:
             self._waiting -= 1
         if drawn is not None and (reel.take, step) not in self._pictures:

@@ -12,13 +12,13 @@ export function lane(label, seek) {
   const area = draw("path", { class: "area" });
   const cursor = draw("line", { class: "cursor", y1: 0, y2: HEIGHT });
   const value = make("output");
-  const range = make("span", { class: "range" });
+  const [top, bottom] = [make("span", { class: "top" }), make("span", { class: "bottom" })];
   const svg = draw(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${label} over the episode` },
     area, line, cursor,
   );
-  const element = make("div", { class: "lane" }, make("div", { class: "legend" }, make("span", {}, label), range, value), svg);
+  const element = make("div", { class: "lane" }, make("div", { class: "legend" }, make("span", {}, label), value), make("div", { class: "plot" }, svg, top, bottom));
   let span = SHORTEST;
   const point = (event) => {
     if (event.type === "pointermove" && event.buttons === 0) return;
@@ -45,7 +45,8 @@ export function lane(label, seek) {
     area.setAttribute("d", path && `M${points[0][0]} ${HEIGHT}L${path}L${points.at(-1)[0]} ${HEIGHT}Z`);
     cursor.setAttribute("x1", x(at));
     cursor.setAttribute("x2", x(at));
-    say(range, high > low ? `${number(low)} to ${number(high)}` : "");
+    say(top, high > low ? number(high) : "");
+    say(bottom, high > low ? number(low) : "");
     say(value, number(values[at]));
   }
 

@@ -17,6 +17,8 @@ export async function begin(name) {
   location.replace(`#/session/${view}`);
 }
 
+const pause = (time) => new Promise((done) => setTimeout(done, time));
+
 const randomSeed = () => String(Math.floor(Math.random() * 10_000));
 
 /** A seed as JSON; it may be larger than JavaScript's numbers. */
@@ -42,13 +44,14 @@ class Stage {
   async build() {
     this.player = new Player(this.source, { moved: () => this.show() });
     this.seed = make("input", { id: "seed", type: "text", inputmode: "numeric", pattern: "[0-9]*", value: this.source.told.seed ?? "", "aria-label": "Seed" });
-    this.facts = Object.fromEntries(["step", "reward", "return"].map((name) => [name, make("dd")]));
+    this.facts = Object.fromEntries(["step", "action", "reward", "return"].map((name) => [name, make("dd")]));
     this.banner = make("p", { class: "banner", role: "status" });
     this.fork = make("button", { type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
     this.player.transport.append(this.fork);
     this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
     const schema = await get(`${this.environment.url}/schema`);
+    this.words = schema.action.anyOf[0].properties.value?.oneOf ?? [];
     this.controls = this.id && controls(schema.action, (action) => this.act(action));
     this.element = this.#layout(schema);
     this.onKey = (event) => this.key(event);
@@ -94,6 +97,8 @@ class Stage {
   show() {
     const { row, atEnd } = this.player;
     say(this.facts.step, String(row.step));
+    say(this.facts.action, row.action ? spelled(row.action, this.words) : "–");
+    this.facts.action.title = row.action ? JSON.stringify(row.action) : "";
     say(this.facts.reward, number(row.reward));
     say(this.facts.return, number(row.total_reward));
     const over = row.lifecycle !== "ready";
@@ -104,7 +109,7 @@ class Stage {
   }
 
   #verdict(row, atEnd, over) {
-    if (!atEnd) return this.id ? "You are looking back: fork here to play on from this step." : "You are looking back.";
+    if (!atEnd) return "You are looking back: fork here to play on from this step.";
     if (over) return `The episode has ${row.lifecycle === "truncated" ? "run out of steps" : "ended"}: return ${number(row.total_reward)}.`;
     return this.id ? "" : "Live: you see each step as it is made.";
   }
@@ -133,7 +138,13 @@ class Stage {
   /** What a reply says becomes a moment; where a replay is cheap, the server tells all there is to show. */
   async #learn(reply, action) {
     if (this.environment.blocking) this.source.add(moment(reply, action, this.source.rows.at(-1)));
-    else await this.source.refresh();
+    else {
+      await this.source.refresh();
+      while (this.source.last < this.source.told.step_count && !this.closed) {
+        await pause(EVERY); // the server still replays it
+        await this.source.refresh();
+      }
+    }
     this.player.update();
   }
 
@@ -183,7 +194,7 @@ class Stage {
 
   async #watch() {
     while (!this.closed) {
-      await new Promise((done) => setTimeout(done, EVERY));
+      await pause(EVERY);
       if (this.closed || document.hidden) continue;
       try {
         if (await this.source.refresh()) this.player.update();
@@ -203,9 +214,18 @@ class Stage {
   }
 }
 
+/** An action in few words: its name, its numbers, or what it says. */
+function spelled(action, words) {
+  const named = words.find((word) => word.const === action.value)?.title;
+  if (named) return named;
+  return Object.values(action)
+    .map((value) => (Array.isArray(value) ? value.map((each) => (typeof each === "number" ? number(each) : "…")).join(", ") : String(value)))
+    .join(" ");
+}
+
 function moment(reply, action, before) {
   const { metadata: _, text, ...fields } = reply.observation;
-  const spelled = Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
   const first = action === null;
   return {
     step: first ? 0 : before.step + 1,
@@ -213,7 +233,7 @@ function moment(reply, action, before) {
     reward: reply.reward ?? 0,
     total_reward: first ? 0 : before.total_reward + (reply.reward ?? 0),
     lifecycle: reply.terminated ? "terminated" : reply.truncated ? "truncated" : "ready",
-    text: text ?? spelled.join("\n"),
+    text: text ?? lines.join("\n"),
     numbers: Object.fromEntries(Object.entries(fields).filter(([, value]) => typeof value === "number")),
     spot: null,
     legal: null,

@@ -61,6 +61,7 @@ function line({ view, environment }) {
   const go = make("a", { class: "button", href: `#/session/${view}`, "aria-label": `${word} ${environment}` }, word);
   const element = make("tr", { "data-view": view }, make("th", { scope: "row" }, environment), step, total, state, age, make("td", {}, go));
   const update = (session) => {
+    element.dataset.state = session.lifecycle;
     say(step, String(session.step_count));
     say(total, number(session.total_reward));
     say(state, session.lifecycle);
