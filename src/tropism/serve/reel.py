@@ -84,13 +84,10 @@ class Reel:
 
     def picture(self, step: int) -> bytes | None:
         """What the environment drew then, as PNG; None where it draws nothing."""
-        if step == self._front.step_count:
-            return _drawn(self._front)
-        with self._at(step) as session:
-            return _drawn(session)
+        return picture_of(self._front) if step == self._front.step_count else drawn(self.at(step))
 
-    def _at(self, step: int) -> Session:
-        """A session that stands there, replayed from the nearest moment that was kept."""
+    def at(self, step: int) -> Session:
+        """A session of its own that stands there, replayed from the nearest moment that was kept."""
         entries = until(self.entries, step)
         reached = [mark for mark in self._marks if mark.length <= len(entries)]
         start, session = (reached[-1].length, reached[-1].again()) if reached else (0, self.environment.fresh())
@@ -168,7 +165,7 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
         for field in fields(value):
             if field.name not in ("reward", "done", "metadata"):
                 yield from _numbers(getattr(value, field.name), field.name)
-    elif isinstance(value, np.ndarray | np.generic | int | float):
+    elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
         array = np.asarray(value)
         if array.size == 1:
             yield name, float(array.item())
@@ -176,6 +173,12 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
             yield from ((f"{name}[{place}]", float(number)) for place, number in enumerate(array.ravel()))
 
 
-def _drawn(session: Session) -> bytes | None:
+def drawn(session: Session) -> bytes | None:
+    """The picture of a session that nobody needs afterwards."""
+    with session:
+        return picture_of(session)
+
+
+def picture_of(session: Session) -> bytes | None:
     picture = session.render()
     return None if picture is None else png(np.asarray(picture))

@@ -13,7 +13,7 @@ from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
 from tropism.serve.portrait import Portrait, portrait
-from tropism.serve.reel import Reel, replayed, until
+from tropism.serve.reel import Reel, drawn, replayed, until
 from tropism.serve.served import ServedSession, convert
 from tropism.serve.sessions import Sessions
 from tropism.serve.store import Entry
@@ -73,7 +73,12 @@ class Watched:
         return partial(self.reel.extend, entries)
 
     async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int) -> bytes | None:
-        return await self._turn_to(gate, lambda: partial(reel.picture, step))
+        """A picture; of a pure environment it holds up nobody who looks at the same session."""
+        if not self.served.environment.env.traced:
+            return await self._turn_to(gate, lambda: partial(reel.picture, step))
+        moment = await self._turn_to(nullcontext(), lambda: partial(reel.at, step))
+        async with gate:
+            return await in_thread(self._sessions.threads, drawn, moment)
 
     async def _turn_to(self, gate: AbstractAsyncContextManager[Any], prepare: Callable[[], Callable[[], T]]) -> T:
         """Prepare a call here, and make it in a thread; never two at a time, even where a caller gives up."""
@@ -148,15 +153,15 @@ class Views:
             raise ServerError("CAPACITY_REACHED", "too many pictures are asked for at once; try again later")
         self._waiting += 1
         try:
-            drawn = await watched.draw(self._drawing, reel, step)
+            picture = await watched.draw(self._drawing, reel, step)
         finally:
             self._waiting -= 1
-        if drawn is not None and (reel.take, step) not in self._pictures:
-            self._pictures[reel.take, step] = drawn
-            self._size += len(drawn)
+        if picture is not None and (reel.take, step) not in self._pictures:
+            self._pictures[reel.take, step] = picture
+            self._size += len(picture)
             while self._size > LARGEST_PICTURES:
                 self._size -= len(self._pictures.popitem(last=False)[1])
-        return drawn
+        return picture
 
     async def fork(self, view: str, owner: str, data: dict[str, Any]) -> bytes:
         """A new session of the caller's that goes on from this step; the other one never knows."""

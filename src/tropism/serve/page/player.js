@@ -168,7 +168,7 @@ export class Player {
 /** The action that led to a moment, where words are all there is to see. */
 function said(action) {
   if (!action) return "";
-  const values = Object.values(action).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  const values = Object.values(action).filter((value) => value !== false).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   return `› ${values.join(" · ")}\n\n`;
 }
 

@@ -73,7 +73,7 @@ class Stage {
       make("header", { class: "title" },
         make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, this.id ? "playing" : "watching")), make("p", {}, description)),
         this.id ? this.#begin() : make("p", { class: "seeded" }, `seed ${this.source.told.seed}`)),
-      make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel" }, make("h2", {}, "Trace"), this.player.charts)),
+      make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel trace" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
         this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
@@ -219,6 +219,7 @@ function spelled(action, words) {
   const named = words.find((word) => word.const === action.value)?.title;
   if (named) return named;
   return Object.values(action)
+    .filter((value) => value !== false)
     .map((value) => (Array.isArray(value) ? value.map((each) => (typeof each === "number" ? number(each) : "…")).join(", ") : String(value)))
     .join(" ");
 }
