@@ -304,7 +304,6 @@ def test_a_session_of_another_environment_is_not_found(server: Running):
 
 def test_unknown_paths_methods_and_environments(server: Running, http: httpx.Client):
     assert_refused(http.get("/nothing"), "NOT_FOUND")
-    assert_refused(http.get("/"), "NOT_FOUND")
     assert_refused(http.get("/envs/Nothing-v0/health"), "NOT_FOUND")
     assert_refused(http.get("/envs/"), "NOT_FOUND")
     wrong = http.get("/step")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.serve.browser import browsing, visiting
-from tests.serve.running import Running, running
+from tests.serve.running import Running, labs, running
 
 from tropism import Session, make
 from tropism.client import Client
@@ -19,7 +19,7 @@ ARROWS = {"ArrowUp": 0, "ArrowRight": 1, "ArrowDown": 2, "ArrowLeft": 3}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(*IDS) as started:
+    with running(*IDS, own=labs()) as started:
         yield started
 
 
@@ -225,6 +225,18 @@ def test_an_environment_of_words_is_played_by_a_form(page: Page, server: Running
     expect(page.locator(".facts")).to_contain_text("0.5")
     page.get_by_role("button", name="One step back").click()
     expect(page.locator(".stage .words")).to_contain_text("Nothing to hear yet")
+
+
+def test_what_cannot_be_replayed_can_still_be_played(page: Page, server: Running):
+    play(page, server, "Unwritable-v0")
+    page.keyboard.press("0")
+    expect_step(page, 1)
+    page.keyboard.press("3")
+    expect_step(page, 2)
+    expect(page.locator(".banner")).to_contain_text("ended: return 2")
+    expect(page.get_by_role("button", name="Fork here")).to_be_disabled()
+    page.keyboard.press("r")
+    expect_step(page, 0)
 
 
 def test_everything_can_be_reached_with_the_keyboard_alone(page: Page, server: Running):

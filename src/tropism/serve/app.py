@@ -238,6 +238,7 @@ def _metadata(environment: ServedEnvironment) -> dict[str, Any]:
         "url": f"/envs/{environment.id}",
         "pure": environment.env.traced,
         "blocking": bool(environment.env.blocking),
+        "replayable": environment.replayable,
     }
 
 

@@ -33,6 +33,11 @@ class ServedEnvironment:
         self._ready = False
         self._lock = asyncio.Lock()
 
+    @property
+    def replayable(self) -> bool:
+        """Whether an episode can be lived through again, from its seed and its actions."""
+        return self.env.replayable and self.env.seedable
+
     @cached_property
     def form(self) -> Form:
         return Form(self._first)

@@ -15,6 +15,7 @@ from tropism.serve.png import png
 from tropism.serve.store import Entry
 
 MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to replay others from
+LONGEST = 20_000  # entries; what comes after those is not shown
 MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
 LONGEST_TEXT = 16_384  # characters
 
@@ -63,7 +64,7 @@ class Reel:
         """Replay what has been done since."""
         if self._failed is not None:
             raise self._failed
-        for entry in entries[len(self.entries) :]:
+        for entry in entries[len(self.entries) : LONGEST]:
             try:
                 self._front = play(self.environment, self._front, entry)
             except Exception as error:
@@ -122,8 +123,8 @@ def replayed(environment: ServedEnvironment, entries: list[Entry]) -> Session:
 
 def play(environment: ServedEnvironment, session: Session, entry: Entry) -> Session:
     """The session after one more entry of its episode."""
-    if not environment.env.replayable:
-        message = f"{environment.id} says that it cannot be replayed, so its past cannot be shown"
+    if not environment.replayable:
+        message = f"an episode of {environment.id} cannot be replayed, so its past cannot be shown"
         raise StateError("replayable", False, "a replayable environment", message)
     if entry.kind == "reset":
         session.reset(**{name: entry.payload[name] for name in ("seed", "options", "episode_id")})

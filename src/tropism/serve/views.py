@@ -13,7 +13,7 @@ from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
 from tropism.serve.portrait import Portrait, portrait
-from tropism.serve.reel import Reel, drawn, replayed, until
+from tropism.serve.reel import LONGEST, Reel, drawn, replayed, until
 from tropism.serve.served import ServedSession, convert
 from tropism.serve.sessions import Sessions
 from tropism.serve.store import Entry
@@ -129,7 +129,7 @@ class Views:
                 "seed": None if begin["seed"] is None else str(begin["seed"]),  # JavaScript has no such numbers
                 "options": begin["options"],
                 "lifecycle": session.lifecycle.value,
-                "step_count": session.step_count,
+                "step_count": min(session.step_count, LONGEST - 1),
                 "from": start,
                 "rows": rows,
             }

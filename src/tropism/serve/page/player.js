@@ -9,12 +9,13 @@ const NEAR = 8; // pixels of the picture
 const FRAME = 90; // milliseconds that a moment is shown at least while it plays
 
 export class Player {
-  constructor(source, { moved }) {
+  constructor(source, { moved, draws }) {
     this.source = source;
     this.moved = moved; // called when another moment is shown
     this.cursor = 0;
     this.following = true; // stay at the live end
     this.playing = false;
+    this.drawn = draws ? undefined : false; // until the first picture tells
     this.lanes = new Map();
     this.#build();
   }

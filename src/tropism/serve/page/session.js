@@ -7,13 +7,20 @@ import { Player } from "./player.js";
 import { liveSource } from "./source.js";
 
 const EVERY = 400; // milliseconds between looks at a session that somebody else plays
+const MOST_ASKED = 4; // requests, that and those that wait
 const EDITED = ["INPUT", "TEXTAREA", "SELECT"];
 const SHORTCUTS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
 
+const opened = new Map(); // the first replies of sessions whose past the server cannot tell, by their views
+
 /** Open a session of an environment and go to it. */
 export async function begin(name) {
-  const { view, session_id: id } = await post(`/envs/${name}/reset`, seeded(randomSeed()));
+  const environment = (await get("/list_environments")).find((each) => each.name === name);
+  if (!environment) throw new Error(`this server has no environment ${name}`);
+  const reply = await post(`${environment.url}/reset`, environment.replayable ? seeded(randomSeed()) : {});
+  const { view, session_id: id } = reply;
   own.add(view, id);
+  if (!environment.replayable) opened.set(view, reply);
   location.replace(`#/session/${view}`);
 }
 
@@ -26,7 +33,10 @@ const seeded = (text) => (/^\d+$/.test(text) ? `{"seed":${BigInt(text)}}` : "{}"
 
 export async function session(view) {
   const source = liveSource(view);
-  await source.refresh();
+  if (opened.has(view)) {
+    source.add(moment(opened.get(view), null));
+    source.told = { environment: opened.get(view).environment, seed: null };
+  } else await source.refresh();
   const environments = await get("/list_environments");
   const environment = environments.find(({ name }) => name === source.told.environment);
   const stage = new Stage(view, source, environment);
@@ -38,15 +48,16 @@ class Stage {
   constructor(view, source, environment) {
     Object.assign(this, { view, source, environment });
     this.id = own.id(view);
-    this.busy = false;
+    this.asked = 0; // requests under way, and those that wait for them
+    this.working = Promise.resolve();
   }
 
   async build() {
-    this.player = new Player(this.source, { moved: () => this.show() });
+    this.player = new Player(this.source, { moved: () => this.show(), draws: this.environment.replayable });
     this.seed = make("input", { id: "seed", type: "text", inputmode: "numeric", pattern: "[0-9]*", value: this.source.told.seed ?? "", "aria-label": "Seed" });
     this.facts = Object.fromEntries(["step", "action", "reward", "return"].map((name) => [name, make("dd")]));
     this.banner = make("p", { class: "banner", role: "status" });
-    this.fork = make("button", { type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
+    this.fork = make("button", { disabled: !this.environment.replayable, type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
     this.player.transport.append(this.fork);
     this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
@@ -116,8 +127,8 @@ class Stage {
 
   /** Take a step; true where it was taken. */
   async act(action) {
-    if (this.busy || !this.player.atEnd || this.player.row.lifecycle !== "ready") return false;
-    return this.#once(async () => {
+    return this.#inTurn(async () => {
+      if (!this.player.atEnd || this.player.row.lifecycle !== "ready") return;
       const reply = await post(`${this.environment.url}/step`, { action }, this.id);
       if (reply.observation.error) throw new Error(reply.observation.error);
       await this.#learn(reply, action);
@@ -126,8 +137,8 @@ class Stage {
   }
 
   reset() {
-    return this.#once(async () => {
-      const reply = await post(`${this.environment.url}/reset`, seeded(this.seed.value.trim() || randomSeed()), this.id);
+    return this.#inTurn(async () => {
+      const reply = await post(`${this.environment.url}/reset`, this.environment.replayable ? seeded(this.seed.value.trim() || randomSeed()) : {}, this.id);
       this.player.following = true;
       await this.#learn(reply, null);
       if (this.source.told.seed) this.seed.value = this.source.told.seed;
@@ -137,7 +148,7 @@ class Stage {
 
   /** What a reply says becomes a moment; where a replay is cheap, the server tells all there is to show. */
   async #learn(reply, action) {
-    if (this.environment.blocking) this.source.add(moment(reply, action, this.source.rows.at(-1)));
+    if (this.environment.blocking || !this.environment.replayable) this.source.add(moment(reply, action, this.source.rows.at(-1)));
     else {
       await this.source.refresh();
       while (this.source.last < this.source.told.step_count && !this.closed) {
@@ -149,37 +160,43 @@ class Stage {
   }
 
   async forkHere() {
-    await this.#once(async () => {
+    if (this.fork.disabled) return;
+    await this.#inTurn(async () => {
       const view = await this.source.fork(this.player.cursor);
       location.hash = `#/session/${view}`;
     });
   }
 
   async end() {
-    await this.#once(async () => {
+    await this.#inTurn(async () => {
       await post(`${this.environment.url}/close`, {}, this.id);
       own.forget(this.view);
       location.hash = "#/";
     });
   }
 
-  async #once(work) {
-    if (this.busy) return false;
-    this.busy = true;
-    try {
-      await work();
-      return true;
-    } catch (error) {
-      notify(error.message);
-      return false;
-    } finally {
-      this.busy = false;
-    }
+  /** One after another, so that no key is lost while the one before is answered; true where it went well. */
+  #inTurn(work) {
+    if (this.asked >= MOST_ASKED) return Promise.resolve(false);
+    this.asked += 1;
+    this.working = this.working.then(async () => {
+      try {
+        await work();
+        return true;
+      } catch (error) {
+        notify(error.message);
+        return false;
+      } finally {
+        this.asked -= 1;
+      }
+    });
+    return this.working;
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || EDITED.includes(event.target.tagName)) return;
     if (document.querySelector("dialog[open]")) return;
+    if (event.repeat && this.asked > 0) return event.preventDefault(); // a key that is held goes as fast as its steps
     const does = {
       ",": () => this.player.seek(this.player.cursor - 1),
       ".": () => this.player.seek(this.player.cursor + 1),
