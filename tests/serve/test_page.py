@@ -243,8 +243,8 @@ def test_everything_can_be_reached_with_the_keyboard_alone(page: Page, server: R
     page.goto(server.url)
     expect(page.get_by_role("link", name="Play ConnectFour-v0")).to_be_visible()
     press_until(page, "Tab", "document.activeElement.getAttribute('aria-label') === 'Play ConnectFour-v0'")
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert outline != "none"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outline")
+    assert "solid 2px" in outline, "where the focus is can be seen"
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("ConnectFour-v0")
     page.keyboard.press("3")

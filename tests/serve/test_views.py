@@ -1,5 +1,6 @@
 """Sessions seen by their views: their past and their pictures, forks from any step, and who may look."""
 
+import base64
 import io
 import time
 from collections.abc import Iterator
@@ -117,6 +118,7 @@ def test_a_view_allows_to_look_and_not_to_step(server: Running):
     with server.http("GridWorld-v0") as caller, server.http("GridWorld-v0") as stranger:
         reply = caller.post("/reset", json={"seed": 1}).json()
         view, id = reply["view"], reply["session_id"]
+        assert base64.urlsafe_b64decode(view) not in id.encode()
         assert id not in stranger.get("/sessions").text
         assert id not in stranger.get(f"/sessions/{view}/history").text
         named = {"X-Session-Id": view}
