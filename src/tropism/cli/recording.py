@@ -1,0 +1,141 @@
+"""Commands about recordings: record, replay."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Params,
+    Seed,
+    console,
+    environment,
+    load,
+    print_rows,
+    progress_bar,
+)
+from tropism.errors import ValidationError
+
+DRAWN = 256  # random actions at a time
+FLUSHED = 256  # rows at a time; an episode is whole when the bar says so
+
+Policy = Callable[[Any], Any]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with recordings.")]
+
+
+def record(
+    target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder; one of the same environment is added to.")],
+    episodes: Annotated[int, typer.Option(help="Episodes; number i has seed SEED + i.", min=1)] = 10,
+    policy: Annotated[
+        str, typer.Option(help="random, or module:function from an observation to an action.")
+    ] = "random",
+    steps: Annotated[int, typer.Option(help="Steps of an episode at most.", min=1)] = 1000,
+    seed: Seed = 0,
+    param: Params = None,
+    arg: Arguments = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record episodes into a folder of Parquet files.
+
+    Example: tropism record CartPole-v1 --episodes 100 -o recordings/cartpole
+    """
+    from tropism.core.session import Session
+    from tropism.record import Recorder
+
+    session = Session(*environment(target, param, arg))
+    act = _policy(policy, session.action_space, seed)
+    returns: list[float] = []
+    taken = 0
+    with Recorder(session, out, every=FLUSHED) as recorder, progress_bar() as bar:
+        for number in bar.track(range(episodes), description=target):
+            timestep = recorder.reset(seed=seed + number)
+            while session.step_count < steps and not (timestep.terminated or timestep.truncated):
+                timestep = recorder.step(act(timestep.obs))
+            recorder.writer.flush()
+            returns.append(session.total_reward)
+            taken += session.step_count
+    mean = sum(returns) / len(returns)
+    print_rows([{"folder": str(out), "episodes": episodes, "steps": taken, "mean_return": mean}], as_json)
+
+
+def replay(
+    folder: Folder,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare bit for bit; exit code 1 if one differs.")] = False,
+    episode: Annotated[int | None, typer.Option(help="Only this one; the first is 0.", min=0)] = None,
+    env: Annotated[
+        str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
+    ] = None,
+    param: Params = None,
+    arg: Arguments = None,
+    as_json: AsJson = False,
+) -> None:
+    """Live recorded episodes through again, from their seeds, options and actions.
+
+    Example: tropism replay recordings/cartpole --verify
+    """
+    from tropism.core.session import Session
+    from tropism.record import Reader, first_difference, session_of
+    from tropism.record import replay as again
+
+    reader = Reader(folder)
+    session = session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
+    chosen = reader.episodes if episode is None else [episode]
+    rows: list[dict[str, Any]] = []
+    with progress_bar() as bar:
+        for number in bar.track(chosen, description="verifying" if verify else "replaying"):
+            recorded = reader[number]
+            if verify:
+                found = first_difference(session, recorded)
+                outcome = {"differs": None if found is None else found._asdict()}
+            else:
+                outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
+            rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
+    _tell(rows, verify, as_json)
+
+
+def _tell(rows: list[dict[str, Any]], verify: bool, as_json: bool) -> None:
+    differing = [row for row in rows if row.get("differs")]
+    if as_json:
+        print(json.dumps(rows, indent=1, default=lambda value: value.tolist()))
+    elif not verify:
+        print_rows(rows, as_json)
+    else:
+        for row in differing:
+            step, name, recorded, replayed = row["differs"].values()
+            text = f"episode {row['episode']} differs at step {step}: {name} was {recorded} and is now {replayed}"
+            console.print(escape(text), highlight=False, soft_wrap=True)
+        steps = sum(row["steps"] for row in rows)
+        console.print(f"{len(rows) - len(differing)} of {len(rows)} episodes ({steps} steps) repeat bit for bit")
+    raise typer.Exit(1 if differing else 0)
+
+
+def _policy(text: str, space: Any, seed: int) -> Policy:
+    if text == "random":
+        actions = _random_actions(space, seed)
+        return lambda _: next(actions)
+    function = load(text) if ":" in text else None
+    if not callable(function):
+        raise ValidationError("policy", text, "random, or module:function that takes an observation")
+    return function
+
+
+def _random_actions(space: Any, seed: int) -> Iterator[Any]:
+    """Drawn many at a time where the space has arrays to stack: one draw costs as much as a hundred."""
+    import jax
+
+    key = jax.random.key(seed)
+    for number in count():
+        here = jax.random.fold_in(key, number)
+        try:
+            drawn = jax.device_get(space.sample(here, (DRAWN,)))
+        except ValidationError:
+            yield space.sample(here)
+            continue
+        yield from (space.coerce(jax.tree.map(lambda leaf, i=i: leaf[i], drawn)) for i in range(DRAWN))

@@ -1,0 +1,61 @@
+"""Lives recorded episodes through again, and says where one differs."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tropism.core.agent import name_of
+from tropism.core.episode import Timestep
+from tropism.core.registry import make
+from tropism.core.session import Session
+from tropism.errors import StateError, ValidationError
+from tropism.record.columns import same
+from tropism.record.manifest import Manifest, params_of
+from tropism.record.reader import Episode
+
+
+class Difference(NamedTuple):
+    """The first thing that a replay had otherwise; `step` 0 is the reset."""
+
+    step: int
+    name: str
+    recorded: Any
+    replayed: Any
+
+
+def session_of(manifest: Manifest) -> Session:
+    """A session of the environment that was recorded, made by its id."""
+    if manifest.env is None or "id" not in manifest.env:
+        raise ValidationError("env", manifest.env, "an environment with an id; give the one that was recorded")
+    env, _ = make(manifest.env["id"], **manifest.env["arguments"])
+    return Session(env, params_of(env, manifest.params))
+
+
+def replay(session: Session, episode: Episode) -> Iterator[Timestep]:
+    """What happens when the episode's actions are taken again: its reset, then its steps."""
+    if not session.env.replayable:
+        message = f"{name_of(session.env)} says that it cannot be replayed"
+        raise StateError("replayable", False, "a replayable environment", message)
+    if episode.seed is None:
+        raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
+    identity = episode.id if session.env.identified else None
+    yield session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
+    for step in range(1, len(episode) + 1):
+        if step - 1 in episode.reseeds:
+            session = session.fork(episode.reseeds[step - 1])
+        yield session.step(episode.action(step))
+
+
+def first_difference(session: Session, episode: Episode) -> Difference | None:
+    """None where the replay repeats every observation, reward and flag, bit for bit."""
+    column = episode.columns["obs"]
+    for step, timestep in enumerate(replay(session, episode)):
+        recorded = {"obs": column.write(episode.observation(step))}
+        replayed = {"obs": column.write(timestep.obs)}
+        if step:
+            recorded |= {"reward": episode.rewards[step - 1], "terminated": episode.terminated[step - 1]}
+            recorded["truncated"] = episode.truncated[step - 1]
+            replayed |= {"reward": timestep.reward, "terminated": timestep.terminated, "truncated": timestep.truncated}
+        for name, value in recorded.items():
+            if not same(value, replayed[name]):
+                return Difference(step, name, value, replayed[name])
+    return None

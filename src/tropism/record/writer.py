@@ -1,0 +1,193 @@
+"""Writes episodes into a folder: first into a tail, from there into shards."""
+
+import fcntl
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tropism.core.episode import Timestep
+from tropism.errors import StateError, ValidationError
+from tropism.record.columns import dumps
+from tropism.record.manifest import NAME, Manifest, Shard, sha256
+from tropism.record.tail import Tail, read_tail, shard_path, tail_numbers, tail_path
+
+SHARD_ROWS = 2**16
+SHARD_BYTES = 2**26  # of the tail, before compression
+REPEATED: Any = ["episode", "info", "options", "episode_id"]  # columns worth a dictionary; observations seldom are
+LOCK = ".lock"
+
+
+class Writer:
+    """The one writer of a folder, for any number of episodes at a time and from any thread.
+
+    What `begin`, `fork` and `step` were given is on its way to the disk, out of reach of a crash of this process,
+    when they return; with `every` above one, when `flush` returns. A row that cannot be written is not recorded.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        manifest: Manifest,
+        *,
+        every: int = 1,
+        shard_rows: int = SHARD_ROWS,
+        shard_bytes: int = SHARD_BYTES,
+    ):
+        self.folder = Path(folder)
+        self.every, self.shard_rows, self.shard_bytes = every, shard_rows, shard_bytes
+        self._writing = threading.Lock()
+        self._sealing = ThreadPoolExecutor(1, "tropism-record")
+        self._sealed: list[Future[None]] = []
+        self._pending: list[dict[str, Any]] = []
+        self._tail: Tail | None = None
+        try:
+            self._lock = _locked(self.folder)
+        except OSError as error:
+            raise ValidationError("folder", str(folder), f"one that can be written ({error.strerror})") from None
+        try:
+            self._take_up(manifest)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _take_up(self, manifest: Manifest) -> None:
+        """Go on with what the folder has; rows that another process left in a tail become a shard."""
+        self.manifest = manifest
+        if (self.folder / NAME).exists():
+            self.manifest = Manifest.read(self.folder)
+            self.manifest.check_same_subject(manifest, self.folder)
+        else:
+            manifest.write(self.folder)
+        for number in tail_numbers(self.folder):
+            self._seal(number)
+        self._number = 1 + max((int(Path(shard.file).stem[-6:]) for shard in self.manifest.shards), default=-1)
+        self.episodes = sum(len(shard.seeds) for shard in self.manifest.shards)
+
+    def begin(self, seed: int | None, options: Any, timestep: Timestep, episode_id: str | None = None) -> int:
+        """Record a reset; the number of the episode."""
+        first = {"step": 0, "seed": _small(seed), "options": dumps(options) if options else None}
+        return self._begin(first | {"episode_id": episode_id}, timestep)
+
+    def fork(self, parent: int, step: int, timestep: Timestep, seed: int | None = None, id: str | None = None) -> int:
+        """Record that an episode goes on from a step of another, with a seed of its own from there; its number."""
+        return self._begin({"step": step, "seed": _small(seed), "episode_id": id, "parent": parent}, timestep)
+
+    def _begin(self, row: dict[str, Any], timestep: Timestep) -> int:
+        with self._writing:
+            number = self.episodes
+            self._append({**row, "episode": number, **self._seen(timestep)})
+            self.episodes += 1
+            return number
+
+    def step(self, episode: int, step: int, action: Any, timestep: Timestep) -> None:
+        """Record one step, counted from 1."""
+        row = {"episode": episode, "step": step, "action": self.manifest.action.write(action), **self._seen(timestep)}
+        with self._writing:
+            self._append(row)
+
+    def _seen(self, timestep: Timestep) -> dict[str, Any]:
+        obs, reward, terminated, truncated, info = timestep
+        return {
+            "obs": self.manifest.observation.write(obs),
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+            "info": dumps(info) if info else None,
+        }
+
+    def _append(self, row: dict[str, Any]) -> None:
+        self._pending.append(row)
+        if len(self._pending) < self.every:
+            return
+        try:
+            self._flush()
+        except BaseException:
+            self._pending.pop()
+            raise
+
+    def flush(self) -> None:
+        """Hand every row to the operating system."""
+        with self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        tail = self._tail = self._tail or Tail(tail_path(self.folder, self._number), self.manifest.schema)
+        tail.append(self._pending)
+        self._pending = []
+        if tail.rows >= self.shard_rows or tail.size >= self.shard_bytes:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        """Begin another tail; the full one becomes a shard in a thread, while rows go on being written."""
+        if self._tail is None:
+            return
+        self._tail.close()
+        self._tail = None
+        self._sealed.append(self._sealing.submit(self._seal, self._number))
+        self._number += 1
+
+    def _seal(self, number: int) -> None:
+        """Turn a tail into a shard; whatever happens on the way, one of the two is whole and the manifest knows."""
+        tail, path = tail_path(self.folder, number), shard_path(self.folder, number)
+        listed = any(shard.file == path.name for shard in self.manifest.shards)
+        rows = read_tail(tail, self.manifest.schema)
+        if rows.num_rows and not listed:
+            beside = path.with_suffix(".new")
+            pq.write_table(rows, beside, compression="zstd", use_dictionary=REPEATED)
+            shard = Shard(path.name, rows.num_rows, _seeds(rows), sha256(beside))
+            beside.replace(path)
+            self.manifest = self.manifest.with_shard(shard)
+            self.manifest.write(self.folder)
+        tail.unlink()
+
+    def close(self) -> None:
+        """Turn what is left into a shard; closing twice is fine."""
+        with self._writing:
+            if self._lock < 0:
+                return
+            try:
+                self._flush()
+                self._rotate()
+                self._sealing.shutdown()
+                for sealed in self._sealed:
+                    sealed.result()
+            finally:
+                os.close(self._lock)
+                self._lock = -1
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _seeds(rows: pa.Table) -> list[int | None]:
+    begins = (rows["step"].to_numpy() == 0) | rows["parent"].is_valid().to_numpy()
+    return rows.filter(begins)["seed"].to_pylist()
+
+
+def _small(seed: int | None) -> int | None:
+    if seed is not None and seed >= 2**64:
+        raise ValidationError("seed", seed, "less than 2**64, to be recorded")
+    return seed
+
+
+def _locked(folder: Path) -> int:
+    """A lock on the folder, which goes with this process however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        message = f"somebody else is recording into {folder}; choose another folder, or stop them first"
+        raise StateError("folder", str(folder), "a folder of one's own", message) from None
+    return lock
