@@ -26,7 +26,7 @@ class Episode:
     """An episode of n steps: n + 1 observations and infos, n of everything else.
 
     Arrays have the steps first; a Dict space's are dicts of arrays, messages are lists of dicts. `reseeds` are
-    the seeds that forks went on with, by the step they were made at; `parent` is the episode and step of the fork.
+    the seeds that forks went on with, by the first step they decide; `parent` is the episode and step of the fork.
     """
 
     number: int
@@ -77,7 +77,6 @@ class Reader:
 
     def _find(self, attempts: int) -> list[Any]:
         """The files in the order they were written in; tails are read at once, because they may go."""
-        self.manifest = Manifest.read(self.folder)
         try:
             return self._found()
         except FileNotFoundError as gone:
@@ -87,14 +86,13 @@ class Reader:
             raise ValidationError("folder", str(self.folder), expected) from None
 
     def _found(self) -> list[Any]:
-        files: dict[str, Any] = {}
+        schema = Manifest.read(self.folder).schema
+        tails = [tail_path(self.folder, number) for number in tail_numbers(self.folder)]
+        files: dict[str, Any] = {path.stem: read_tail(path, schema) for path in tails}
+        self.manifest = Manifest.read(self.folder)  # again: a tail that was gone when we looked is a shard now
         for shard in self.manifest.shards:
             (self.folder / shard.file).stat()
             files[Path(shard.file).stem] = shard
-        for number in tail_numbers(self.folder):
-            path = tail_path(self.folder, number)
-            if path.stem not in files:
-                files[path.stem] = read_tail(path, self.manifest.schema)
         return [files[stem] for stem in sorted(files)]
 
     def _numbers(self) -> Iterator[NDArray[Any]]:
@@ -107,10 +105,10 @@ class Reader:
         path = self.folder / shard.file
         try:
             return pq.read_table(path, columns=columns, schema=self.manifest.schema)
-        except pa.ArrowInvalid as error:
-            raise ValidationError(
-                "shard", str(path), f"a Parquet file with the columns of its manifest ({error})"
-            ) from None
+        except (pa.ArrowInvalid, OSError) as error:
+            self.check(shard)
+            expected = f"a Parquet file with the columns of its manifest ({error})"
+            raise ValidationError("shard", str(path), expected) from None
 
     def check(self, shard: Shard) -> None:
         """Refuse a shard that is not as it was written."""
@@ -169,7 +167,7 @@ class Reader:
             if first["parent"] is None:
                 return [*pieces, rows], reseeds, forks[0] if forks else None
             if first["seed"] is not None:
-                reseeds.setdefault(first["step"], first["seed"])
+                reseeds.setdefault(first["step"] + 1, first["seed"])
             pieces.append(rows.slice(1))
             number = first["parent"]
             forks.append((number, first["step"]))
@@ -177,6 +175,7 @@ class Reader:
     def _episode(self, number: int, rows: pa.Table, reseeds: dict[int, int], parent: Any) -> Episode:
         columns = {"obs": self.manifest.observation, "action": self.manifest.action}
         steps = rows.slice(1)
+        own = {step: seed for step, seed in enumerate(steps["seed"].to_pylist(), 1) if seed is not None}
         options = rows["options"][0].as_py()
         return Episode(
             number,
@@ -184,7 +183,7 @@ class Reader:
             rows["seed"][0].as_py(),
             json.loads(options) if options else {},
             parent,
-            reseeds,
+            {**own, **reseeds},
             columns["obs"].stack(_whole(rows["obs"])),
             columns["action"].stack(_whole(steps["action"])),
             steps["reward"].to_numpy(),

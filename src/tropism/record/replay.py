@@ -40,8 +40,8 @@ def replay(session: Session, episode: Episode) -> Iterator[Timestep]:
     identity = episode.id if session.env.identified else None
     yield session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     for step in range(1, len(episode) + 1):
-        if step - 1 in episode.reseeds:
-            session = session.fork(episode.reseeds[step - 1])
+        if step in episode.reseeds:
+            session = session.fork(episode.reseeds[step])
         yield session.step(episode.action(step))
 
 

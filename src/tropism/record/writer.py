@@ -84,9 +84,10 @@ class Writer:
             self.episodes += 1
             return number
 
-    def step(self, episode: int, step: int, action: Any, timestep: Timestep) -> None:
-        """Record one step, counted from 1."""
+    def step(self, episode: int, step: int, action: Any, timestep: Timestep, seed: int | None = None) -> None:
+        """Record one step, counted from 1; with a seed, it and those after it were drawn from that."""
         row = {"episode": episode, "step": step, "action": self.manifest.action.write(action), **self._seen(timestep)}
+        row["seed"] = _small(seed)
         with self._writing:
             self._append(row)
 

@@ -1,0 +1,212 @@
+"""A folder of recordings: crashes, rotation, two writers, and files that are not what they should be."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tropism import Box, Discrete, Session, Timestep, make
+from tropism.errors import StateError, ValidationError
+from tropism.record import Manifest, Reader, Recorder, Writer
+from tropism.record.tail import read_tail
+
+MANIFEST = Manifest.made(None, {}, Discrete(100), Box(-1e9, 1e9, (2,)))
+
+
+def seen(number: float, done: bool = False) -> Timestep:
+    return Timestep(np.array([number, -number], np.float32), number, done, False, {})
+
+
+def write(writer: Writer, steps: int, seed: int = 0) -> int:
+    number = writer.begin(seed, None, seen(0))
+    for step in range(1, steps + 1):
+        writer.step(number, step, step % 100, seen(step))
+    return number
+
+
+def test_every_row_that_was_acknowledged_survives_kill_9(tmp_path: Path):
+    """A process that says which step it has recorded is killed in the middle, with shards and tails at hand."""
+    script = """
+import sys
+from tests.record.test_folder import MANIFEST, seen
+from tropism.record import Writer
+writer = Writer(sys.argv[1], MANIFEST, shard_rows=50)
+number = writer.begin(0, None, seen(0))
+for step in range(1, 10**9):
+    writer.step(number, step, step % 100, seen(step))
+    print(step, flush=True)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(120)]
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        said += process.stdout.readlines()
+    acknowledged = int([line for line in said if line.endswith("\n")][-1])
+    before = Reader(tmp_path)[0]
+    assert len(before) in (acknowledged, acknowledged + 1)
+    assert before.observations[:, 0].tolist() == list(range(len(before) + 1))
+    with Writer(tmp_path, MANIFEST, shard_rows=50) as writer:  # takes up what was left
+        assert not list(tmp_path.glob("*.arrow"))
+        assert write(writer, 3, seed=9) == 1
+    after = Reader(tmp_path)
+    assert after[0].actions.tolist() == before.actions.tolist()
+    assert (len(after), after[1].seed, len(after[1])) == (2, 9, 3)
+    assert sum(shard.rows for shard in after.manifest.shards) == len(before) + 1 + 4
+
+
+def test_a_tail_is_readable_wherever_it_was_cut(tmp_path: Path):
+    writer = Writer(tmp_path / "whole", MANIFEST)
+    ends = [0]
+    tail = tmp_path / "whole" / "steps-000000.arrow"
+    number = writer.begin(0, None, seen(0))
+    for step in range(1, 4):
+        ends.append(tail.stat().st_size)
+        writer.step(number, step, step, seen(step))
+    data = tail.read_bytes()
+    writer.close()
+    cut = tmp_path / "cut.arrow"
+    near = {end + shift for end in ends for shift in range(-9, 10)}
+    for length in sorted(near.intersection(range(len(data))).union(range(0, len(data), 23))):
+        cut.write_bytes(data[:length])
+        whole = sum(length >= end for end in ends[1:])
+        assert read_tail(cut, MANIFEST.schema)["step"].to_pylist() == list(range(whole))
+
+
+def test_rows_that_do_not_fit_on_the_disk_are_refused_and_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    writer = Writer(tmp_path, MANIFEST)
+    number = write(writer, 2)
+    real, left = os.write, [40]
+
+    def full(file: int, data: Any) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fits, left[0] = min(left[0], len(data)), 0
+        return real(file, data[:fits])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        writer.step(number, 3, 1, seen(3))
+    with pytest.raises(OSError, match="No space left"):
+        writer.begin(5, None, seen(0))
+    monkeypatch.setattr(os, "write", real)
+    writer.step(number, 3, 7, seen(3))
+    assert write(writer, 1, seed=6) == 1
+    episodes = Reader(tmp_path)
+    assert episodes[0].actions.tolist() == [1, 2, 7]
+    assert episodes[1].seed == 6
+    writer.close()
+
+
+def test_a_shard_is_made_as_soon_as_there_are_rows_or_bytes_enough(tmp_path: Path):
+    with Writer(tmp_path / "rows", MANIFEST, shard_rows=10) as writer:
+        write(writer, 99)
+    with Writer(tmp_path / "bytes", MANIFEST, shard_bytes=20_000) as writer:
+        write(writer, 99)
+    assert [shard.rows for shard in Reader(tmp_path / "rows").manifest.shards] == [10] * 10
+    assert 2 <= len(Reader(tmp_path / "bytes").manifest.shards) <= 8
+    assert len(Reader(tmp_path / "rows")[0]) == len(Reader(tmp_path / "bytes")[0]) == 99
+
+
+def test_episodes_that_interleave_are_told_apart_also_while_they_are_written(tmp_path: Path):
+    writer = Writer(tmp_path, MANIFEST, shard_rows=7)
+    numbers = [writer.begin(seed, None, seen(seed)) for seed in range(5)]
+    for step in range(1, 11):
+        for number in numbers:
+            writer.step(number, step, number, seen(10 * step + number, step == 10))
+        assert [len(episode) for episode in Reader(tmp_path)] == [step] * 5
+    writer.close()
+    for number, episode in enumerate(Reader(tmp_path)):
+        assert episode.seed == number
+        assert set(episode.actions.tolist()) == {number}
+        assert episode.rewards.tolist() == [10 * step + number for step in range(1, 11)]
+    assert Reader(tmp_path).table().num_rows == 55
+
+
+def test_a_fork_is_read_with_what_came_before_it(tmp_path: Path):
+    with Writer(tmp_path, MANIFEST) as writer:
+        root = write(writer, 5, seed=3)
+        child = writer.fork(root, 3, seen(3), seed=8)
+        writer.step(child, 4, 40, seen(41))
+        grandchild = writer.fork(child, 4, seen(41))
+        same_place = writer.fork(child, 3, seen(3), seed=9)
+        writer.step(same_place, 4, 50, seen(51))
+        writer.step(grandchild, 5, 60, seen(61))
+    episodes = Reader(tmp_path)
+    assert episodes[child].rewards.tolist() == [1, 2, 3, 41]
+    assert episodes[grandchild].rewards.tolist() == [1, 2, 3, 41, 61]
+    assert episodes[same_place].actions.tolist() == [1, 2, 3, 50]
+    assert [episode.seed for episode in episodes] == [3, 3, 3, 3]
+    assert [episode.reseeds for episode in episodes] == [{}, {4: 8}, {4: 8}, {4: 9}]
+    assert [episode.parent for episode in episodes] == [None, (root, 3), (child, 4), (child, 3)]
+    assert len(episodes[root]) == 5
+
+
+def test_one_writer_at_a_time(tmp_path: Path):
+    with Writer(tmp_path, MANIFEST), pytest.raises(StateError, match="somebody else is recording"):
+        Writer(tmp_path, MANIFEST)
+    Writer(tmp_path, MANIFEST).close()
+
+
+def test_a_folder_is_of_one_environment(tmp_path: Path):
+    with Recorder(Session(*make("CartPole-v1")), tmp_path) as recorder:
+        recorder.reset(seed=0)
+    with pytest.raises(ValidationError, match=r"params .*another folder"):
+        Recorder(Session(*make("CartPole-v1", params={"gravity": 3.7})), tmp_path)
+    with pytest.raises(ValidationError, match=r"Pendulum-v1.*CartPole-v1"):
+        Recorder(Session(*make("Pendulum-v1")), tmp_path)
+    with Recorder(Session(*make("CartPole-v1")), tmp_path) as recorder:
+        recorder.reset(seed=1)
+    assert [episode.seed for episode in Reader(tmp_path)] == [0, 1]
+
+
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
+    with pytest.raises(ValidationError, match=r"nowhere.*a folder with recordings"):
+        Reader(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(ValidationError, match="one that can be written"):
+        Writer(tmp_path / "file", MANIFEST)
+    folder = tmp_path / "good"
+    with Writer(folder, MANIFEST) as writer:
+        write(writer, 3)
+    with pytest.raises(ValidationError, match="episode is 7; expected one of the 1 episodes"):
+        Reader(folder)[7]
+    manifest, shard = folder / "manifest.json", folder / "steps-000000.parquet"
+    text, data = manifest.read_text(), shard.read_bytes()
+    manifest.write_text(text.replace('"format": 1', '"format": 2'))
+    with pytest.raises(ValidationError, match="format is 2; expected at most 1; a newer Tropism"):
+        Reader(folder)
+    manifest.write_text(text[:50])
+    with pytest.raises(ValidationError, match="one that Tropism wrote"):
+        Reader(folder)
+    manifest.write_text(text)
+    for place in (10, data.index(b"step"), -1):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        shard.write_bytes(changed)
+        with pytest.raises(ValidationError, match="the SHA-256 of the manifest"):
+            Reader(folder)[0]
+    shard.unlink()
+    with pytest.raises(ValidationError, match=r"steps-000000.parquet is missing"):
+        Reader(folder)
+
+
+def test_a_manifest_says_what_was_recorded(tmp_path: Path):
+    with Recorder(Session(*make("GridWorld-v0", size=7, params={"max_steps": 9})), tmp_path) as recorder:
+        recorder.reset(seed=5)
+        recorder.reset(seed=6)
+    manifest: dict[str, Any] = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["env"] == {"id": "GridWorld-v0", "arguments": {"size": 7}}
+    assert manifest["params"][".max_steps"] == 9
+    assert manifest["shards"][0]["seeds"] == [5, 6]
+    assert {"tropism", "jax", "numpy"} <= manifest["versions"].keys()
+    assert manifest["spaces"]["action"]["maximum"] == 3

@@ -1,0 +1,128 @@
+"""A recorded episode repeats itself, and where it does not, that is said."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jax import random
+from tests.serve.lab import Unwritable
+from tests.test_cli import run
+
+from tropism import Session, make
+from tropism.errors import StateError, ValidationError
+from tropism.record import Reader, Recorder, first_difference, session_of
+
+SOME = ["CartPole-v1", "PlumeNavPuffs-v0", "ConnectFour-v0", "Echo-v0", "Chat-v0", "PixelGridWorld-v0"]
+
+
+@pytest.mark.parametrize("id", SOME)
+def test_an_episode_repeats_bit_for_bit(id: str, tmp_path: Path):
+    session = Session(*make(id))
+    with Recorder(session, tmp_path) as recorder:
+        for _ in range(2):  # the second seed is drawn
+            timestep = recorder.reset()
+            while session.step_count < 12 and not (timestep.terminated or timestep.truncated):
+                timestep = recorder.step(session.action_space.sample(random.key(session.step_count)))
+    reader = Reader(tmp_path)
+    assert len(reader) == 2
+    assert all(len(episode) for episode in reader)
+    again = session_of(reader.manifest)
+    assert [first_difference(again, episode) for episode in reader] == [None, None]
+    changed = reader[1]
+    other = replace(changed, rewards=changed.rewards + 1e-12)
+    found = first_difference(again, other)
+    assert found is not None
+    assert (found.step, found.name) == (1, "reward")
+
+
+def test_forks_with_seeds_of_their_own_repeat(tmp_path: Path):
+    session = Session(*make("ConnectFour-v0", opponent="random"))
+    with Recorder(session, tmp_path) as recorder:
+        recorder.reset(seed=1)
+        for column in (0, 1, 2):
+            recorder.step(column)
+        root, writer = recorder.episode, recorder.writer
+        assert root is not None
+        twin = session.fork(seed=77)
+        number = writer.fork(root, twin.step_count, twin.timestep, 77, twin.episode_id)
+        for column in (6, 5, 4):
+            timestep = twin.step(column)
+            writer.step(number, twin.step_count, column, timestep)
+    reader = Reader(tmp_path)
+    assert first_difference(session_of(reader.manifest), reader[number]) is None
+    astray = replace(reader[number], reseeds={})
+    found = first_difference(session_of(reader.manifest), astray)
+    assert found is not None
+    assert found.step > 3
+
+
+def test_options_and_params_are_part_of_an_episode(tmp_path: Path):
+    session = Session(*make("CartPole-v1", params={"gravity": 3.7}))
+    with Recorder(session, tmp_path) as recorder:
+        recorder.reset(seed=0, options={"params": {"length": 2.0}})
+        recorder.step(1)
+        recorder.step(0)
+    reader = Reader(tmp_path)
+    again = session_of(reader.manifest)
+    assert again.params.gravity == 3.7
+    assert first_difference(again, reader[0]) is None
+    found = first_difference(again, replace(reader[0], options={}))
+    assert found is not None
+    assert found.name == "obs"
+
+
+def test_what_cannot_be_replayed_says_so(tmp_path: Path):
+    session = Session(Unwritable())
+    with Recorder(session, tmp_path) as recorder:
+        recorder.reset(seed=0)
+        recorder.step(0)
+    reader = Reader(tmp_path)
+    with pytest.raises(StateError, match="Unwritable says that it cannot be replayed"):
+        first_difference(session, reader[0])
+    with pytest.raises(ValidationError, match="an environment with an id"):
+        session_of(reader.manifest)
+
+
+def test_the_commands_record_and_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "mine.py").write_text("def left(obs): return 0\n")
+    monkeypatch.chdir(tmp_path)
+    record = ("record", "CartPole-v1", "-o", "out", "--episodes", "3", "--param", "gravity=3.7", "--json")
+    assert run(monkeypatch, *record) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert run(monkeypatch, *record, "--policy", "mine:left", "--seed", "3", "--steps", "5") == 0
+    capsys.readouterr()
+    reader = Reader("out")
+    assert sum(len(reader[number]) for number in range(3)) == told["steps"]
+    assert [episode.seed for episode in reader] == list(range(6))
+    assert reader[4].actions.tolist() == [0] * 5
+    assert run(monkeypatch, "replay", "out", "--verify") == 0
+    assert "6 of 6 episodes" in capsys.readouterr().out
+    assert run(monkeypatch, "replay", "out", "--episode", "4", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [{"episode": 4, "seed": 4, "steps": 5, "return": 5.0}]
+    manifest = Path("out/manifest.json")
+    manifest.write_text(manifest.read_text().replace('".gravity": 3.7', '".gravity": 3.8'))
+    assert run(monkeypatch, "replay", "out", "--verify") == 1
+    assert "episode 0 differs at step 1: obs was" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("replay", "nowhere"), "a folder with recordings"),
+        (("record", "CartPole-v1", "-o", "out", "--policy", "clever"), "module:function"),
+        (("record", "CartPole-v1", "-o", "/proc/nothing"), "one that can be written"),
+    ],
+)
+def test_a_mistake_ends_in_one_message(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *arguments) == 2
+    assert message in capsys.readouterr().err
