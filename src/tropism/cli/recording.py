@@ -1,4 +1,4 @@
-"""Commands about recordings: record, replay."""
+"""Commands about recordings: record, replay, minari export, minari import."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ DRAWN = 256  # random actions at a time
 FLUSHED = 256  # rows at a time; an episode is whole when the bar says so
 
 Policy = Callable[[Any], Any]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A Minari dataset, such as tropism/cartpole-v0.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with recordings.")]
 
 
@@ -81,11 +82,11 @@ def replay(
     Example: tropism replay recordings/cartpole --verify
     """
     from tropism.core.session import Session
-    from tropism.record import Reader, first_difference, session_of
+    from tropism.record import Reader, first_difference
     from tropism.record import replay as again
 
     reader = Reader(folder)
-    session = session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
+    session = _session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
     chosen = reader.episodes if episode is None else [episode]
     rows: list[dict[str, Any]] = []
     with progress_bar() as bar:
@@ -98,6 +99,44 @@ def replay(
                 outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
             rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
     _tell(rows, verify, as_json)
+
+
+def export_to_minari(
+    folder: Folder,
+    name: Name,
+    author: Annotated[str | None, typer.Option(help="Who made the dataset.")] = None,
+    description: Annotated[str | None, typer.Option(help="What is in it.")] = None,
+) -> None:
+    """Write recordings as a local Minari dataset (in MINARI_DATASETS_PATH, or ~/.minari/datasets).
+
+    Example: tropism minari export recordings/cartpole tropism/cartpole-v0
+    """
+    from tropism.gym.minari import to_minari
+
+    dataset = to_minari(folder, name, author=author, description=description)
+    console.print(f"{escape(name)}: {dataset.total_episodes} episodes, {dataset.total_steps} steps")
+
+
+def import_from_minari(
+    name: Name, out: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to record into.")]
+) -> None:
+    """Write a local Minari dataset as recordings; nothing is downloaded.
+
+    Example: tropism minari import tropism/cartpole-v0 recordings/cartpole
+    """
+    from tropism.gym.minari import from_minari
+
+    reader = from_minari(name, out)
+    console.print(f"{escape(str(out))}: {len(reader)} episodes")
+
+
+def _session_of(manifest: Any) -> Any:
+    """A session of what was recorded; one by a Gymnasium spec needs Gymnasium."""
+    from tropism.record import session_of
+
+    if manifest.env is not None and "gymnasium" in manifest.env:
+        from tropism.gym.recording import session_of
+    return session_of(manifest)
 
 
 def _tell(rows: list[dict[str, Any]], verify: bool, as_json: bool) -> None:

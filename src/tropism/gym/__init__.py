@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from tropism.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from tropism.gym.minari import from_minari, to_minari
+    from tropism.gym.recording import Recording
     from tropism.gym.remote import RemoteVectorEnv
 
 try:
@@ -27,19 +29,28 @@ __all__ = [
     "GymVectorEnv",
     "PlumeEnv",
     "PlumeSearchEnv",
+    "Recording",
     "RemoteVectorEnv",
     "from_gymnasium",
     "from_gymnasium_space",
+    "from_minari",
     "to_gymnasium",
     "to_gymnasium_space",
+    "to_minari",
 ]
 
 register_all()
 
+_MORE = {  # what needs another extra is loaded when it is first used
+    "Recording": "tropism.gym.recording",
+    "RemoteVectorEnv": "tropism.gym.remote",
+    "from_minari": "tropism.gym.minari",
+    "to_minari": "tropism.gym.minari",
+}
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """What needs the extra `client` is loaded when it is first used."""
-        if name != "RemoteVectorEnv":
+        if name not in _MORE:
             raise AttributeError(f"module 'tropism.gym' has no attribute {name!r}")
-        return import_module("tropism.gym.remote").RemoteVectorEnv
+        return getattr(import_module(_MORE[name]), name)

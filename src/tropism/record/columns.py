@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,9 @@ class Numbers(Column):
         array = np.asarray(value)
         if array.shape != self.shape:
             raise ValidationError("value", value, f"an array of shape {self.shape}")
-        return array.astype(self.dtype, copy=False).ravel() if self.shape else self.dtype.type(array).item()
+        if not self.shape:
+            return self.dtype.type(array).item()
+        return array.astype(self.dtype, copy=False).flatten()  # a copy: its owner may go on writing into it
 
     def stack(self, array: Any) -> Any:
         flat = array.flatten() if self.shape else array
@@ -107,29 +109,28 @@ class Parts(Column):
     columns: tuple[Column, ...]
     ordered: bool  # a tuple, whose parts are named "0", "1", …
 
+    def items(self) -> Iterator[tuple[Any, str, Column]]:
+        """Of each part, where it is in a value, its name, and its column."""
+        keys = range(len(self.names)) if self.ordered else self.names
+        return zip(keys, self.names, self.columns, strict=True)
+
     def type(self) -> pa.DataType:
-        return pa.struct([(name, column.type()) for name, column in self._items()])
-
-    def _items(self) -> Iterable[tuple[str, Column]]:
-        return zip(self.names, self.columns, strict=True)
-
-    def _keys(self) -> Any:
-        return range(len(self.names)) if self.ordered else self.names
+        return pa.struct([(name, column.type()) for _, name, column in self.items()])
 
     def write(self, value: Any) -> dict[str, Any]:
-        keys = zip(self._keys(), self._items(), strict=True)
-        return {name: column.write(value[key]) for key, (name, column) in keys}
+        return {name: column.write(value[key]) for key, name, column in self.items()}
 
     def stack(self, array: Any) -> Any:
-        parts = [column.stack(part) for column, part in zip(self.columns, array.flatten(), strict=True)]
-        return tuple(parts) if self.ordered else dict(zip(self.names, parts, strict=True))
+        return self._joined([column.stack(part) for column, part in zip(self.columns, array.flatten(), strict=True)])
 
     def pick(self, stacked: Any, index: int) -> Any:
-        parts = [column.pick(stacked[key], index) for key, column in zip(self._keys(), self.columns, strict=True)]
+        return self._joined([column.pick(stacked[key], index) for key, _, column in self.items()])
+
+    def _joined(self, parts: list[Any]) -> Any:
         return tuple(parts) if self.ordered else dict(zip(self.names, parts, strict=True))
 
     def describe(self) -> dict[str, Any]:
-        parts = {name: column.describe() for name, column in self._items()}
+        parts = {name: column.describe() for _, name, column in self.items()}
         return {"kind": "tuple" if self.ordered else "dict", "parts": parts}
 
 

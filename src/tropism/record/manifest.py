@@ -87,10 +87,13 @@ class Manifest:
         columns = {"action": self.action.describe(), "observation": self.observation.describe()}
         return {"env": self.env, "params": self.params, "columns": columns}
 
+    def head(self) -> dict[str, Any]:
+        """All but the shards, as JSON."""
+        return {"format": FORMAT, **self.subject, "spaces": self.spaces, "versions": self.versions}
+
     def write(self, folder: Path) -> None:
         """Beside the old one, then in its place: a reader sees the one or the other."""
-        head = {"format": FORMAT, **self.subject, "spaces": self.spaces, "versions": self.versions}
-        lines = [f' "{name}": {json.dumps(value)}' for name, value in head.items()]
+        lines = [f' "{name}": {json.dumps(value)}' for name, value in self.head().items()]
         shards = ",\n  ".join(json.dumps(asdict(shard)) for shard in self.shards)
         beside = folder / f"{NAME}.new"
         beside.write_text("{\n" + ",\n".join([*lines, f' "shards": [\n  {shards}\n ]']) + "\n}\n")
@@ -103,15 +106,22 @@ class Manifest:
             raise ValidationError("folder", str(folder), f"a folder with recordings: one that has a {NAME}")
         try:
             data = json.loads(path.read_text())
-            written, columns = data["format"], data["columns"]
-            shards = tuple(Shard(**shard) for shard in data["shards"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValidationError("manifest", str(path), f"one that Tropism wrote ({error!r})") from None
-        if written > FORMAT:
-            expected = f"at most {FORMAT}; a newer Tropism wrote it, {data['versions'].get('tropism')}"
-            raise ValidationError("format", written, expected)
-        parts = (column(columns["action"]), column(columns["observation"]), data["spaces"], data["versions"])
-        return cls(data["env"], data["params"], *parts, shards)
+        except ValueError as error:
+            raise ValidationError("manifest", str(path), f"one that Tropism wrote ({error})") from None
+        return cls.from_json(data, str(path))
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], place: str) -> "Manifest":
+        """What `head` and `write` wrote."""
+        try:
+            written, tropism = data["format"], data["versions"]["tropism"]
+            if written > FORMAT:
+                raise ValidationError("format", written, f"at most {FORMAT}; a newer Tropism wrote it, {tropism}")
+            action, observation = (column(data["columns"][name]) for name in ("action", "observation"))
+            shards = tuple(Shard(**shard) for shard in data.get("shards", ()))
+            return cls(data["env"], data["params"], action, observation, data["spaces"], data["versions"], shards)
+        except (KeyError, TypeError) as error:
+            raise ValidationError("manifest", place, f"one that Tropism wrote ({error!r})") from None
 
     def with_shard(self, shard: Shard) -> "Manifest":
         return replace(self, shards=(*self.shards, shard))

@@ -1,0 +1,197 @@
+"""Recordings as Minari datasets, and back."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+
+from tropism.core.episode import Timestep
+from tropism.core.session import Session
+from tropism.errors import MissingExtraError, ValidationError
+from tropism.gym.recording import session_of
+from tropism.gym.registration import NAMESPACE
+from tropism.gym.spaces import from_gymnasium_space, to_gymnasium_space
+from tropism.record import Episode, Manifest, Reader, Writer
+from tropism.record.columns import Column, Json, Numbers, Parts
+
+try:
+    import minari
+    from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_dataset import parse_dataset_id
+    from minari.storage.datasets_root_dir import get_dataset_path
+except ImportError as error:
+    raise MissingExtraError("minari", None, "Minari", 'needs Minari: pip install "tropism[minari]"') from error
+
+OURS = "tropism"  # the key of what Minari has no place for
+INFO = "json"
+EVERY = 256  # rows written at a time
+
+
+def to_minari(folder: str | Path, dataset_id: str, session: Session | None = None, **about: Any) -> Any:
+    """Write the recordings in a folder as a local Minari dataset, and return that.
+
+    Text and messages (as JSON) are members of a Text space; infos are JSON too. Episodes without a step are left
+    out. `session` is one of the environment, needed where the recordings do not say how to make it; `about` is
+    what Minari wants to know of a dataset: author, description, …
+    """
+    _check_name(dataset_id)
+    reader = Reader(folder)
+    session = session or session_of(reader.manifest)
+    numbers = [number for number in reader.episodes if len(reader[number])]
+    if not numbers:
+        raise ValidationError("folder", str(folder), "at least one episode with a step")
+    seen, columns = _letters(reader, numbers), reader.manifest
+    with warnings.catch_warnings():  # advice on what `about` could say
+        warnings.filterwarnings("ignore", "(?s).*(is set to None|env_spec is None)", UserWarning)
+        dataset: Any = minari.create_dataset_from_buffers(
+            dataset_id,
+            (_buffer(reader[number]) for number in numbers),  # pyright: ignore[reportArgumentType]
+            env=_spec(columns),
+            observation_space=_space(columns.observation, session.observation_space, seen, "obs"),
+            action_space=_space(columns.action, session.action_space, seen, "action"),
+            data_format="parquet",
+            jpeg_encoding=False,
+            **about,
+        )
+    episodes = [_details(reader[number]) for number in numbers]
+    dataset.storage.update_metadata({OURS: {"manifest": columns.head(), "episodes": episodes}})
+    return dataset
+
+
+def from_minari(dataset_id: str, folder: str | Path) -> Reader:
+    """Write a local Minari dataset as recordings, and return those; one of ours comes back as it was."""
+    try:
+        dataset: Any = minari.load_dataset(dataset_id)
+    except (FileNotFoundError, ValueError) as error:
+        raise ValidationError("dataset", dataset_id, f"a local Minari dataset ({error})") from None
+    ours = dataset.storage.metadata.get(OURS)
+    manifest = _foreign(dataset) if ours is None else Manifest.from_json(ours["manifest"], dataset_id)
+    details = dataset.storage.get_episode_metadata(dataset.episode_indices) if ours is None else ours["episodes"]
+    with Writer(folder, manifest, every=EVERY) as writer:
+        for data, detail in zip(dataset.iterate_episodes(), details, strict=True):
+            _write(writer, data, detail)
+    return Reader(folder)
+
+
+def _check_name(dataset_id: str) -> None:
+    expected = f"a name with a version, such as {NAMESPACE}/cartpole-v0"
+    try:
+        parse_dataset_id(dataset_id)
+    except (ValueError, TypeError):
+        raise ValidationError("dataset", dataset_id, expected) from None
+    if get_dataset_path(dataset_id).exists():
+        raise ValidationError("dataset", dataset_id, f"{expected}, that Minari does not have yet")
+
+
+def _letters(reader: Reader, numbers: list[int]) -> dict[str, tuple[int, set[str]]]:
+    """The length of the longest text of each part that is text, and the letters of all of them."""
+    seen: dict[str, tuple[int, set[str]]] = {}
+    for episode in (reader[number] for number in numbers):
+        values = {"obs": episode.observations, "action": episode.actions}
+        for path, texts in chain(*(_leaves(episode.columns[name], values[name], name) for name in values)):
+            longest, letters = seen.get(path, (0, set[str]()))
+            seen[path] = max(longest, *map(len, texts)), letters.union(*texts)
+    return seen
+
+
+def _leaves(column: Column, stacked: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(column, Parts):
+        for key, name, part in column.items():
+            yield from _leaves(part, stacked[key], f"{path}.{name}")
+    elif not isinstance(column, Numbers):
+        yield path, _values(column, stacked)
+
+
+def _space(column: Column, space: Any, seen: dict[str, tuple[int, set[str]]], path: str) -> Any:
+    """The space as Minari can write it down: its texts name their letters, and messages are text."""
+    if isinstance(column, Numbers):
+        return to_gymnasium_space(space)
+    if isinstance(column, Parts):
+        parts = {name: _space(part, space[key], seen, f"{path}.{name}") for key, name, part in column.items()}
+        return spaces.Tuple(parts.values()) if column.ordered else spaces.Dict(parts)
+    longest, letters = seen[path]
+    return spaces.Text(max(1, longest), min_length=0, charset="".join(sorted(letters)) or " ")
+
+
+def _values(column: Column, stacked: Any) -> Any:
+    if isinstance(column, Parts):
+        parts = {key: _values(part, stacked[key]) for key, _, part in column.items()}
+        return tuple(parts.values()) if column.ordered else parts
+    return [column.write(value) for value in stacked] if isinstance(column, Json) else stacked
+
+
+def _buffer(episode: Episode) -> EpisodeBuffer:
+    texts = [text or "{}" for text in episode.info_texts]
+    return EpisodeBuffer(
+        seed=episode.seed,
+        options=episode.options or None,
+        observations=_values(episode.columns["obs"], episode.observations),
+        actions=_values(episode.columns["action"], episode.actions),
+        rewards=episode.rewards,  # pyright: ignore[reportArgumentType]
+        terminations=episode.terminated,  # pyright: ignore[reportArgumentType]
+        truncations=episode.truncated,  # pyright: ignore[reportArgumentType]
+        infos={INFO: texts},
+    )
+
+
+def _details(episode: Episode) -> dict[str, Any]:
+    return {
+        "episode_id": episode.id,
+        "seed": episode.seed,
+        "options": episode.options,
+        "reseeds": list(episode.reseeds.items()),
+    }
+
+
+def _spec(manifest: Manifest) -> EnvSpec | None:
+    """The environment as Gymnasium makes it; None where params are not plain numbers."""
+    env = manifest.env or {}
+    if "gymnasium" in env:
+        return EnvSpec.from_json(json.dumps(env["gymnasium"]))
+    if "id" not in env or not all(isinstance(value, int | float) for value in manifest.params.values()):
+        return None
+    spec = deepcopy(gymnasium.spec(f"{NAMESPACE}/{env['id']}"))
+    params = {name.removeprefix("."): value for name, value in manifest.params.items()}
+    spec.kwargs |= {**env["arguments"], "params": params}
+    return spec
+
+
+def _foreign(dataset: Any) -> Manifest:
+    spec = dataset.env_spec
+    action, observation = (from_gymnasium_space(space) for space in (dataset.action_space, dataset.observation_space))
+    return Manifest.made(spec and {"gymnasium": json.loads(spec.to_json())}, {}, action, observation)
+
+
+def _write(writer: Writer, data: Any, detail: dict[str, Any]) -> None:
+    reseeds = dict(detail.get("reseeds", ()))
+    columns = writer.manifest
+    observations, actions = _read(columns.observation, data.observations), _read(columns.action, data.actions)
+    infos = [_info(data.infos, step) for step in range(len(data.rewards) + 1)]
+    first = Timestep(columns.observation.pick(observations, 0), 0.0, False, False, infos[0])
+    number = writer.begin(detail.get("seed"), detail.get("options"), first, detail.get("episode_id"))
+    for step in range(1, len(data.rewards) + 1):
+        reward, *ends = (values[step - 1].item() for values in (data.rewards, data.terminations, data.truncations))
+        timestep = Timestep(columns.observation.pick(observations, step), reward, ends[0], ends[1], infos[step])
+        writer.step(number, step, columns.action.pick(actions, step - 1), timestep, reseeds.get(step))
+
+
+def _read(column: Column, values: Any) -> Any:
+    if isinstance(column, Parts):
+        parts = {key: _read(part, values[key]) for key, _, part in column.items()}
+        return tuple(parts.values()) if column.ordered else parts
+    return [json.loads(text) for text in values] if isinstance(column, Json) else values
+
+
+def _info(infos: Any, step: int) -> dict[str, Any]:
+    if not infos:
+        return {}
+    if set(infos) == {INFO}:
+        return json.loads(str(infos[INFO][step]))
+    return {name: _info(value, step) if isinstance(value, dict) else value[step] for name, value in infos.items()}

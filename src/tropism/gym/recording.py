@@ -1,0 +1,87 @@
+"""A Gymnasium environment whose every reset and step is recorded."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from tropism.core.episode import Timestep
+from tropism.core.session import Session
+from tropism.errors import StateError, ValidationError
+from tropism.gym.adapter import from_gymnasium
+from tropism.gym.env import GymEnv
+from tropism.gym.spaces import from_gymnasium_space, inward
+from tropism.record import Manifest, Writer
+from tropism.record import session_of as session_by_id
+
+
+class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Records what passes through it into a folder, as `tropism record` does; any Gymnasium environment will do.
+
+    One of ours is recorded with its id and params, and replays from any reset; another one, or one of ours inside
+    other wrappers, by its Gymnasium spec, and replays where the reset was given a seed.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], folder: str | Path, **options: Any):
+        super().__init__(env)
+        self._session = env.session if isinstance(env, GymEnv) else None
+        self._inward = None if self._session is None else inward(self._session.action_space)
+        self.writer = Writer(folder, _manifest(env) if self._session is None else Manifest.of(self._session), **options)
+        self._episode: int | None = None
+        self._steps = 0
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """That of the environment alone: another one made by it must not write into the same folder."""
+        return self.env.spec
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        session, id = self._session, None
+        timestep = Timestep(obs, 0.0, False, False, info)
+        if session is not None:
+            seed, id, timestep = session.seed, session.episode_id, session.timestep
+        self._episode, self._steps = self.writer.begin(seed, options, timestep, id), 0
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self._episode is None:
+            raise StateError("episode", None, "reset() first", "cannot step: call reset() of the recording first")
+        result = self.env.step(action)
+        self._steps += 1
+        timestep, session = Timestep(*result), self._session
+        if session is not None:
+            own = action if self._inward is None else self._inward(action)
+            action, timestep = session.action_space.coerce(own), session.timestep
+        self.writer.step(self._episode, self._steps, action, timestep)
+        return result
+
+    def close(self) -> None:
+        self.writer.close()
+        super().close()
+
+
+def session_of(manifest: Manifest) -> Session:
+    """A session of the environment that was recorded, made by its id or by its Gymnasium spec."""
+    if manifest.env is None or "gymnasium" not in manifest.env:
+        return session_by_id(manifest)
+    return Session(from_gymnasium(gymnasium.make(EnvSpec.from_json(json.dumps(manifest.env["gymnasium"])))))
+
+
+def _manifest(env: gymnasium.Env[Any, Any]) -> Manifest:
+    if not isinstance(env, gymnasium.Env):
+        raise ValidationError("env", env, "a gymnasium.Env; a vector is recorded one environment at a time")
+    action, observation = from_gymnasium_space(env.action_space), from_gymnasium_space(env.observation_space)
+    return Manifest.made(_spec(env), {}, action, observation)
+
+
+def _spec(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
+    """How Gymnasium makes this environment again; None where it cannot."""
+    if env.spec is None:
+        return None
+    try:
+        return {"gymnasium": json.loads(env.spec.to_json())}
+    except (TypeError, ValueError):  # a function for an entry point, a wrapper that does not say how it was made
+        return None
