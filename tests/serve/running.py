@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
 from tropism.serve.environment import ServedEnvironment
+from tropism.serve.recorded import RecordedFolder
 from tropism.serve.server import Server, served
 from tropism.serve.settings import Settings
 
@@ -50,10 +52,13 @@ def labs() -> dict[str, ServedEnvironment]:
 
 
 @contextmanager
-def running(*ids: str, own: Mapping[str, ServedEnvironment] | None = None, **settings: Any) -> Generator[Running]:
+def running(
+    *ids: str, own: Mapping[str, ServedEnvironment] | None = None, record: Path | None = None, **settings: Any
+) -> Generator[Running]:
     """A server of these registered environments and of a test's own, until the block ends."""
     environments = (served(ids) if ids else {}) | dict(own or {})
-    app = App(environments, Settings(port=0, **settings))
+    recordings = None if record is None else RecordedFolder(record, environments.values())
+    app = App(environments, Settings(port=0, **settings), recordings=recordings)
     heard: list[Running] = []
     started = threading.Event()
 

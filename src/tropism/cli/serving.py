@@ -1,7 +1,9 @@
 """Commands that serve: serve, mcp."""
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +36,9 @@ def serve(
     allow_host: Annotated[list[str] | None, typer.Option(help="A name this server is called by; repeatable.")] = None,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A web page's origin that may call; repeatable.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before it is answered.")
     ] = None,
     param: Params = None,
     arg: Arguments = None,
@@ -68,7 +73,14 @@ def serve(
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
         print(f"serving {some} at {url} (open it in a browser; Ctrl-C stops)", flush=True)
 
-    run(App(environments, settings, absent=missing(ids or ())), ready)
+    recordings = None if record is None else _recordings(record, environments.values())
+    run(App(environments, settings, absent=missing(ids or ()), recordings=recordings), ready)
+
+
+def _recordings(folder: Path, environments: Iterable[Any]) -> Any:
+    from tropism.serve.recorded import RecordedFolder
+
+    return RecordedFolder(folder, environments)
 
 
 def mcp(ids: Ids = None) -> None:

@@ -160,7 +160,7 @@ class Reader:
         forks: list[tuple[int, int]] = []
         while True:
             tables = (self._rows_of(file) for file in self._where[number])
-            rows = pa.concat_tables([table.take(groups[number]) for table, groups in tables])
+            rows = _latest(pa.concat_tables([table.take(groups[number]) for table, groups in tables]))
             first = {name: rows[name][0].as_py() for name in ("step", "seed", "parent")}
             if forks:
                 rows = rows.slice(0, forks[-1][1] - first["step"] + 1)
@@ -197,6 +197,14 @@ class Reader:
         """Every row, as one table."""
         every = (self._rows_of(number)[0] for number in range(len(self._files)))
         return pa.concat_tables([self.manifest.schema.empty_table(), *every])
+
+
+def _latest(rows: pa.Table) -> pa.Table:
+    """Without what was done over: a step that was recorded, but never acknowledged, may be recorded again."""
+    steps = rows["step"].to_numpy()
+    least = np.minimum.accumulate(steps[::-1])[::-1]  # of this row and those after it
+    kept = np.append(steps[:-1] < least[1:], True)
+    return rows if kept.all() else rows.filter(kept)
 
 
 def _whole(column: Any) -> Any:

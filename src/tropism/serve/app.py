@@ -17,6 +17,7 @@ from tropism.serve.guard import Guard, refuse
 from tropism.serve.http import Answer, Requests, refused, respond
 from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.portrait import PNG
+from tropism.serve.recordings import Recordings
 from tropism.serve.refusal import STATUS
 from tropism.serve.sessions import Sessions
 from tropism.serve.settings import Settings
@@ -53,12 +54,13 @@ class App:
         settings: Settings | None = None,
         store: Store | None = None,
         absent: Mapping[str, str] | None = None,
+        recordings: Recordings | None = None,
     ):
         self.absent = dict(absent or {})
         self.settings = settings or Settings()
         self.environments = dict(environments)
         self.default = next(iter(self.environments.values()))
-        self.sessions = Sessions(self.environments, self.settings, store)
+        self.sessions = Sessions(self.environments, self.settings, store, recordings)
         self.views = Views(self.sessions)
         self.tools = Tools(self.sessions, self.environments)
         self.metrics = Metrics(self.sessions)

@@ -64,6 +64,8 @@ class Batch:
         asked = convert(data, OpenBatch)
         if not environment.env.traced:
             raise ServerError("VALIDATION_ERROR", f"{environment.id} is a host environment: open sessions one by one")
+        if sessions.recordings.records:
+            raise ServerError("VALIDATION_ERROR", "this server records, and batches are not recorded: open sessions")
         if not 1 <= asked.count <= MOST:
             raise ValidationError("count", asked.count, f"1 to {MOST}")
         seeds = _seeds(asked.seeds, asked.count, needed=True)

@@ -27,6 +27,7 @@ STATUS = {
     "METHOD_NOT_ALLOWED": 405,
     "QUOTA_REACHED": 429,
     "STOPPING": 503,
+    "NOT_RECORDED": 503,
 }
 
 CODES: dict[type[Exception], str] = {

@@ -18,6 +18,7 @@ from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
+from tropism.serve.recordings import KEY, Recordings
 from tropism.serve.store import Entry, Store
 from tropism.wire.codec import encode
 
@@ -62,6 +63,7 @@ class Home(Protocol):
     """What a session needs of the server it lives in."""
 
     store: Store
+    recordings: Recordings
     threads: ThreadPoolExecutor
 
     def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> "ServedSession":
@@ -72,7 +74,19 @@ class Home(Protocol):
 class ServedSession:
     """A session, who may use it, and whether a socket holds it. One request at a time."""
 
-    __slots__ = ("_home", "_lock", "attached", "environment", "id", "opened", "owner", "session", "used", "written")
+    __slots__ = (
+        "_home",
+        "_lock",
+        "_number",
+        "attached",
+        "environment",
+        "id",
+        "opened",
+        "owner",
+        "session",
+        "used",
+        "written",
+    )
 
     def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: Home):
         self.id = id
@@ -83,6 +97,7 @@ class ServedSession:
         self.written = 0  # steps
         self.opened = self.used = time.monotonic()
         self._home = home
+        self._number: int | None = None
         self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
 
     @property
@@ -184,14 +199,23 @@ class ServedSession:
         return self._once("step", data, request_id)
 
     def reset(self, data: dict[str, Any]) -> bytes:
-        asked = convert(data, ResetData)
-        timestep = self.session.reset(seed=asked.seed, options=asked.options, episode_id=asked.episode_id)
-        seed = self.session.seed
-        payload = {"seed": seed, "options": asked.options, "episode_id": self.session.episode_id}
-        reply = self.environment.form.reply(self.session, timestep)
+        asked, session, recordings = convert(data, ResetData), self.session, self._home.recordings
+        back = recordings.before("reset", self)
+        timestep = session.reset(seed=asked.seed, options=asked.options, episode_id=asked.episode_id)
+        payload: dict[str, Any] = {"seed": session.seed, "options": asked.options, "episode_id": session.episode_id}
+        reply = self.environment.form.reply(session, timestep)
         written = encode(reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id})
+        payload |= recordings.begun(self, back, asked.options, timestep)
+        self._number = payload.get(KEY)
         self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
         return written
+
+    @property
+    def number(self) -> int | None:
+        """Of the current episode among the recordings; a session that was put away has it in its store."""
+        if self._number is None and (entries := self._home.store.episode(self.id)):
+            self._number = entries[0].payload.get(KEY)
+        return self._number
 
     def step(self, data: dict[str, Any]) -> bytes:
         form, session = self.environment.form, self.session
@@ -202,18 +226,17 @@ class ServedSession:
             if words is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
+        back = self._home.recordings.before("step", self)
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        self._write(session, Entry("step", data, timestep.reward, done))
-        return reply
-
-    def _write(self, session: Session, entry: Entry) -> None:
         with WRITING:
             if session is not self.session:
                 raise _too_late()
-            self._home.store.append(self.id, entry)
+            self._home.recordings.stepped(self, back, action, timestep)
+            self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
             self.written += 1
+        return reply
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
@@ -239,22 +262,29 @@ class ServedSession:
             origin, entries = self._restored(asked.origin)
             with closing(origin):
                 session = origin.fork(asked.seed)
+        begin, *steps = entries
         try:
+            number = self._home.recordings.forked(self.environment.id, session, begin, asked.seed)
             twin = self._home.adopt(self.environment, self.owner, session)
         except BaseException:
             session.close()
             raise
-        begin, *steps = entries
-        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id})
+        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
         reseeded = [] if asked.seed is None else [Entry("reseed", {"seed": asked.seed}, 0.0, False)]
         self._begin_with([begin, *steps, *reseeded], twin.id)
         return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
 
     def restore(self, data: dict[str, Any]) -> bytes:
-        session, entries = self._restored(convert(data, RestoreData).origin)
+        session, (begin, *steps) = self._restored(convert(data, RestoreData).origin)
+        try:
+            number = self._home.recordings.forked(self.environment.id, session, begin, None)
+        except BaseException:
+            session.close()
+            raise
         self.session, old = session, self.session
         old.close()
-        self._begin_with(entries, self.id)
+        self._number = number.get(KEY)
+        self._begin_with([begin._replace(payload=begin.payload | number), *steps], self.id)
         return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
 
     def _begin_with(self, entries: list[Entry], id: str) -> None:

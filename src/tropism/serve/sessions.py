@@ -15,6 +15,7 @@ from tropism.core.session import Session
 from tropism.errors import ServerError, shorten
 from tropism.serve import refusal
 from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, in_thread
+from tropism.serve.recordings import NoRecordings, Recordings
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
 from tropism.serve.store import MemoryStore, Saved, Store
@@ -25,10 +26,17 @@ MOST_LISTED = 200
 class Sessions:
     """Every session of one server; a caller finds only those of its own token."""
 
-    def __init__(self, environments: dict[str, ServedEnvironment], settings: Settings, store: Store | None = None):
+    def __init__(
+        self,
+        environments: dict[str, ServedEnvironment],
+        settings: Settings,
+        store: Store | None = None,
+        recordings: Recordings | None = None,
+    ):
         self.environments = environments
         self.settings = settings
         self.store = store or MemoryStore()
+        self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=THREADS)
         self.opened = 0
         self._live: dict[str, ServedSession] = {}
@@ -190,6 +198,7 @@ class Sessions:
             self._release(served)
             served.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
+        self.recordings.close()
 
     def rows(self, owner: str) -> dict[str, Any]:
         """The live sessions of one caller, for people: those used last."""

@@ -1,0 +1,78 @@
+"""Sessions of a server on disk: a folder of recordings for each environment."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tropism.core.episode import Timestep
+from tropism.core.session import EnvironmentState, Session
+from tropism.errors import ServerError
+from tropism.record import Manifest, Writer
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.recordings import KEY, Back, Recordable
+from tropism.serve.store import Entry
+
+T = TypeVar("T")
+GAP = "this episode was not recorded from its beginning; reset begins another"
+
+
+class RecordedFolder:
+    """Writes what sessions do into `folder / id`, before it is acknowledged."""
+
+    records = True
+
+    def __init__(self, folder: str | Path, environments: Iterable[ServedEnvironment], **options: Any):
+        self._writers: dict[str, Writer] = {}
+        try:
+            for each in environments:
+                manifest = Manifest.of(Session(each.env, each.params))
+                self._writers[each.id] = Writer(Path(folder) / each.id, manifest, **options)
+        except BaseException:
+            self.close()
+            raise
+
+    def before(self, kind: str, served: Recordable) -> Back | None:
+        session, env = served.session, served.environment.env
+        if kind == "step" and session.lifecycle is EnvironmentState.READY and served.number is None:
+            raise ServerError("NOT_RECORDED", GAP)
+        if session.lifecycle is EnvironmentState.CREATED:
+            return session.sibling
+        can_go_back = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
+        return session.moment() if can_go_back else None
+
+    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]:
+        session, write = served.session, self._writers[served.environment.id].begin
+        return {KEY: _or_back(served, back, lambda: write(session.seed, options, timestep, session.episode_id))}
+
+    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None:
+        session, number, write = served.session, served.number, self._writers[served.environment.id].step
+        assert number is not None, "`before` has looked"
+        own = session.action_space.coerce(action)
+        _or_back(served, back, lambda: write(number, session.step_count, own, timestep))
+
+    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        parent, write = origin.payload.get(KEY), self._writers[id].fork
+        if parent is None:
+            raise ServerError("NOT_RECORDED", GAP)
+        return {KEY: _written(lambda: write(parent, session.step_count, session.timestep, seed, session.episode_id))}
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _or_back(served: Recordable, back: Back | None, write: Callable[[], T]) -> T:
+    """What cannot be recorded has not happened; where there is no way back, the episode is over."""
+    try:
+        return _written(write)
+    except BaseException:
+        served.session.close()
+        served.session = served.session.sibling() if back is None else back()
+        raise
+
+
+def _written(write: Callable[[], T]) -> T:
+    try:
+        return write()
+    except OSError as error:
+        raise ServerError("NOT_RECORDED", f"not done, because it cannot be recorded: {error.strerror}") from error

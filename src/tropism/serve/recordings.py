@@ -1,0 +1,65 @@
+"""What a server records of its sessions: the interface, and the one that records nothing."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+from tropism.core.episode import Timestep
+from tropism.core.session import Session
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.store import Entry
+
+Back = Callable[[], Session]
+KEY = "recording"  # in the entry of a reset: the number of the episode among the recordings
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """What is recorded: a session of a server; `number` is that of its current episode."""
+
+    environment: ServedEnvironment
+    session: Session
+
+    @property
+    def number(self) -> int | None: ...
+
+
+@runtime_checkable
+class Recordings(Protocol):
+    """Each call writes before it returns, or raises and takes back what could not be written.
+
+    What `begun` and `forked` return belongs into the entry of the reset.
+    """
+
+    records: bool
+
+    def before(self, kind: str, served: Recordable) -> Back | None:
+        """How to go back if the reset or step that comes next cannot be written."""
+        ...
+
+    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]: ...
+    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None: ...
+
+    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        """A session of environment `id` goes on from an episode that began with `origin`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class NoRecordings:
+    """Records nothing."""
+
+    records = False
+
+    def before(self, kind: str, served: Recordable) -> Back | None:
+        return None
+
+    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]:
+        return {}
+
+    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None: ...
+
+    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None: ...
