@@ -104,6 +104,7 @@ def test_rows_that_do_not_fit_on_the_disk_are_refused_and_hide_nothing(tmp_path:
     episodes = Reader(tmp_path)
     assert episodes[0].actions.tolist() == [1, 2, 7]
     assert episodes[1].seed == 6
+    assert episodes.table().num_rows == 4 + 2
     writer.close()
 
 
@@ -210,3 +211,42 @@ def test_a_manifest_says_what_was_recorded(tmp_path: Path):
     assert manifest["shards"][0]["seeds"] == [5, 6]
     assert {"tropism", "jax", "numpy"} <= manifest["versions"].keys()
     assert manifest["spaces"]["action"]["maximum"] == 3
+
+
+def test_a_crash_while_a_tail_becomes_a_shard_loses_and_doubles_nothing(tmp_path: Path):
+    """Whichever of the three files got there: tail, shard, manifest."""
+    writer = Writer(tmp_path, MANIFEST)
+    write(writer, 4)
+    tail, manifest = tmp_path / "steps-000000.arrow", tmp_path / "manifest.json"
+    rows, before = tail.read_bytes(), manifest.read_text()
+    writer.close()
+    after = manifest.read_text()
+    assert before != after
+    for listed in (before, after):  # the shard is there, and the manifest does not know of it; or it does
+        tail.write_bytes(rows)
+        manifest.write_text(listed)
+        assert Reader(tmp_path).table().num_rows == 5
+        with Writer(tmp_path, MANIFEST) as again:
+            assert again.episodes == 1
+        assert [path.name for path in sorted(tmp_path.glob("steps*"))] == ["steps-000000.parquet"]
+        assert Reader(tmp_path)[0].actions.tolist() == [1, 2, 3, 4]
+
+
+def test_a_step_that_is_done_over_counts_once(tmp_path: Path):
+    """A server that died before it acknowledged a step does it again when it is asked again."""
+    with Writer(tmp_path, MANIFEST) as writer:
+        number = write(writer, 4)
+        writer.step(number, 3, 70, seen(7))
+        writer.step(number, 4, 80, seen(8))
+        writer.step(number, 4, 90, seen(9))
+    assert Reader(tmp_path)[number].actions.tolist() == [1, 2, 70, 90]
+
+
+def test_an_episode_with_a_hole_is_refused_and_the_others_are_read(tmp_path: Path):
+    with Writer(tmp_path, MANIFEST) as writer:
+        number = write(writer, 2)
+        writer.step(number, 5, 1, seen(1))
+        other = write(writer, 1)
+    with pytest.raises(ValidationError, match="every step was recorded"):
+        Reader(tmp_path)[number]
+    assert len(Reader(tmp_path)[other]) == 1

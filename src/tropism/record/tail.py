@@ -19,7 +19,7 @@ class Tail:
         self.path = path
         self.rows = 0
         self._type = pa.struct(schema)
-        self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o666)
+        self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o666)
         self.size = 0
         try:
             self._write(schema.serialize())
@@ -41,7 +41,6 @@ class Tail:
                 left = left[os.write(self._file, left) :]
         except OSError:
             os.ftruncate(self._file, self.size)
-            os.lseek(self._file, self.size, os.SEEK_SET)
             raise
         self.size += len(memoryview(data))
 
