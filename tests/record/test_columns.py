@@ -62,16 +62,6 @@ def test_nan_and_infinity_and_minus_zero_are_kept(tmp_path: Path):
     assert not same(odd, np.abs(odd))
 
 
-def test_an_array_that_its_owner_writes_into_afterwards_is_kept_as_it_was(tmp_path: Path):
-    obs = np.zeros(2, np.float32)
-    with Writer(tmp_path, Manifest.made(None, {}, Discrete(2), Box(0.0, 9.0, (2,))), every=10) as writer:
-        number = writer.begin(0, None, Timestep(obs, 0.0, False, False, {}))
-        obs += 1
-        writer.step(number, 1, 1, Timestep(obs, 0.0, False, False, {}))
-        obs += 1
-    assert Reader(tmp_path)[number].observations.tolist() == [[0, 0], [1, 1]]
-
-
 def test_plain_pyarrow_reads_it(tmp_path: Path):
     """As a scientist would, without Tropism."""
     space = Dict(at=Box(0.0, 9.0, (2,)), room=Discrete(3))

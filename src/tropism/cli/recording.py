@@ -23,7 +23,6 @@ from tropism.cli.terminal import (
 from tropism.errors import ValidationError
 
 DRAWN = 256  # random actions at a time
-FLUSHED = 256  # rows at a time; an episode is whole when the bar says so
 
 Policy = Callable[[Any], Any]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A Minari dataset, such as tropism/cartpole-v0.")]
@@ -54,12 +53,11 @@ def record(
     act = _policy(policy, session.action_space, seed)
     returns: list[float] = []
     taken = 0
-    with Recorder(session, out, every=FLUSHED) as recorder, progress_bar() as bar:
+    with Recorder(session, out) as recorder, progress_bar() as bar:
         for number in bar.track(range(episodes), description=target):
             timestep = recorder.reset(seed=seed + number)
             while session.step_count < steps and not (timestep.terminated or timestep.truncated):
                 timestep = recorder.step(act(timestep.obs))
-            recorder.writer.flush()
             returns.append(session.total_reward)
             taken += session.step_count
     mean = sum(returns) / len(returns)

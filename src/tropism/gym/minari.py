@@ -31,7 +31,6 @@ except ImportError as error:
 
 OURS = "tropism"  # the key of what Minari has no place for
 INFO = "json"
-EVERY = 256  # rows written at a time
 
 
 def to_minari(folder: str | Path, dataset_id: str, session: Session | None = None, **about: Any) -> Any:
@@ -74,7 +73,7 @@ def from_minari(dataset_id: str, folder: str | Path) -> Reader:
     ours = dataset.storage.metadata.get(OURS)
     manifest = _foreign(dataset) if ours is None else Manifest.from_json(ours["manifest"], dataset_id)
     details = dataset.storage.get_episode_metadata(dataset.episode_indices) if ours is None else ours["episodes"]
-    with Writer(folder, manifest, every=EVERY) as writer:
+    with Writer(folder, manifest) as writer:
         for data, detail in zip(dataset.iterate_episodes(), details, strict=True):
             _write(writer, data, detail)
     return Reader(folder)

@@ -3,11 +3,11 @@
 from tropism.errors import MissingExtraError
 
 try:
+    import msgspec as msgspec
     import pyarrow as pyarrow
 except ImportError as error:
-    raise MissingExtraError(
-        "pyarrow", None, "pyarrow", 'recordings need pyarrow: pip install "tropism[record]"'
-    ) from error
+    wanted = 'pip install "tropism[record]"'
+    raise MissingExtraError(str(error.name), None, wanted, f"recordings need {error.name}: {wanted}") from error
 
 from tropism.record.manifest import Manifest
 from tropism.record.reader import Episode, Reader

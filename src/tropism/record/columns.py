@@ -27,6 +27,10 @@ class Column(ABC):
     def write(self, value: Any) -> Any:
         """The value as pyarrow takes it; equal values are written alike, bit for bit."""
 
+    def unpack(self, data: Any) -> Any:
+        """What was written, from msgpack, where arrays are bytes."""
+        return data
+
     @abstractmethod
     def stack(self, array: Any) -> Any:
         """The values of many rows: an array where they are numbers, a list otherwise."""
@@ -57,7 +61,10 @@ class Numbers(Column):
             raise ValidationError("value", value, f"an array of shape {self.shape}")
         if not self.shape:
             return self.dtype.type(array).item()
-        return array.astype(self.dtype, copy=False).flatten()  # a copy: its owner may go on writing into it
+        return array.astype(self.dtype, copy=False).ravel()
+
+    def unpack(self, data: Any) -> Any:
+        return np.frombuffer(data, self.dtype) if self.shape else data
 
     def stack(self, array: Any) -> Any:
         flat = array.flatten() if self.shape else array
@@ -119,6 +126,9 @@ class Parts(Column):
 
     def write(self, value: Any) -> dict[str, Any]:
         return {name: column.write(value[key]) for key, name, column in self.items()}
+
+    def unpack(self, data: Any) -> Any:
+        return {name: column.unpack(data[name]) for _, name, column in self.items()}
 
     def stack(self, array: Any) -> Any:
         return self._joined([column.stack(part) for column, part in zip(self.columns, array.flatten(), strict=True)])

@@ -86,9 +86,9 @@ class Reader:
             raise ValidationError("folder", str(self.folder), expected) from None
 
     def _found(self) -> list[Any]:
-        schema = Manifest.read(self.folder).schema
+        manifest = Manifest.read(self.folder)
         tails = [tail_path(self.folder, number) for number in tail_numbers(self.folder)]
-        files: dict[str, Any] = {path.stem: read_tail(path, schema) for path in tails}
+        files: dict[str, Any] = {path.stem: read_tail(path, manifest) for path in tails}
         self.manifest = Manifest.read(self.folder)  # again: a tail that was gone when we looked is a shard now
         for shard in self.manifest.shards:
             (self.folder / shard.file).stat()

@@ -1,68 +1,79 @@
-"""Rows that are in no shard yet: an Arrow stream which is readable up to the last row that was written whole."""
+"""Rows that are in no shard yet: a file that grows by one row at a time and is readable up to the last whole one."""
 
 import os
+import struct
+import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import msgspec
 import pyarrow as pa
 
-SUFFIX = ".arrow"
+from tropism.errors import ValidationError
+from tropism.record.manifest import Manifest
+
+SUFFIX = ".tail"
 STEM = "steps-"
-TORN = (pa.ArrowInvalid, OSError)  # how Arrow says that a message ends too soon
+HEAD = struct.Struct("<II")  # before each row: how many bytes it has, and their checksum
+CHUNK = 256  # rows read at a time
+
+_encode = msgspec.msgpack.Encoder(enc_hook=lambda array: array.tobytes()).encode
+_decode = msgspec.msgpack.Decoder().decode
 
 
 class Tail:
-    """Appends rows to a file; each append has reached the operating system when it returns, or has not happened."""
+    """Appends rows to a file; each has reached the operating system when `append` returns, or is not there."""
 
-    def __init__(self, path: Path, schema: pa.Schema):
+    def __init__(self, path: Path):
         self.path = path
-        self.rows = 0
-        self._type = pa.struct(schema)
+        self.rows = self.size = 0
         self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o666)
-        self.size = 0
-        try:
-            self._write(schema.serialize())
-        except BaseException:
-            self.close()
-            path.unlink()
-            raise
 
-    def append(self, rows: list[dict[str, Any]]) -> None:
-        batch = pa.RecordBatch.from_struct_array(pa.array(rows, self._type))
-        self._write(batch.serialize())
-        self.rows += len(rows)
-
-    def _write(self, data: Any) -> None:
-        """All of it or nothing: a disk that fills up half-way would leave rows that hide those after them."""
-        left = memoryview(data)
+    def append(self, row: dict[str, Any]) -> None:
+        data = _encode(row)
+        data = HEAD.pack(len(data), crc32(data)) + data
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            written = os.write(self._file, data)
+            while written < len(data):
+                written += os.write(self._file, data[written:])
         except OSError:
-            os.ftruncate(self._file, self.size)
+            os.ftruncate(self._file, self.size)  # half a row would hide those after it
             raise
-        self.size += len(memoryview(data))
+        self.rows += 1
+        self.size += len(data)
 
     def close(self) -> None:
         os.close(self._file)
 
 
-def read_tail(path: Path, schema: pa.Schema) -> pa.Table:
+def read_tail(path: Path, manifest: Manifest) -> pa.Table:
     """The rows of a tail; one that was cut short by a crash is left out."""
-    data = pa.py_buffer(path.read_bytes())
-    try:
-        rows = pa.ipc.open_stream(data).read_all()  # without Python's lock, so that nobody waits
-    except TORN:
-        rows = pa.Table.from_batches(_batches(data), schema)
-    return rows.combine_chunks()
+    kind, rows = pa.struct(manifest.schema), _rows(path, manifest)
+    chunks: list[Any] = []
+    while chunk := list(islice(rows, CHUNK)):
+        chunks.append(pa.RecordBatch.from_struct_array(pa.array(chunk, kind)))
+        time.sleep(0)  # others may go on meanwhile
+    return pa.Table.from_batches(chunks, manifest.schema).combine_chunks()
 
 
-def _batches(data: Any) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from pa.ipc.open_stream(data)
-    except TORN:
-        return
+def _rows(path: Path, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    data, at = path.read_bytes(), 0
+    while at + HEAD.size < len(data):
+        size, checksum = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        if at + size > len(data):
+            return
+        if crc32(data[at : at + size]) != checksum:
+            raise ValidationError("tail", str(path), f"rows as they were written; they are damaged at byte {at}")
+        row = _decode(data[at : at + size])
+        row["obs"] = manifest.observation.unpack(row["obs"])
+        if "action" in row:
+            row["action"] = manifest.action.unpack(row["action"])
+        yield row
+        at += size
 
 
 def shard_path(folder: Path, number: int) -> Path:

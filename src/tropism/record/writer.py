@@ -25,25 +25,18 @@ LOCK = ".lock"
 class Writer:
     """The one writer of a folder, for any number of episodes at a time and from any thread.
 
-    What `begin`, `fork` and `step` were given is on its way to the disk, out of reach of a crash of this process,
-    when they return; with `every` above one, when `flush` returns. A row that cannot be written is not recorded.
+    What `begin`, `fork` and `step` were given is with the operating system, out of reach of a crash of this
+    process, when they return. What cannot be written raises an OSError and is not recorded.
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        manifest: Manifest,
-        *,
-        every: int = 1,
-        shard_rows: int = SHARD_ROWS,
-        shard_bytes: int = SHARD_BYTES,
+        self, folder: str | Path, manifest: Manifest, *, shard_rows: int = SHARD_ROWS, shard_bytes: int = SHARD_BYTES
     ):
         self.folder = Path(folder)
-        self.every, self.shard_rows, self.shard_bytes = every, shard_rows, shard_bytes
+        self.shard_rows, self.shard_bytes = shard_rows, shard_bytes
         self._writing = threading.Lock()
         self._sealing = ThreadPoolExecutor(1, "tropism-record")
         self._sealed: list[Future[None]] = []
-        self._pending: list[dict[str, Any]] = []
         self._tail: Tail | None = None
         try:
             self._lock = _locked(self.folder)
@@ -95,33 +88,15 @@ class Writer:
         obs, reward, terminated, truncated, info = timestep
         return {
             "obs": self.manifest.observation.write(obs),
-            "reward": reward,
-            "terminated": terminated,
-            "truncated": truncated,
+            "reward": float(reward),
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
             "info": dumps(info) if info else None,
         }
 
     def _append(self, row: dict[str, Any]) -> None:
-        self._pending.append(row)
-        if len(self._pending) < self.every:
-            return
-        try:
-            self._flush()
-        except BaseException:
-            self._pending.pop()
-            raise
-
-    def flush(self) -> None:
-        """Hand every row to the operating system."""
-        with self._writing:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        tail = self._tail = self._tail or Tail(tail_path(self.folder, self._number), self.manifest.schema)
-        tail.append(self._pending)
-        self._pending = []
+        tail = self._tail = self._tail or Tail(tail_path(self.folder, self._number))
+        tail.append({name: value for name, value in row.items() if value is not None})
         if tail.rows >= self.shard_rows or tail.size >= self.shard_bytes:
             self._rotate()
 
@@ -138,7 +113,7 @@ class Writer:
         """Turn a tail into a shard; whatever happens on the way, one of the two is whole and the manifest knows."""
         tail, path = tail_path(self.folder, number), shard_path(self.folder, number)
         listed = any(shard.file == path.name for shard in self.manifest.shards)
-        rows = read_tail(tail, self.manifest.schema)
+        rows = read_tail(tail, self.manifest)
         if rows.num_rows and not listed:
             beside = path.with_suffix(".new")
             pq.write_table(rows, beside, compression="zstd", use_dictionary=REPEATED)
@@ -154,7 +129,6 @@ class Writer:
             if self._lock < 0:
                 return
             try:
-                self._flush()
                 self._rotate()
                 self._sealing.shutdown()
                 for sealed in self._sealed:
