@@ -80,6 +80,11 @@ def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Pa
             first_difference(session, reader[2])
 
 
+def test_a_vector_is_refused_with_words(tmp_path: Path):
+    with pytest.raises(ValidationError, match="one by one"):
+        Recording(gymnasium.make_vec("tropism/CartPole-v1", num_envs=2), tmp_path)
+
+
 def record(id: str, folder: Path, **arguments: Any) -> Session:
     session = Session(*make(id, **arguments))
     with Recorder(session, folder) as recorder:

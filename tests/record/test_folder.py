@@ -157,7 +157,11 @@ def test_a_fork_is_read_with_what_came_before_it(tmp_path: Path):
 def test_one_writer_at_a_time(tmp_path: Path):
     with Writer(tmp_path, MANIFEST), pytest.raises(StateError, match="somebody else is recording"):
         Writer(tmp_path, MANIFEST)
-    Writer(tmp_path, MANIFEST).close()
+    closed = Writer(tmp_path, MANIFEST)
+    closed.close()
+    closed.close()
+    with pytest.raises(StateError, match="was closed"):
+        closed.begin(0, None, seen(0))
 
 
 def test_a_folder_is_of_one_environment(tmp_path: Path):

@@ -131,9 +131,12 @@ def test_the_commands_record_and_replay(
     assert run(monkeypatch, "replay", "out", "--episode", "4", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [{"episode": 4, "seed": 4, "steps": 5, "return": 5.0}]
     manifest = Path("out/manifest.json")
-    manifest.write_text(manifest.read_text().replace('".gravity": 3.7', '".gravity": 3.8'))
+    text = manifest.read_text().replace('".gravity": 3.7', '".gravity": 3.8')
+    manifest.write_text(text.replace('"tropism": "', '"tropism": "0.0.'))
     assert run(monkeypatch, "replay", "out", "--verify") == 1
-    assert "episode 0 differs at step 1: obs was" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "episode 0 differs at step 1: obs was" in told
+    assert "recorded with {'tropism': '0.0." in told
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,16 @@ def record(
     act = _policy(policy, session.action_space, seed)
     returns: list[float] = []
     taken = 0
-    with Recorder(session, out) as recorder, progress_bar() as bar:
-        for number in bar.track(range(episodes), description=target):
-            timestep = recorder.reset(seed=seed + number)
-            while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                timestep = recorder.step(act(timestep.obs))
-            returns.append(session.total_reward)
-            taken += session.step_count
+    try:
+        with Recorder(session, out) as recorder, progress_bar() as bar:
+            for number in bar.track(range(episodes), description=target):
+                timestep = recorder.reset(seed=seed + number)
+                while session.step_count < steps and not (timestep.terminated or timestep.truncated):
+                    timestep = recorder.step(act(timestep.obs))
+                returns.append(session.total_reward)
+                taken += session.step_count
+    except OSError as error:
+        raise ValidationError("out", str(out), f"a folder with room for it ({error})") from None
     mean = sum(returns) / len(returns)
     print_rows([{"folder": str(out), "episodes": episodes, "steps": taken, "mean_return": mean}], as_json)
 
@@ -96,7 +99,7 @@ def replay(
             else:
                 outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
             rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
-    _tell(rows, verify, as_json)
+    _tell(rows, reader.manifest.versions, verify, as_json)
 
 
 def export_to_minari(
@@ -137,7 +140,9 @@ def _session_of(manifest: Any) -> Any:
     return session_of(manifest)
 
 
-def _tell(rows: list[dict[str, Any]], verify: bool, as_json: bool) -> None:
+def _tell(rows: list[dict[str, Any]], recorded_with: dict[str, Any], verify: bool, as_json: bool) -> None:
+    from tropism.record.manifest import versions
+
     differing = [row for row in rows if row.get("differs")]
     if as_json:
         print(json.dumps(rows, indent=1, default=lambda value: value.tolist()))
@@ -148,6 +153,8 @@ def _tell(rows: list[dict[str, Any]], verify: bool, as_json: bool) -> None:
             step, name, recorded, replayed = row["differs"].values()
             text = f"episode {row['episode']} differs at step {step}: {name} was {recorded} and is now {replayed}"
             console.print(escape(text), highlight=False, soft_wrap=True)
+        if differing and recorded_with != versions():
+            console.print(f"recorded with {recorded_with}, replayed with {versions()}", highlight=False, soft_wrap=True)
         steps = sum(row["steps"] for row in rows)
         console.print(f"{len(rows) - len(differing)} of {len(rows)} episodes ({steps} steps) repeat bit for bit")
     raise typer.Exit(1 if differing else 0)

@@ -24,7 +24,9 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
     other wrappers, by its Gymnasium spec, and replays where the reset was given a seed.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], folder: str | Path, **options: Any):
+    def __init__(self, env: Any, folder: str | Path, **options: Any):
+        if not isinstance(env, gymnasium.Env):
+            raise ValidationError("env", env, "a gymnasium.Env; the environments of a vector are recorded one by one")
         super().__init__(env)
         self._session = env.session if isinstance(env, GymEnv) else None
         self._inward = None if self._session is None else inward(self._session.action_space)
@@ -71,8 +73,6 @@ def session_of(manifest: Manifest) -> Session:
 
 
 def _manifest(env: gymnasium.Env[Any, Any]) -> Manifest:
-    if not isinstance(env, gymnasium.Env):
-        raise ValidationError("env", env, "a gymnasium.Env; a vector is recorded one environment at a time")
     action, observation = from_gymnasium_space(env.action_space), from_gymnasium_space(env.observation_space)
     return Manifest.made(_spec(env), {}, action, observation)
 

@@ -95,6 +95,8 @@ class Writer:
         }
 
     def _append(self, row: dict[str, Any]) -> None:
+        if self._lock < 0:
+            raise StateError("writer", "closed", "one that is open", f"cannot record: {self.folder} was closed")
         tail = self._tail = self._tail or Tail(tail_path(self.folder, self._number))
         tail.append({name: value for name, value in row.items() if value is not None})
         if tail.rows >= self.shard_rows or tail.size >= self.shard_bytes:

@@ -1,5 +1,6 @@
 """Sessions of a server on disk: a folder of recordings for each environment."""
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from tropism.serve.recordings import KEY, Back, Recordable
 from tropism.serve.store import Entry
 
 T = TypeVar("T")
+log = logging.getLogger("tropism.serve")
 GAP = "this episode was not recorded from its beginning; reset begins another"
 
 
@@ -57,8 +59,11 @@ class RecordedFolder:
         return {KEY: _written(lambda: write(parent, session.step_count, session.timestep, seed, session.episode_id))}
 
     def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        for id, writer in self._writers.items():
+            try:
+                writer.close()
+            except OSError as error:
+                log.error("the last rows of %s stay in their tail, where they can be read: %s", id, error)
 
 
 def _or_back(served: Recordable, back: Back | None, write: Callable[[], T]) -> T:
