@@ -10,8 +10,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 setup: $(READY)  ## .venv with all extras and the development tools, as locked
 
-demo: $(READY)  ## roll out and draw a few environments into runs/
-	.venv/bin/python -m tropism demo --out $(RUNS)
+demo: $(READY)  ## an agent learns to find a smell, in two minutes; pictures and a report in runs/demo/
+	.venv/bin/python -m tropism demo --out $(RUNS)/demo
 
 test: $(READY)  ## the fast tests
 	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile

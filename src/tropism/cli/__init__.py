@@ -1,4 +1,4 @@
-"""The command line: list, check, rollout, render, record, replay, minari, train, serve, mcp, bench, demo, sandbox."""
+"""The command line: one file a group of commands."""
 
 import sys
 from typing import Annotated
@@ -7,8 +7,10 @@ import typer
 from rich.markup import escape
 
 from tropism import __version__
+from tropism.cli.demo import demo
 from tropism.cli.environments import check, list_environments
-from tropism.cli.playing import bench, demo, render, rollout
+from tropism.cli.evaluating import evaluate
+from tropism.cli.playing import bench, render, rollout
 from tropism.cli.recording import export_to_minari, import_from_minari, record, replay
 from tropism.cli.sandboxing import examine_sandbox
 from tropism.cli.serving import mcp, serve
@@ -29,7 +31,7 @@ app.add_typer(sandbox, name="sandbox")
 minari = typer.Typer(help="Recordings as Minari datasets, and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
 app.command("list")(list_environments)
-for command in (check, rollout, render, record, replay, train, serve, mcp, bench, demo):
+for command in (check, rollout, render, record, replay, train, evaluate, serve, mcp, bench, demo):
     app.command()(command)
 sandbox.command("doctor")(examine_sandbox)
 minari.command("export")(export_to_minari)

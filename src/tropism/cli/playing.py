@@ -1,4 +1,4 @@
-"""Commands that play: rollout, render, bench, demo."""
+"""Commands that play: rollout, render, bench."""
 
 import time
 from pathlib import Path
@@ -101,36 +101,6 @@ def bench(
             rows.append({"id": id, **_measure(env, params, envs, seconds)})
             bar.advance(task)
     print_rows(rows, as_json)
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("runs"),
-    seed: Seed = 0,
-) -> None:
-    """Roll out a few environments, draw them, and print what happened.
-
-    Example: tropism demo --out runs
-    """
-    from tropism import film
-    from tropism.core.session import Session
-
-    rows: list[dict[str, Any]] = []
-    ids = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "ConnectFour-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0"]
-    with progress_bar() as bar:
-        task = bar.add_task("", total=len(ids))
-        for id in ids:
-            bar.update(task, description=id)
-            env, params = environment(id, None, ["trail=100"] if id.startswith("Plume") else None)
-            session = Session(env, params)
-            film.save(out / f"{id}.gif", film.frames(session, film.random_actions(seed), 100, seed))
-            episode = {"steps": session.step_count, "return": session.total_reward, "ended": session.lifecycle.value}
-            speed = _measure(env, params, 1024, 0.2)
-            rows.append({"id": id, **episode, **speed})
-            bar.advance(task)
-    print_rows(rows, as_json=False)
-    console.print(
-        f"The pictures are in {escape(str(out))}/. Next: [bold]tropism list[/], [bold]tropism check CartPole-v1[/]."
-    )
 
 
 def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """What the commands share: options, tables, progress bars, and how an environment is named."""
 
-import importlib
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -64,13 +62,10 @@ def id_of(target: str) -> str:
 
 
 def load(target: str) -> Any:
-    """A class of the user's own; the current folder is importable, as for `python -m`."""
-    module, _, name = target.partition(":")
-    sys.path.insert(0, "")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValidationError("target", target, f"an importable module:Class ({error})") from None
+    """A class of the user's own."""
+    from tropism.core.imported import imported
+
+    return imported("target", target, "module:Class")
 
 
 def pair(option: str, text: str) -> tuple[str, Any]:

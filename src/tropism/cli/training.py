@@ -54,6 +54,9 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the agent that is in --out.")] = False,
     param: Params = None,
     arg: Arguments = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write events for TensorBoard into --out, too.")
+    ] = False,
     as_json: AsJson = False,
     **config: Any,
 ) -> None:
@@ -61,8 +64,10 @@ def train(
 
     Example: tropism train CartPole-v1 --seeds 4
     """
+    from tropism.train import pictures
     from tropism.train.checkpoint import Training
     from tropism.train.config import Config
+    from tropism.train.events import event_log, no_log
     from tropism.train.presets import PRESETS
     from tropism.train.run import CHECKPOINT, Report
     from tropism.train.run import train as run
@@ -74,15 +79,19 @@ def train(
     folder = out or Path("runs") / "train" / id
     if (folder / CHECKPOINT).exists() and not resume and not force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
+    log = event_log(folder / "tensorboard") if tensorboard else no_log
     recipe.trainer()  # whatever is wrong with the numbers is said now
     with progress_bar() as bar:
         task = bar.add_task(f"{id}: compiling", total=recipe.config.num_updates * recipe.config.batch)
 
         def show(report: Report) -> None:
             mean = "no episode ended yet" if report.mean is None else f"return {report.mean:.4g}"
+            mean += "" if report.error is None else f" ± {report.error:.2g}"
             speed = f"{report.steps_per_second / 1e3:.0f} k steps/s"
+            log(report)
             bar.update(task, completed=report.steps, total=report.total_steps, description=f"{id}: {mean}, {speed}")
 
         _, history = run(recipe, folder, show, resume)
+    pictures.learning_curve(id, history, folder / "curve.png")
     steps, returns = history[-1]
     print_rows([{"id": id, "steps": steps, "returns": returns, "agent": str(folder / CHECKPOINT)}], as_json)

@@ -14,6 +14,7 @@ from tropism.core.environment import Environment
 from tropism.core.episode import Episode, Timestep, advance, begin, check_seed, seed_words
 from tropism.core.spaces.space import check_count
 
+LONGEST = 100_000  # steps of an episode that has no end of its own
 ACTOR = 2**32 - 2  # folded into the key, beyond all steps: an actor's draws are not its environment's
 
 Note = Callable[[Any, Any, Timestep], Any]
@@ -81,7 +82,7 @@ def _trials(
         return time + 1, lanes, moments
 
     def going_on(carry: Any) -> Any:
-        return ~carry[1].ended.all()
+        return ~carry[1].ended.all() & (carry[0] < LONGEST)
 
     time, lanes, moments = lax.while_loop(going_on, step, (jnp.int32(0), lanes, moments))
 

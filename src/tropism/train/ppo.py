@@ -53,6 +53,7 @@ class Playing(Module):
     memory: Memory
     returned: Float[Array, " envs"]  # discounted, of the running episode: rewards are scaled by its spread
     gained: Float[Array, " envs"]  # the plain return of the running episode
+    last: Float[Array, " envs"]  # that of the last one that ended; NaN before
 
 
 class TrainState(Module):
@@ -89,6 +90,7 @@ class Progress(NamedTuple):
 
     episodes: Any  # that ended
     returns: Any  # theirs, summed
+    last: Any  # the mean over environments of the last return of each; NaN until all have one
     loss: Any
     entropy: Any
 
@@ -125,7 +127,7 @@ class Trainer(Module):
         agent = Agent(size, self.env.action_space(self.params), config.hidden, config.recurrent, agent_key)
         memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_envs, *leaf.shape)), agent.memory())
         none = jnp.zeros(config.num_envs)
-        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none)
+        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none, jnp.full(config.num_envs, jnp.nan))
         optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
         return TrainState(
             agent, optimizer, Moments.none((size,)), Moments.none(()), playing, random.key_data(key), jnp.int32(0)
@@ -143,7 +145,8 @@ class Trainer(Module):
         train = TrainState(
             agent, optimizer, obs_moments, train.return_moments, playing, random.key_data(key), train.updates + 1
         )
-        return train, Progress(seen.done.sum(), seen.finished_return.sum(), losses[0].mean(), losses[1].mean())
+        ended = (seen.done.sum(), seen.finished_return.sum(), playing.last.mean())
+        return train, Progress(*ended, losses[0].mean(), losses[1].mean())
 
     def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:
         """`num_steps` steps of all environments."""
@@ -170,7 +173,10 @@ class Trainer(Module):
         """Where the environments stand after a step, and what was seen in it; memories end with their episodes."""
         gained, returned = before.gained + reward, before.returned * self.config.gamma + reward
         kept = memory.where(done, train.agent.memory())
-        after = Playing(jax.vmap(flat)(obs), state, kept, jnp.where(done, 0, returned), jnp.where(done, 0, gained))
+        after = Playing(
+            jax.vmap(flat)(obs), state, kept, jnp.where(done, 0, returned), jnp.where(done, 0, gained),
+            jnp.where(done, gained, before.last),
+        )  # fmt: skip
         seen = Seen(
             before.obs, before.memory, action, log_prob, value, jax.vmap(flat)(info["final_obs"]), memory, reward,
             info["terminated"], done, returned, jnp.where(done, gained, 0),

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ CHECKPOINT = "agent.tropism"
 
 
 class Report(NamedTuple):
-    """Where a training stands; returns are of the episodes that ended since the last report, a value for each seed."""
+    """Where a training stands; a return for each seed: the mean of its environments' last episodes."""
 
     steps: int
     total_steps: int
@@ -31,11 +31,15 @@ class Report(NamedTuple):
         known = [value for value in self.returns if value is not None]
         return float(np.mean(known)) if known else None
 
+    @property
+    def error(self) -> float | None:
+        """Half of the 95 % interval of the mean over agents; None where they are too few to tell."""
+        known = [value for value in self.returns if value is not None]
+        return float(1.96 * np.std(known, ddof=1) / len(known) ** 0.5) if len(known) > 1 else None
 
-def train(
-    recipe: Training, out: Path, show: Callable[[Report], None] = lambda _report: None, resume: bool = False
-) -> tuple[TrainState, list[Any]]:
-    """Train and write `out`: a checkpoint after every report, and the curve. A resumed training is the same one."""
+
+def training(recipe: Training, out: Path, resume: bool = False) -> Iterator[tuple[Report, TrainState]]:
+    """Train, step by step: a report and the agents so far, when their checkpoint is in `out`; stop when you like."""
     path = out / CHECKPOINT
     if resume:
         asked, (recipe, state, history) = recipe, checkpoint.load(path)
@@ -52,7 +56,16 @@ def train(
         report = _report(recipe, trainer, state, progress, time.perf_counter() - start)
         history.append([report.steps, report.returns])
         checkpoint.save(path, recipe, state, history)
+        yield report, state
+
+
+def train(
+    recipe: Training, out: Path, show: Callable[[Report], None] = lambda _report: None, resume: bool = False
+) -> tuple[TrainState, list[Any]]:
+    """Train to the end. A resumed training is the same one; returns the agents and the learning curve."""
+    for report, _ in training(recipe, out, resume):
         show(report)
+    recipe, state, history = checkpoint.load(out / CHECKPOINT)
     (out / "curve.json").write_text(json.dumps({"id": recipe.id, "curve": history}) + "\n")
     return state, history
 
@@ -66,8 +79,8 @@ def _chunks(recipe: Training, done: int) -> list[int]:
 
 
 def _report(recipe: Training, trainer: Trainer, state: TrainState, progress: Progress, seconds: float) -> Report:
-    episodes, returns = np.asarray(progress.episodes).sum(1), np.asarray(progress.returns).sum(1)
-    means = [float(total / count) if count else None for total, count in zip(returns, episodes, strict=True)]
-    batch, updates = trainer.config.batch, progress.loss.shape[1]
+    returns = [None if np.isnan(last) else float(last) for last in np.asarray(progress.last)[:, -1]]
+    batch, updates = trainer.config.batch, progress.last.shape[1]
     done = int(np.max(np.asarray(state.updates))) * batch
-    return Report(done, recipe.config.num_updates * batch, means, updates * batch * recipe.seeds / seconds)
+    speed = updates * batch * recipe.seeds / seconds
+    return Report(done, recipe.config.num_updates * batch, returns, speed)

@@ -1,0 +1,135 @@
+"""The command demo: an agent learns to find a smell, and is compared with the classic strategies."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress, TaskID
+
+from tropism.cli.evaluating import print_evaluations
+from tropism.cli.terminal import Seed, console, progress_bar
+
+ID = "PlumeNavMeander-v0"
+RIVALS = ("random", "run-and-tumble", "cast-and-surge")
+EPISODES = 512
+UNSEEN = 10_000  # the first seed of the episodes that all are compared on
+INTERRUPTED = 130
+NEXT = f"""tropism evaluate {ID} --policy klinotaxis    # any policy, any environment
+tropism train PlumeNavPuffs-v0 --seeds 4                 # another plume
+tropism serve                                            # play it yourself in a browser
+tropism list                                             # everything else"""
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the agent, the pictures and report.html go.")] = Path("runs/demo"),
+    seed: Seed = 0,
+    steps: Annotated[int, typer.Option(help="Steps of training at most.", min=10_000)] = 1_500_000,
+) -> None:
+    """Train an agent with a memory to find a smell until it beats the classic strategies, in about two minutes.
+
+    Example: tropism demo --out runs/demo
+
+    Ctrl-C stops it and leaves what there is.
+    """
+    begun, show = time.perf_counter(), _Show(out, seed, steps)
+    try:
+        with progress_bar() as bar:
+            show.run(bar)
+    except KeyboardInterrupt:
+        show.report("The demo was interrupted: this is what there was.")
+        console.print(f"Interrupted. What there is, is in {escape(str(out))}/: open report.html.")
+        raise typer.Exit(INTERRUPTED) from None
+    print_evaluations(show.evaluations)
+    console.print(
+        f"{time.perf_counter() - begun:.0f} seconds. Open [bold]{escape(str(out))}/report.html[/] for the pictures. "
+        f"Then:\n{escape(NEXT)}",
+        highlight=False,
+    )
+
+
+class _Show:
+    """The demo, part by part; what is done so far can be reported at any time."""
+
+    def __init__(self, out: Path, seed: int, steps: int):
+        from tropism.core.registry import make
+        from tropism.train.checkpoint import Training
+        from tropism.train.config import Config
+        from tropism.train.presets import PRESETS
+
+        self.out = out
+        self.env, self.params = make(ID)
+        numbers: dict[str, Any] = PRESETS[ID] | {"total_steps": steps}
+        self.recipe = Training(ID, {}, {}, Config(**numbers), seed, 1)
+        self.evaluations: list[Any] = []
+        self.history: list[Any] = []
+        out.mkdir(parents=True, exist_ok=True)
+
+    def run(self, bar: Progress) -> None:
+        tasks = [bar.add_task(name, total=None) for name in ("strategies", "training", "pictures")]
+        for name in bar.track(RIVALS, task_id=tasks[0]):
+            self.evaluations.append(self._evaluate(name, EPISODES))
+        self._train(bar, tasks[1])
+        self.evaluations.append(self._evaluate(str(self.out), EPISODES, "trained agent"))
+        for draw in bar.track((self._draw, self._film, self.report), task_id=tasks[2]):
+            draw()
+
+    def _evaluate(self, name: str, episodes: int, label: str | None = None, seed: int = UNSEEN) -> Any:
+        from tropism.train.evaluate import evaluate
+        from tropism.train.players import named
+
+        strategy: Any = named(name, self.env, self.params)
+        return evaluate(label or name, self.env, self.params, strategy, seed, episodes)
+
+    def _train(self, bar: Progress, task: TaskID) -> None:
+        """Until the agent finds the source more often than the best rival, beyond doubt."""
+        from tropism.train.run import training
+
+        best = max(each.search.success.high for each in self.evaluations)
+        bar.update(task, description="training: compiling")
+        for number, (report, _) in enumerate(training(self.recipe, self.out)):
+            self.history.append([report.steps, report.returns])
+            mean = "no episode ended yet" if report.mean is None else f"return {report.mean:.2f}"
+            speed = f"{report.steps_per_second / 1e3:.0f} k steps/s"
+            bar.update(task, completed=report.steps, total=report.total_steps, description=f"training: {mean}, {speed}")
+            if number % 5 == 4 and self._evaluate(str(self.out), 256, seed=0).search.success.low > best:
+                bar.update(task, total=report.steps, description=f"training: beats them after {report.steps:,} steps")
+                return
+
+    def _draw(self) -> None:
+        from tropism.train import pictures
+
+        pictures.learning_curve(ID, self.history, self.out / "curve.png")
+        pictures.evaluation(ID, self.env, self.params, self.evaluations, self.out / "evaluation.png")
+        pictures.found_in_time(self.evaluations, self.out / "found.png")
+
+    def _film(self) -> None:
+        """The longest of its first searches that succeeded."""
+        from tropism import film
+        from tropism.core.registry import make
+        from tropism.core.session import Session
+        from tropism.train.players import Solo, named
+        from tropism.train.table import Here
+
+        agent = self.evaluations[-1]
+        lengths = agent.lengths[:50] * agent.search.found[:50]
+        session = Session(*make(ID, trail=150))
+        strategy: Any = named(str(self.out), self.env, self.params)
+        player = Solo(strategy)
+        seed = UNSEEN + int(lengths.argmax())
+        player.begin(seed)
+        pictures = film.frames(session, lambda session: player.act(Here(session).now()), 150, seed)
+        film.save(self.out / "agent.gif", pictures)
+
+    def report(self, lead: str | None = None) -> None:
+        from tropism.train.report import Shown, write
+
+        told = "A recurrent agent learnt to find the source of a meandering plume by smell and wind alone."
+        pictures = [
+            Shown(self.out / "agent.gif", "One search of the trained agent."),
+            Shown(self.out / "evaluation.png", "Ways of each policy (yellow: found), and success by start."),
+            Shown(self.out / "found.png", "The share that has found the source, by time."),
+            Shown(self.out / "curve.png", "How the agent learnt."),
+        ]
+        write(self.out / "report.html", "Finding a smell", lead or told, self.evaluations, pictures, NEXT)

@@ -1,0 +1,157 @@
+"""The command evaluate."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, progress_bar
+from tropism.errors import ValidationError
+
+Target = Annotated[
+    str,
+    typer.Argument(metavar="ID|MODULE:CLASS|URL", help="An id, your class, or the address of a served environment."),
+]
+
+
+def evaluate(
+    target: Target,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
+            "module:function of the observation; llm:MODEL@URL. Repeatable."
+        ),
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes; number i has the seed SEED + i.", min=1)] = 256,
+    seed: Seed = 10_000,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the likeliest action.")] = False,
+    steps: Annotated[int, typer.Option(help="Steps of an episode at most, where it is not compiled.", min=1)] = 1000,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and evaluation.png.")
+    ] = None,
+    token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Of the server that URL names.")] = None,
+    param: Params = None,
+    arg: Arguments = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let policies play the same seeded episodes, and compare them.
+
+    Example: tropism evaluate PlumeNavMeander-v0 --policy cast-and-surge --policy runs/train/PlumeNavMeander-v0 -o out
+    """
+    names = policy or ["random"]
+    if target.startswith(("http://", "https://")):
+        if param or arg:
+            raise ValidationError("target", target, "an id, to give --param or --arg: a server has its own")
+        env, params, results = None, None, [_there(target, name, token, seed, episodes, steps) for name in names]
+    else:
+        env, params = environment(target, param, arg)
+        results = [_here(target, env, params, name, greedy, seed, episodes, steps) for name in names]
+    if out is not None:
+        _save(out, target, env, params, results)
+    if as_json:
+        print(json.dumps(_figures(target, results), indent=2))
+        return
+    print_evaluations(results)
+    if out is not None:
+        console.print(f"Figures and pictures are in {escape(str(out))}/.")
+
+
+def _here(id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
+    from tropism.core.session import Session
+    from tropism.plume.strategies import Strategy
+    from tropism.train.evaluate import evaluate as run
+    from tropism.train.evaluate import play
+    from tropism.train.language import LanguageModel
+    from tropism.train.players import Solo, named
+    from tropism.train.table import Here
+
+    who = named(name, env, params, greedy)
+    if isinstance(who, LanguageModel):
+        return _launched(id, name, who, seed, episodes, steps)
+    if isinstance(who, Strategy) and env.traced:
+        with console.status(f"{escape(name)}: {episodes} episodes"):
+            return run(name, env, params, who, seed, episodes)
+    player = Solo(who) if isinstance(who, Strategy) else who
+    with Session(env, params) as session:
+        return _shown(name, episodes, lambda show: play(name, Here(session), player, seed, episodes, steps, show))
+
+
+def _launched(id: str, name: str, who: Any, seed: int, episodes: int, steps: int) -> Any:
+    """A language model plays over a server, which speaks to it in words."""
+    from tropism.client import Client
+    from tropism.train.evaluate import play
+    from tropism.train.table import There
+
+    with Client.launch(id) as client:
+        return _shown(name, episodes, lambda show: play(name, There(client), who, seed, episodes, steps, show))
+
+
+def _there(url: str, name: str, token: str | None, seed: int, episodes: int, steps: int) -> Any:
+    from tropism.client import Client
+    from tropism.plume.strategies import Strategy
+    from tropism.train.evaluate import play
+    from tropism.train.players import Solo, free
+    from tropism.train.table import There
+
+    who = free(name)
+    player = Solo(who) if isinstance(who, Strategy) else who
+    with Client(url, token=token) as client:
+        return _shown(name, episodes, lambda show: play(name, There(client), player, seed, episodes, steps, show))
+
+
+def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
+    with progress_bar() as bar:
+        task = bar.add_task(escape(name), total=episodes)
+        return run(lambda done: bar.update(task, completed=done))
+
+
+def _figures(target: str, results: list[Any]) -> dict[str, Any]:
+    from tropism.train.evaluate import Interval
+
+    rows = [result.summary() for result in results]
+    for row in rows:
+        row |= {name: value._asdict() for name, value in row.items() if isinstance(value, Interval)}
+    return {"target": target, "policies": rows}
+
+
+def _save(out: Path, target: str, env: Any, params: Any, results: list[Any]) -> None:
+    from tropism.train import pictures
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "evaluation.json").write_text(json.dumps(_figures(target, results), indent=2) + "\n")
+    pictures.evaluation(target, env, params, results, out / "evaluation.png")
+
+
+def print_evaluations(results: list[Any]) -> None:
+    """A row for each policy; intervals are of 95 %."""
+    names = {
+        "success": "found the source",
+        "time_to_find": "steps to find it",
+        "path_efficiency": "path efficiency",
+        "return": "return",
+        "steps": "steps",
+    }
+    rows = [result.summary() for result in results]
+    table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
+    table.add_column("policy")
+    if "success" in rows[0]:
+        del names["return"]  # what a search is about is whether it succeeds
+    shown = [name for name in names if any(name in row for row in rows)]
+    for name in shown:
+        table.add_column(names[name], justify="right")
+    for row in rows:
+        table.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
+    console.print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    form = "{:.1%}" if name == "success" else "{:.3g}"
+    mean, low, high = (form.format(number) for number in value)
+    return f"{mean} [{low}, {high}]".replace("[", r"\[")

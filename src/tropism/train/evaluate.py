@@ -1,0 +1,137 @@
+"""Evaluate: the same seeded episodes for every policy, and how sure one can be of what came out.
+
+A policy that is pure plays compiled, all episodes at once; any other plays them one by one, here or on a server.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tropism.core.environment import Environment
+from tropism.core.trials import trials
+from tropism.envs.plume_nav import PlumeNav
+from tropism.plume.search import search
+from tropism.plume.strategies import Strategy
+from tropism.train.table import Moment, Player, Table
+
+RESAMPLES = 2000
+LEVEL = 0.95
+PATIENCE = 5  # answers in a row that are no action, before an episode is given up
+
+
+class Interval(NamedTuple):
+    """A mean, and the interval that covers it with 95 % confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Search(NamedTuple):
+    """What became of each search for a source."""
+
+    found: NDArray[Any]
+    efficiency: NDArray[Any]  # the straight way over the way gone
+    paths: NDArray[Any]  # (moments, episodes, 2), from the start; agents rest where they end
+
+    @property
+    def success(self) -> Interval:
+        return wilson(self.found)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What became of each episode; episode i has the seed `seed + i`."""
+
+    policy: str
+    seed: int
+    returns: NDArray[Any]
+    lengths: NDArray[Any]
+    search: Search | None = None  # where there is something to find
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of a report; time and efficiency are those of episodes that found the source."""
+        figures: dict[str, Any] = {"policy": self.policy, "episodes": len(self.returns), "seed": self.seed}
+        if self.search is None:
+            return figures | {"return": bootstrap(self.returns), "steps": bootstrap(self.lengths)}
+        found = self.search.found
+        times = self.lengths[found]
+        quantiles = np.percentile(times, (10, 50, 90)).tolist() if times.size else None
+        return figures | {
+            "success": self.search.success,
+            "time_to_find": bootstrap(times),
+            "time_quantiles": quantiles,
+            "path_efficiency": bootstrap(self.search.efficiency[found]),
+            "return": bootstrap(self.returns),
+        }
+
+
+def evaluate(name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int) -> Evaluation:
+    """A pure policy in a pure environment: compiled."""
+    if isinstance(env, PlumeNav):
+        outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
+        searched = Search(*(np.asarray(part) for part in (outcome.found, outcome.efficiency, outcome.path)))
+        return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), searched)
+    done = trials(env, strategy, seed, num_episodes, params, note=lambda _note, _state, _timestep: ())
+    return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
+
+
+def play(
+    name: str,
+    table: Table,
+    player: Player,
+    seed: int,
+    num_episodes: int,
+    max_steps: int = 1000,
+    show: Callable[[int], None] = lambda _done: None,
+) -> Evaluation:
+    """Any other policy, wherever the table stands: one episode after the other, of `max_steps` at most."""
+    episodes: list[list[Moment]] = []
+    for number in range(num_episodes):
+        episodes.append(_episode(table, player, seed + number, max_steps))
+        show(number + 1)
+    returns = np.array([sum(moment.reward for moment in moments) for moments in episodes])
+    lengths = np.array([len(moments) - 1 for moments in episodes])
+    if any(moment.xy is None for moments in episodes for moment in moments):
+        return Evaluation(name, seed, returns, lengths)
+    found = np.array([moments[-1].found for moments in episodes])
+    longest = lengths.max() + 1
+    paths = np.array([[moments[min(k, len(moments) - 1)].xy for moments in episodes] for k in range(longest)], float)
+    return Evaluation(name, seed, returns, lengths, Search(found, _efficiency(paths), paths))
+
+
+def _episode(table: Table, player: Player, seed: int, max_steps: int) -> list[Moment]:
+    moment = table.reset(seed)
+    player.begin(seed)
+    moments, refused = [moment], 0
+    while not moment.done and len(moments) <= max_steps and refused < PATIENCE:
+        moment = table.step(player.act(moment))
+        refused = 0 if moment.error is None else refused + 1
+        if not refused:
+            moments.append(moment)
+    return moments
+
+
+def _efficiency(paths: NDArray[Any]) -> NDArray[Any]:
+    gone = np.linalg.norm(np.diff(paths, axis=0), axis=-1).sum(0)
+    return np.linalg.norm(paths[-1] - paths[0], axis=-1) / np.maximum(gone, 1e-9)
+
+
+def wilson(hits: NDArray[Any], z: float = 1.96) -> Interval:
+    """A rate with Wilson's interval, which, other than a bootstrap, is not empty where all or none succeed."""
+    n, rate = len(hits), float(np.mean(hits))
+    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
+    return Interval(rate, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def bootstrap(values: NDArray[Any]) -> Interval | None:
+    """A mean with the percentile interval of its bootstrap; None where there is no value."""
+    if not values.size:
+        return None
+    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = np.quantile(values[draws].mean(1), ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Interval(float(values.mean()), float(low), float(high))

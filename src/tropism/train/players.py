@@ -1,0 +1,100 @@
+"""Who plays, by name: an agent that was trained, a strategy, chance, a function of the user's, a language model."""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jax import Array, random
+
+from tropism.core.environment import Environment
+from tropism.core.episode import small_seed
+from tropism.core.imported import imported
+from tropism.core.spaces import Space
+from tropism.envs.plume_nav import PlumeNav
+from tropism.errors import ValidationError
+from tropism.plume.strategies import Strategy
+from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.train import policy
+from tropism.train.language import LanguageModel
+from tropism.train.run import CHECKPOINT
+from tropism.train.table import Moment, Own, Player
+
+FORMS = f"random, {', '.join(NAMES)}, a folder of `tropism train`, module:function, or llm:MODEL@URL"
+
+
+class Chance(Strategy):
+    """Any action of the space, one as likely as the other."""
+
+    space: Space
+
+    def init(self, key: Any) -> Any:
+        del key
+        return ()
+
+    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+        del obs
+        return self.space.sample(key), memory
+
+
+class Solo(Player):
+    """A strategy where nothing is compiled as a whole: at a table."""
+
+    def __init__(self, strategy: Strategy):
+        self._strategy = strategy
+        self._act = strategy.act if isinstance(strategy, Chance) else eqx.filter_jit(strategy.act)
+
+    def begin(self, seed: int) -> None:
+        self._steps, self._key = 0, random.key(small_seed(seed))
+        self._memory = self._strategy.init(self._key)
+
+    def act(self, moment: Moment) -> Any:
+        self._steps += 1
+        action, self._memory = self._act(random.fold_in(self._key, self._steps), self._memory, moment.obs)
+        return np.asarray(action) if isinstance(action, Array) else action
+
+
+def named(name: str, env: Environment, params: Any, greedy: bool = False) -> Strategy | Player:
+    """The policy that a name means in this environment; `greedy` is for trained agents."""
+    if name == "random":
+        return Chance(env.action_space(params))
+    if name in NAMES:
+        if not isinstance(env, PlumeNav):
+            raise ValidationError("policy", name, "a plume environment: this strategy searches for a smell")
+        return fitted(name, env.sensor, env.motion)
+    if not is_free(name):
+        return trained(Path(name), env, params, greedy)
+    return free(name)
+
+
+def trained(path: Path, env: Environment, params: Any, greedy: bool) -> Strategy:
+    """The agent in a folder, or in a checkpoint itself."""
+    if not path.exists():
+        raise ValidationError("policy", str(path), FORMS)
+    agent = policy.load(path / CHECKPOINT if path.is_dir() else path, greedy=greedy)
+    if agent.actions.space != env.action_space(params):
+        raise ValidationError("policy", str(path), f"an agent that acts in {env.action_space(params)!r}")
+    return agent
+
+
+def is_free(name: str) -> bool:
+    """Whether the name means a policy that knows nothing of environments."""
+    return name.startswith("llm:") or (":" in name and not Path(name).exists())
+
+
+def free(name: str) -> Strategy | Player:
+    if name.startswith("llm:"):
+        model, at, url = name.removeprefix("llm:").partition("@")
+        if not at or not model:
+            raise ValidationError("policy", name, "llm:MODEL@URL")
+        return LanguageModel(model, url)
+    if ":" not in name:
+        raise ValidationError("policy", name, FORMS)
+    made = imported("policy", name, "module:function")
+    if isinstance(made, type) and issubclass(made, Strategy):
+        return made()
+    if isinstance(made, Strategy):
+        return made
+    if not callable(made):
+        raise ValidationError("policy", name, "a function of the observation, or a Strategy")
+    return Own(made)
