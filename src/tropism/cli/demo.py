@@ -1,5 +1,6 @@
 """The command demo: an agent learns to find a smell, and is compared with the classic strategies."""
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from tropism.cli.evaluating import print_evaluations
+from tropism.cli.evaluating import figures, print_evaluations
 from tropism.cli.terminal import Seed, console, progress_bar
 
 ID = "PlumeNavMeander-v0"
@@ -100,6 +101,7 @@ class _Show:
     def _draw(self) -> None:
         from tropism.train import pictures
 
+        (self.out / "evaluation.json").write_text(json.dumps(figures(ID, self.evaluations), indent=2) + "\n")
         pictures.learning_curve(ID, self.history, self.out / "curve.png")
         pictures.evaluation(ID, self.env, self.params, self.evaluations, self.out / "evaluation.png")
         pictures.found_in_time(self.evaluations, self.out / "found.png")

@@ -54,7 +54,7 @@ def evaluate(
     if out is not None:
         _save(out, target, env, params, results)
     if as_json:
-        print(json.dumps(_figures(target, results), indent=2))
+        print(json.dumps(figures(target, results), indent=2))
         return
     print_evaluations(results)
     if out is not None:
@@ -110,7 +110,7 @@ def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]
         return run(lambda done: bar.update(task, completed=done))
 
 
-def _figures(target: str, results: list[Any]) -> dict[str, Any]:
+def figures(target: str, results: list[Any]) -> dict[str, Any]:
     from tropism.train.evaluate import Interval
 
     rows = [result.summary() for result in results]
@@ -123,7 +123,7 @@ def _save(out: Path, target: str, env: Any, params: Any, results: list[Any]) -> 
     from tropism.train import pictures
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "evaluation.json").write_text(json.dumps(_figures(target, results), indent=2) + "\n")
+    (out / "evaluation.json").write_text(json.dumps(figures(target, results), indent=2) + "\n")
     pictures.evaluation(target, env, params, results, out / "evaluation.png")
 
 

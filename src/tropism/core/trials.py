@@ -96,13 +96,13 @@ def _trials(
 
 def _first(env: Environment, actor: Any, params: Any, note: Note, seed: UInt32[Array, " 2"]) -> _Lane:
     episode, timestep = begin(env, seed, params)
-    memory, no = actor.init(_actor_key(episode)), jnp.bool_(False)
+    memory, no = actor.init(actor_key(episode.key)), jnp.bool_(False)
     noted = note(None, episode.state, timestep)
     return _Lane(episode, memory, timestep.obs, no, jnp.int32(0), jnp.float32(0), no, noted)
 
 
 def _next(env: Environment, actor: Any, params: Any, note: Note, lane: _Lane) -> _Lane:
-    key = random.fold_in(_actor_key(lane.episode), lane.episode.time)
+    key = random.fold_in(actor_key(lane.episode.key), lane.episode.time)
     action, memory = actor.act(key, lane.memory, lane.obs)
     episode, timestep = advance(env, lane.episode, action, params)
     before = (lane.steps, lane.reward, lane.terminated, lane.note)
@@ -116,5 +116,6 @@ def _next(env: Environment, actor: Any, params: Any, note: Note, lane: _Lane) ->
     return _Lane(episode, memory, timestep.obs, lane.ended | timestep.terminated | timestep.truncated, *known)
 
 
-def _actor_key(episode: Episode) -> Any:
-    return random.fold_in(random.wrap_key_data(episode.key, impl="threefry2x32"), ACTOR)
+def actor_key(seed: UInt32[Array, " 2"]) -> Any:
+    """What an actor draws from in the episode of this seed: its first memory, and with a step folded in, that step."""
+    return random.fold_in(random.wrap_key_data(seed, impl="threefry2x32"), ACTOR)

@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
 
 from tropism.core.environment import Environment
-from tropism.core.episode import small_seed
+from tropism.core.episode import seed_words
 from tropism.core.imported import imported
 from tropism.core.spaces import Space
+from tropism.core.trials import actor_key
 from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
@@ -38,19 +40,20 @@ class Chance(Strategy):
 
 
 class Solo(Player):
-    """A strategy where nothing is compiled as a whole: at a table."""
+    """A strategy at a table; it does there what it does compiled."""
 
     def __init__(self, strategy: Strategy):
         self._strategy = strategy
         self._act = strategy.act if isinstance(strategy, Chance) else eqx.filter_jit(strategy.act)
 
     def begin(self, seed: int) -> None:
-        self._steps, self._key = 0, random.key(small_seed(seed))
+        self._steps, self._key = 0, actor_key(jnp.asarray(seed_words(seed)))
         self._memory = self._strategy.init(self._key)
 
     def act(self, moment: Moment) -> Any:
+        key = random.fold_in(self._key, self._steps)
         self._steps += 1
-        action, self._memory = self._act(random.fold_in(self._key, self._steps), self._memory, moment.obs)
+        action, self._memory = self._act(key, self._memory, moment.obs)
         return np.asarray(action) if isinstance(action, Array) else action
 
 

@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tropism.client import Client, StepResult
 from tropism.core.episode import Timestep
@@ -22,7 +22,10 @@ class Moment(NamedTuple):
     error: str | None = None  # what was wrong with the last action; then nothing happened
 
 
+@runtime_checkable
 class Table(Protocol):
+    """Where episodes are played."""
+
     def reset(self, seed: int) -> Moment: ...
 
     def step(self, action: Any) -> Moment: ...

@@ -1,0 +1,32 @@
+"""The demo, interrupted: what is done is kept and reported."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tropism.core.registry import make
+from tropism.train.players import named
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_report_and_an_agent(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tropism", "demo", "--out", str(tmp_path)]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "agent.tropism").exists():
+        assert demo.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    demo.send_signal(signal.SIGINT)
+    out, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert "Interrupted" in out
+    assert "Traceback" not in out + errors
+    report = (tmp_path / "report.html").read_text()
+    assert "cast-and-surge" in report
+    assert "interrupted" in report
+    named(str(tmp_path), *make("PlumeNavMeander-v0"))  # the agent so far can be used

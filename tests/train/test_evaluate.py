@@ -1,0 +1,241 @@
+"""evaluate: every policy plays the same seeded episodes, and the figures are those of the episodes."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tropism.cli import app
+from tropism.core.registry import make
+from tropism.core.session import Session
+from tropism.errors import ServerError, ValidationError
+from tropism.plume.motion import Cardinal, Continuous
+from tropism.plume.receptors import Saturating
+from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
+from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.train.evaluate import Evaluation, Search, bootstrap, evaluate, play, wilson
+from tropism.train.language import LanguageModel
+from tropism.train.players import Solo, named
+from tropism.train.table import Here
+
+OWN = """
+def upright(obs):
+    return int(obs[2] > 0)
+
+class Counting:
+    def reset(self, seed):
+        self.steps = seed % 2
+
+    def __call__(self, obs):
+        self.steps += 1
+        return self.steps % 2
+
+word = "left"
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_policies.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def meander() -> Any:
+    return make("PlumeNavMeander-v0", params={"max_steps": 60})
+
+
+@pytest.mark.parametrize("name", ["random", "run-and-tumble", "cast-and-surge"])
+def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: Any) -> None:
+    env, params = meander
+    strategy: Any = named(name, env, params)
+    compiled = evaluate(name, env, params, strategy, 3, 4)
+    played = play(name, Here(Session(env, params)), Solo(strategy), 3, 4)
+    assert compiled.search is not None
+    assert played.search is not None
+    assert played.lengths.tolist() == compiled.lengths.tolist()
+    assert played.search.found.tolist() == compiled.search.found.tolist()
+    np.testing.assert_allclose(played.returns, compiled.returns, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(played.search.efficiency, compiled.search.efficiency, rtol=1e-4)
+    moments = len(played.search.paths)
+    np.testing.assert_array_equal(played.search.paths, compiled.search.paths[:moments])
+
+
+def test_an_environment_without_a_source_has_returns_only() -> None:
+    env, params = make("CartPole-v1")
+    chance: Any = named("random", env, params)
+    result = evaluate("random", env, params, chance, 0, 64)
+    assert result.search is None
+    assert result.returns.tolist() == result.lengths.tolist()  # CartPole pays 1 a step
+    assert 15 < result.returns.mean() < 30
+    assert set(result.summary()) == {"policy", "episodes", "seed", "return", "steps"}
+
+
+@pytest.mark.usefixtures("own")
+def test_functions_of_the_users() -> None:
+    env, params = make("CartPole-v1")
+    leaning: Any = named("own_policies:upright", env, params)
+    result = play("upright", Here(Session(env, params)), leaning, 0, 5)
+    assert result.returns.mean() > 30  # better than chance
+    counting: Any = named("own_policies:Counting", env, params)
+    once = play("counting", Here(Session(env, params)), counting, 4, 2)
+    assert play("counting", Here(Session(env, params)), counting, 4, 2).returns.tolist() == once.returns.tolist()
+    assert play("cut", Here(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [3, 3]
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("own_policies:word", "a function of the observation"),
+        ("own_policies:nothing", "importable"),
+        ("no_such_module:f", "importable"),
+        ("no/such/folder", "random, random-walk"),
+        ("cast-and-surge", "a plume environment"),
+        ("llm:model", "llm:MODEL@URL"),
+        ("llm:model@host", "http://127"),
+    ],
+)
+def test_a_policy_that_is_none(policy: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        named(policy, *make("CartPole-v1"))
+
+
+def test_strategies_find_smell_and_wind_in_the_observation() -> None:
+    nose = Together(
+        (WindSense(egocentric=True, apparent=True, dt=0.04), Position(), Saturating(Concentration(), half=1.0))
+    )
+    flyer: Any = fitted("cast-and-surge", nose, Continuous())
+    assert (flyer.smell, flyer.wind, flyer.apparent) == (4, (0, 1), True)
+    walker: Any = fitted("cast-and-surge", Together((Odour(), WindSense())), Cardinal())
+    assert (walker.smell, walker.wind, walker.apparent, walker.threshold) == (0, (1, 2), False, 0.5)
+    for name in NAMES[:3]:
+        fitted(name, Concentration(), Cardinal())
+    with pytest.raises(ValidationError, match="feels the wind"):
+        fitted("cast-and-surge", Concentration(), Cardinal())
+    with pytest.raises(ValidationError, match="one that smells"):
+        fitted("klinotaxis", WindSense(), Cardinal())
+    with pytest.raises(ValidationError, match="random-walk, klinotaxis"):
+        fitted("sniffing", Concentration(), Cardinal())
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=50))
+@settings(max_examples=50)
+def test_intervals_surround_their_means(values: list[float]) -> None:
+    interval = bootstrap(np.array(values))
+    assert interval is not None
+    assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
+    rate = wilson(np.array(values) > 0)
+    assert 0 <= rate.low <= rate.mean <= rate.high <= 1
+    assert rate.low < rate.high  # never sure, also where all succeed
+
+
+def test_a_bootstrap_covers_the_truth_about_19_times_in_20() -> None:
+    rng = np.random.default_rng(1)
+    covered = [
+        interval.low <= 3.0 <= interval.high
+        for interval in (bootstrap(rng.normal(3.0, 2.0, 60)) for _ in range(200))
+        if interval is not None
+    ]
+    assert 0.90 <= np.mean(covered) <= 0.985
+    assert bootstrap(np.array([])) is None
+
+
+class Model(BaseHTTPRequestHandler):
+    """A language model that answers by rote."""
+
+    said: list[Any]
+    answers: list[str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.said.append(body)
+        answer = self.answers[min(len(self.said), len(self.answers)) - 1]
+        status, reply = (500, {"error": "overheated"}) if answer == "FAIL" else (200, _completion(answer))
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing."""
+
+
+def _completion(answer: str) -> Any:
+    return {"choices": [{"message": {"role": "assistant", "content": answer}}]}
+
+
+@pytest.fixture
+def model() -> Iterator[tuple[str, type[Model]]]:
+    kind = type("Rote", (Model,), {"said": [], "answers": ["left"]})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", kind
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_language_model_plays_over_a_served_session(model: tuple[str, type[Model]]) -> None:
+    url, kind = model
+    kind.answers = ["up we go", " left ", "right"]
+    options = ["--policy", f"llm:parrot@{url}", "--episodes", "1", "--steps", "4", "--json"]
+    result = CliRunner().invoke(app, ["evaluate", "GridWorld-v0", *options])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)["policies"][0]
+    assert figures["steps"]["mean"] == 4
+    first, second = kind.said[0]["messages"], kind.said[1]["messages"]
+    assert (kind.said[0]["model"], kind.said[0]["seed"]) == ("parrot", 10_000)
+    assert "right" in first[-1]["content"]  # it is told which actions there are
+    assert second[-1]["content"].startswith("That was no action")
+    assert len(kind.said) == 5  # four steps, and the answer that was none
+
+
+def test_a_language_model_that_never_acts_is_given_up(model: tuple[str, type[Model]]) -> None:
+    url, kind = model
+    kind.answers = ["I would rather not"]
+    options = ["--policy", f"llm:parrot@{url}", "--episodes", "1", "--json"]
+    result = CliRunner().invoke(app, ["evaluate", "GridWorld-v0", *options])
+    assert json.loads(result.stdout)["policies"][0]["steps"]["mean"] == 0
+    assert len(kind.said) == 5
+
+
+def test_a_language_model_that_fails_is_an_error(model: tuple[str, type[Model]]) -> None:
+    url, kind = model
+    kind.answers = ["FAIL"]
+    env, params = make("GridWorld-v0")
+    with pytest.raises(ServerError, match=r"answered 500.*overheated"):
+        play("llm", Here(Session(env, params)), LanguageModel("parrot", url), 0, 1)
+    with pytest.raises(ServerError, match="does not answer"):
+        play("llm", Here(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1)
+
+
+@pytest.mark.usefixtures("own")
+def test_the_command_writes_a_table_figures_and_a_picture(tmp_path: Path) -> None:
+    options = ["--episodes", "16", "--param", "max_steps=30", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["evaluate", "PlumeNavMeander-v0", "--policy", "cast-and-surge", *options])
+    assert result.exit_code == 0, result.output
+    assert "found the source" in result.stdout
+    figures = json.loads((tmp_path / "out" / "evaluation.json").read_text())["policies"]
+    assert figures[0]["success"]["low"] <= figures[0]["success"]["mean"] <= figures[0]["success"]["high"]
+    assert (tmp_path / "out" / "evaluation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_summaries_are_of_the_episodes_that_found_it() -> None:
+    found, paths = np.array([True, False, True]), np.zeros((2, 3, 2))
+    search = Search(found, np.array([0.5, 0.1, 0.7]), paths)
+    summary = Evaluation("x", 0, np.array([1.0, 0.0, 1.0]), np.array([10, 99, 20]), search).summary()
+    assert summary["time_to_find"].mean == 15
+    assert summary["path_efficiency"].mean == pytest.approx(0.6)
+    assert summary["success"].mean == pytest.approx(2 / 3)
+    lost = Evaluation("x", 0, np.zeros(3), np.ones(3), search._replace(found=~found & False)).summary()
+    assert lost["time_to_find"] is None
+    assert lost["success"].mean == 0
