@@ -13,7 +13,9 @@ from tropism.errors import ValidationError
 console = Console()
 errors = Console(stderr=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A registered id (see `tropism list`).")]
+Id = Annotated[
+    str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id (see `tropism list`), or your class.")
+]
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ID|MODULE:CLASS]...", help="Default: every registered one. A class goes by its name."),
@@ -30,22 +32,11 @@ Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=
 
 def environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names."""
-    from tropism.core.agent import built, is_agent
-    from tropism.core.environment import Environment, override
-    from tropism.core.registry import make
+    from tropism.core.imported import environment_of
 
     params = dict(pair("--param", text) for text in param or [])
     arguments = dict(pair("--arg", text) for text in arg or [])
-    if ":" not in target:
-        return make(target, params=params, **arguments)
-    made = load(target)
-    if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
-        raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
-    try:
-        env = built(made, arguments)
-    except TypeError as error:
-        raise ValidationError("target", target, f"a class that can be made with these arguments ({error})") from None
-    return env, override(env.default_params(), params)
+    return environment_of(target, params, arguments)
 
 
 def id_of(target: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jax import random
 
-from tropism.core.registry import make
+from tropism.core.imported import environment_of
 from tropism.errors import ValidationError
 from tropism.train.config import Config
 from tropism.train.ppo import Trainer, TrainState, start
@@ -21,7 +21,7 @@ MAGIC = b"tropism-train-1\n"
 class Training(NamedTuple):
     """What a training is made of: enough to make its trainer again."""
 
-    id: str
+    id: str  # or module:Class
     arguments: dict[str, Any]
     params: dict[str, Any]
     config: Config
@@ -29,7 +29,7 @@ class Training(NamedTuple):
     seeds: int
 
     def trainer(self) -> Trainer:
-        return Trainer(*make(self.id, params=self.params, **self.arguments), self.config)
+        return Trainer(*environment_of(self.id, self.params, self.arguments), self.config)
 
     def start(self, trainer: Trainer) -> TrainState:
         """`seeds` agents, before their first update."""

@@ -1,0 +1,96 @@
+"""Trains the agents of docs/train.md and writes their figures and pictures there. Run by hand: it takes minutes."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tropism.core.registry import make
+from tropism.plume.strategies.fitted import NAMES
+from tropism.train import pictures
+from tropism.train.checkpoint import Training
+from tropism.train.config import Config
+from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson
+from tropism.train.players import named
+from tropism.train.policy import load
+from tropism.train.presets import PRESETS
+from tropism.train.run import CHECKPOINT, train
+
+HERE = Path(__file__).parent
+PAGE = HERE / "train.md"
+BEGIN, END = "<!-- figures: docs/train.py -->", "<!-- end of figures -->"
+SEARCH, SEEDS, EPISODES = "PlumeNavMeander-v0", 5, 512
+CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
+
+
+def trained(id: str, seeds: int, folder: Path) -> list[Any]:
+    """The learning curve of the preset."""
+    print(f"{id}: {seeds} agents", file=sys.stderr)
+    recipe = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
+    return train(recipe, folder)[1]
+
+
+def classic(id: str, seeds: int, wanted: float, folder: Path) -> str:
+    """Every agent, judged on episodes that it has not seen."""
+    history = trained(id, seeds, folder)
+    pictures.learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
+    env, params = make(id)
+    means = [
+        evaluate("", env, params, load(folder / CHECKPOINT, agent, greedy=True), 10_000, 64).returns.mean()
+        for agent in range(seeds)
+    ]
+    reached = sum(mean >= wanted for mean in means)
+    figures = f"{history[-1][0]:,} | {reached} of {seeds} reach {wanted:g} | {np.mean(means):.1f} | {min(means):.1f}"
+    return f"| `{id}` | {figures} |"
+
+
+def search(folder: Path) -> list[Evaluation]:
+    """All agents together, as one policy: a share of the searches is that of any of them."""
+    history = trained(SEARCH, SEEDS, folder)
+    pictures.learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
+    env, params = make(SEARCH)
+    rivals: list[Any] = [(name, named(name, env, params)) for name in ("random", *NAMES)]
+    agents = [(f"agent {number}", load(folder / CHECKPOINT, number)) for number in range(SEEDS)]
+    return [evaluate(name, env, params, who, 10_000, EPISODES) for name, who in (*rivals, *agents)]
+
+
+def rows(evaluations: list[Evaluation]) -> list[str]:
+    lines = ["| policy | found the source | steps to find it | path efficiency |", "|---|---|---|---|"]
+    for each in evaluations:
+        figures = each.summary()
+        cells = (_cell(figures["success"], "{:.1%}"), _cell(figures["time_to_find"], "{:.1f}"))
+        lines.append(f"| {each.policy} | {cells[0]} | {cells[1]} | {_cell(figures['path_efficiency'], '{:.2f}')} |")
+    return lines
+
+
+def _cell(interval: Interval | None, form: str) -> str:
+    return "–" if interval is None else "{} ({} to {})".format(*(form.format(number) for number in interval))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        table = [classic(id, *wanted, Path(folder) / id) for id, wanted in CLASSICS.items()]
+        evaluations = search(Path(folder) / SEARCH)
+    hits = [each.search.found for each in evaluations if each.search is not None]
+    worst, best = min(wilson(found).low for found in hits[-SEEDS:]), max(wilson(found).high for found in hits[:-SEEDS])
+    verdict = "every agent beats every strategy, beyond their intervals" if worst > best else "not every agent does"
+    figures = [
+        "| task | steps | agents | mean return | worst agent |",
+        "|---|---|---|---|---|",
+        *table,
+        "",
+        f"`{SEARCH}`, the same {EPISODES} episodes for each, 95 % intervals: {verdict}.",
+        "",
+        *rows(evaluations),
+    ]
+    page = PAGE.read_text()
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    PAGE.write_text(page[:start] + "\n" + "\n".join(figures) + "\n" + page[end:])
+    print(json.dumps({"beats": worst > best}))
+
+
+if __name__ == "__main__":
+    main()
