@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.serve.running import Running, labs, running
 
 from tropism import Session, make
 from tropism.client import Client
+from tropism.record import Reader
 
 IDS = ("PlumeNav-v0", "ConnectFour-v0", "Pendulum-v1", "Echo-v0")
 TOKEN = "open-sesame"
@@ -326,3 +328,36 @@ def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
         assert TOKEN not in page.url
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
         expect(page.locator("#state")).to_have_text(re.compile("Connected"))
+
+
+def test_a_recorded_episode_is_opened_scrubbed_forked_and_played_on(browser: Browser, tmp_path: Path):
+    with running("PlumeNav-v0", "Echo-v0", tokens=(TOKEN,), record=tmp_path) as server:
+        with Client(f"{server.url}/envs/PlumeNav-v0", token=TOKEN) as agent:
+            told = [agent.reset(seed=11).text, *(agent.step({"value": number % 4}).text for number in range(12))]
+        with visiting(browser, server, extra_http_headers={"Authorization": f"Bearer {TOKEN}"}) as page:
+            page.goto(f"{server.url}/#/recordings")
+            row = page.get_by_role("table", name="Recordings of PlumeNav-v0").locator("[data-number='0']")
+            expect(row).to_contain_text("not ended")
+            row.get_by_role("link", name="Open episode 0").click()
+            expect(page.locator(".session")).to_have_attribute("data-mode", "recorded")
+            expect_step(page, 0, 12)
+            words, picture = page.get_by_label("Observation", exact=True), page.locator(".frame img")
+            expect(words).to_have_text(str(told[0]))
+            page.get_by_label("Step of the episode").fill("7")
+            expect_step(page, 7, 12)
+            expect(words).to_have_text(str(told[7]))
+            expect(picture).to_have_attribute("data-step", "7")
+            assert len(str(page.locator(".trail .ahead").get_attribute("points")).split()) == 6
+            expect(page.get_by_role("group", name="Actions")).to_have_count(0)
+            page.get_by_role("button", name="Fork here").click()
+            expect(page.locator(".session")).to_have_attribute("data-mode", "play")
+            expect_step(page, 7)
+            page.keyboard.press("ArrowDown")
+            expect_step(page, 8)
+            expect(picture).to_have_attribute("data-step", "8")
+            page.goto(f"{server.url}/#/recordings")
+            expect(page.locator("[data-number='1']")).to_contain_text("fork of #0 at 7")
+            page.set_viewport_size({"width": 390, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    fork = Reader(tmp_path / "PlumeNav-v0")[1]
+    assert fork.actions.tolist() == [0, 1, 2, 3, 0, 1, 2, ARROWS["ArrowDown"]]

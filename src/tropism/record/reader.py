@@ -158,19 +158,21 @@ class Reader:
         pieces: list[pa.Table] = []
         reseeds: dict[int, int] = {}
         forks: list[tuple[int, int]] = []
+        end = 0  # the last step of the episodes before, which belongs to this one
         while True:
             tables = (self._rows_of(file) for file in self._where[number])
             rows = _latest(pa.concat_tables([table.take(groups[number]) for table, groups in tables]))
             first = {name: rows[name][0].as_py() for name in ("step", "seed", "parent")}
             if forks:
-                rows = rows.slice(0, forks[-1][1] - first["step"] + 1)
+                rows = rows.slice(0, max(0, end - first["step"] + 1))
             if first["parent"] is None:
                 return [*pieces, rows], reseeds, forks[0] if forks else None
-            if first["seed"] is not None:
+            if first["seed"] is not None and (not forks or end > first["step"]):
                 reseeds.setdefault(first["step"] + 1, first["seed"])
             pieces.append(rows.slice(1))
             number = first["parent"]
             forks.append((number, first["step"]))
+            end = min(step for _, step in forks)  # a fork may go back to before its parent was one
 
     def _episode(self, number: int, rows: pa.Table, reseeds: dict[int, int], parent: Any) -> Episode:
         columns = {"obs": self.manifest.observation, "action": self.manifest.action}

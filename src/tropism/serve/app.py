@@ -40,8 +40,10 @@ GETS = (
     "sessions",
     "list_environments",
     "picture",
+    "recordings",
 )
-VIEWED = ("history", "picture", "fork")  # what can be asked of sessions/{view}/…
+SEEN = ("sessions", "recordings")
+VIEWED = ("history", "picture", "fork")  # what can be asked of sessions/{view}/… and recordings/{number}/…
 HTML = b"text/html; charset=utf-8"
 
 
@@ -105,15 +107,17 @@ class App:
         if environment is None:
             known = ", ".join(self.environments)
             raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
-        view, last = _viewed(name)
+        whose, last = _viewed(name)
         if last not in POSTS and last not in GETS and not _is_page(root, name):
             raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs shows what there is")
         if scope["method"] != _method(name):
             raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {_method(name)}")
         if _is_page(root, name):
             return page_files.answer(name.removeprefix("page/") if name else page_files.HOME)
-        if view is not None:
-            return await self._look(view, last, scope, receive)
+        if whose is not None:
+            return await self._look(*whose, last, scope, receive, environment)
+        if name == "recordings":
+            return Answer(await self.views.recordings(environment, await self.requests.data(scope, receive)))
         if name == "picture":
             portrait = await self.views.portrait(environment)
             return Answer(portrait.body, media_type=portrait.media_type)
@@ -124,15 +128,19 @@ class App:
             await environment.described(self.sessions.threads)
         return self._page(name, root, environment, scope["owner"])
 
-    async def _look(self, view: str, kind: str, scope: Any, receive: Any) -> Answer:
-        """A request about a session that the caller may see, though it may not be the one who steps it."""
-        data, owner = await self.requests.data(scope, receive), scope["owner"]
-        if kind == "history":
-            return Answer(await self.views.history(view, owner, data))
+    async def _look(
+        self, folder: str, view: str, kind: str, scope: Any, receive: Any, environment: ServedEnvironment
+    ) -> Answer:
+        """A request about an episode that the caller may see, though it may not be the one who steps it."""
+        data, owner, views = await self.requests.data(scope, receive), scope["owner"], self.views
         if kind == "fork":
             self._check_open()
-            return Answer(await self.views.fork(view, owner, data))
-        picture = await self.views.picture(view, owner, data)
+        watched = views.session(view, owner) if folder == "sessions" else await views.recording(environment, view)
+        if kind == "history":
+            return Answer(await views.history(watched, data))
+        if kind == "fork":
+            return Answer(await views.fork(watched, owner, data))
+        picture = await views.picture(watched, data)
         return Answer(b"", 204) if picture is None else Answer(picture, media_type=PNG)
 
     def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
@@ -141,7 +149,7 @@ class App:
             case "health":
                 return _json({"status": "healthy", "version": __version__, "absent": self.absent})
             case "metadata":
-                return _json(_metadata(environment))
+                return _json(self._metadata(environment))
             case "schema":
                 return _json(environment.form.schema())
             case "openapi.json":
@@ -153,7 +161,19 @@ class App:
             case "sessions":
                 return _json(self.sessions.rows(owner))
             case _:
-                return _json([_metadata(each) for each in self.environments.values()])
+                return _json([self._metadata(each) for each in self.environments.values()])
+
+    def _metadata(self, environment: ServedEnvironment) -> dict[str, Any]:
+        return {
+            "name": environment.id,
+            "description": environment.summary,
+            "version": __version__,
+            "url": f"/envs/{environment.id}",
+            "pure": environment.env.traced,
+            "blocking": bool(environment.env.blocking),
+            "replayable": environment.replayable,
+            "recordings": self.sessions.recordings.count(environment.id),
+        }
 
     async def _socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
         if environment is None or name != "ws":
@@ -221,27 +241,15 @@ def _method(name: str) -> str:
     return "POST" if _viewed(name)[1] in POSTS else "GET"
 
 
-def _viewed(name: str) -> tuple[str | None, str]:
-    """`(view, what is asked)` of sessions/{view}/history and the like; `(None, name)` of all others."""
+def _viewed(name: str) -> tuple[tuple[str, str] | None, str]:
+    """`((folder, view), what is asked)` of sessions/{view}/history and the like; `(None, name)` of all others."""
     folder, _, rest = name.partition("/")
     view, _, last = rest.partition("/")
-    return (view, last) if folder == "sessions" and last in VIEWED else (None, name)
+    return ((folder, view), last) if folder in SEEN and last in VIEWED else (None, name)
 
 
 def _is_page(root: str, name: str) -> bool:
     return not root and (not name or name.startswith("page/"))
-
-
-def _metadata(environment: ServedEnvironment) -> dict[str, Any]:
-    return {
-        "name": environment.id,
-        "description": environment.summary,
-        "version": __version__,
-        "url": f"/envs/{environment.id}",
-        "pure": environment.env.traced,
-        "blocking": bool(environment.env.blocking),
-        "replayable": environment.replayable,
-    }
 
 
 def _mcp_door(tools: Tools) -> Any:

@@ -52,6 +52,11 @@ class Form:
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', in words")
 
+    def written(self, action: Any) -> dict[str, Any]:
+        """The fields that mean an action of the space: what `action` reads; a record is given by its fields."""
+        data = action if isinstance(self.action_space, Record | Model) else self.action_space.to_json(action)
+        return data if self._action_fields is not None else {"value": data}
+
     def reply(self, session: Session, timestep: Timestep, error: str | None = None) -> dict[str, Any]:
         """What a reset or a step answers."""
         obs, reward, terminated, truncated, info = timestep

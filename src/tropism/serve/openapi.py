@@ -23,6 +23,28 @@ ERROR = {
 }
 VIEW = "^[A-Za-z0-9_-]+$"
 ORIGIN = {"type": "string", "description": "The id of a snapshot of this session; 'now' is where it stands."}
+STEP = {
+    "type": "object",
+    "properties": {"step": {"type": "integer", "minimum": 0}},
+    "required": ["step"],
+    "additionalProperties": False,
+    "description": "A step of the current episode, which is replayed up to there.",
+}
+PICTURE = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+RECORDED = {
+    "type": "object",
+    "properties": {
+        "number": {"type": "integer", "minimum": 0},
+        "episode_id": {"type": ["string", "null"]},
+        "seed": {"type": ["string", "null"]},
+        "steps": {"type": "integer", "minimum": 0},
+        "return": {"type": ["number", "null"]},
+        "lifecycle": {"enum": ["ready", "terminated", "truncated"]},
+        "parent": {"type": ["array", "null"], "items": {"type": "integer"}, "description": "Episode and step."},
+        "error": {"type": "string", "description": "Why it cannot be read."},
+    },
+    "required": ["number"],
+}
 
 
 def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
@@ -40,6 +62,7 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
     }
     step = _object({"action": schema["action"], **STEP_EXTRAS}, ["action"])
     snapshot = _object({"snapshot_id": {"type": "string"}, **state["properties"]}, ["snapshot_id"])
+    forked = {"from": {"anyOf": [ORIGIN, STEP]}, "request_id": REQUEST_ID, "seed": SEED}
     fork = _object({**names, **state["properties"]}, list(names))
     origin = {"from": ORIGIN, "request_id": REQUEST_ID}
     paths = {
@@ -48,7 +71,7 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
         "/state": _get("The episode and the steps taken in it.", state, of_session=True),
         "/snapshot": _post("Remember this moment.", _object({"request_id": REQUEST_ID}), snapshot),
         "/restore": _post("Go back to a snapshot.", _object(origin, ["from"]), first),
-        "/fork": _post("A new session that goes on from here.", _object(origin | {"seed": SEED}), fork),
+        "/fork": _post("A new session that goes on from here.", _object(forked), fork),
         "/history": _get("The episode so far: its seed, options and actions.", {"type": "object"}, of_session=True),
         "/close": _post("End the session.", _object({}), _object({"closed": {"type": "boolean"}})),
         "/schema": _get("Schemas of actions, observations and states.", {"type": "object"}),
@@ -75,34 +98,44 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
 
 
 def _looks(fork: dict[str, Any]) -> dict[str, Any]:
-    """What can be seen of sessions by their views, which do not let one step them."""
-    view = {"name": "view", "in": "path", "required": True, "schema": {"type": "string", "pattern": VIEW}}
-    first = {
-        "name": "from",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 0},
-        "description": "Rows from here.",
-    }
-    step = {"name": "step", "in": "query", "required": True, "schema": {"type": "integer", "minimum": 0}}
-    picture = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
-    forked = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
+    """What can be seen of sessions by their views, which do not let one step them, and of recordings."""
+    words, episodes = {"text/plain": {"schema": {"type": "string"}}}, {"type": "array", "items": RECORDED}
+    count = {"type": "integer", "minimum": 0}
+    recordings = _object({"environment": {"type": "string"}, "count": count, "episodes": episodes}, ["episodes"])
     paths = {
         "/sessions": _get("The live sessions of this caller.", {"type": "object"}),
-        "/sessions/{view}/history": _get("Each moment of the current episode, replayed.", {"type": "object"}),
-        "/sessions/{view}/picture": _get("What the environment drew at a step.", {}),
-        "/sessions/{view}/fork": _post("A new session that goes on from a step.", forked, fork),
+        **_seen("/sessions/{view}", {"type": "string", "pattern": VIEW}, fork),
+        "/recordings": _get("The latest recorded episodes of this environment.", recordings),
+        **_seen("/recordings/{number}", count, fork),
         "/picture": _get("A picture of the environment, or its words where it draws nothing.", {}),
     }
-    paths["/sessions/{view}/history"]["get"]["parameters"] = [view, first]
-    paths["/sessions/{view}/picture"]["get"]["parameters"] = [view, step]
-    paths["/sessions/{view}/fork"]["post"]["parameters"] = [view]
-    paths["/sessions/{view}/picture"]["get"]["responses"] |= {
-        "200": {"description": "done", "content": picture},
+    before = _asked("before", "Those with a smaller number.", required=False)
+    paths["/recordings"]["get"]["parameters"] = [before]
+    paths["/picture"]["get"]["responses"]["200"] = {"description": "done", "content": PICTURE | words}
+    return paths
+
+
+def _seen(place: str, schema: dict[str, Any], fork: dict[str, Any]) -> dict[str, Any]:
+    """What can be asked of an episode: the three requests that the page is made of."""
+    name = {"name": place.partition("{")[2][:-1], "in": "path", "required": True, "schema": schema}
+    history = _get("Each moment of the episode, replayed.", {"type": "object"})
+    history["get"]["parameters"] = [name, _asked("from", "Rows from here.", required=False)]
+    picture = _get("What the environment drew at a step.", {})
+    picture["get"]["parameters"] = [name, _asked("step", "After this many steps.", required=True)]
+    picture["get"]["responses"] |= {
+        "200": {"description": "done", "content": PICTURE},
         "204": {"description": "the environment draws nothing"},
     }
-    words = {"text/plain": {"schema": {"type": "string"}}}
-    paths["/picture"]["get"]["responses"]["200"] = {"description": "done", "content": picture | words}
-    return paths
+    asked = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
+    forked = _post("A new session that goes on from a step.", asked, fork)
+    forked["post"]["parameters"] = [name]
+    return {f"{place}/history": history, f"{place}/picture": picture, f"{place}/fork": forked}
+
+
+def _asked(name: str, description: str, *, required: bool) -> dict[str, Any]:
+    """A step or a number in the address."""
+    schema = {"type": "integer", "minimum": 0}
+    return {"name": name, "in": "query", "required": required, "schema": schema, "description": description}
 
 
 def _outcome(observation: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from tropism.errors import ServerError
 from tropism.record import Manifest, Writer
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.recordings import KEY, Back, Recordable
+from tropism.serve.reel import Source
+from tropism.serve.shelf import RecordedSource, Shelf
 from tropism.serve.store import Entry
 
 T = TypeVar("T")
@@ -25,6 +27,7 @@ class RecordedFolder:
 
     def __init__(self, folder: str | Path, environments: Iterable[ServedEnvironment], **options: Any):
         self._writers: dict[str, Writer] = {}
+        self._shelf = Shelf(Path(folder))
         try:
             for each in environments:
                 manifest = Manifest.of(Session(each.env, each.params))
@@ -57,6 +60,15 @@ class RecordedFolder:
         if parent is None:
             raise ServerError("NOT_RECORDED", GAP)
         return {KEY: _written(lambda: write(parent, session.step_count, session.timestep, seed, session.episode_id))}
+
+    def count(self, id: str) -> int | None:
+        return self._writers[id].episodes
+
+    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        return self._shelf.listed(id, before)
+
+    def source(self, environment: ServedEnvironment, number: int) -> Source:
+        return RecordedSource(self._shelf, environment, number)
 
     def close(self) -> None:
         for id, writer in self._writers.items():

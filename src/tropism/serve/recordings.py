@@ -5,7 +5,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
+from tropism.errors import ServerError
 from tropism.serve.environment import ServedEnvironment
+from tropism.serve.reel import Source
 from tropism.serve.store import Entry
 
 Back = Callable[[], Session]
@@ -43,6 +45,15 @@ class Recordings(Protocol):
         """A session of environment `id` goes on from an episode that began with `origin`."""
         ...
 
+    def count(self, id: str) -> int | None:
+        """How many episodes of environment `id` there are; None where nothing is recorded."""
+        ...
+
+    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        """The latest of them, of those with a number less than `before`."""
+        ...
+
+    def source(self, environment: ServedEnvironment, number: int) -> Source: ...
     def close(self) -> None: ...
 
 
@@ -62,4 +73,17 @@ class NoRecordings:
     def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}
 
+    def count(self, id: str) -> int | None:
+        return None
+
+    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        raise _nothing()
+
+    def source(self, environment: ServedEnvironment, number: int) -> Source:
+        raise _nothing()
+
     def close(self) -> None: ...
+
+
+def _nothing() -> ServerError:
+    return ServerError("NOT_FOUND", "this server records nothing; tropism serve --record DIR does")

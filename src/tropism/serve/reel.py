@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -43,11 +43,31 @@ class Mark(NamedTuple):
     again: Callable[[], Session]
 
 
+@runtime_checkable
+class Source(Protocol):
+    """Where an episode comes from: a live session, or a recording."""
+
+    environment: ServedEnvironment
+
+    def entries(self) -> list[Entry]:
+        """What it is made of so far, the reset first; in a thread, because this may have to be read."""
+        ...
+
+    def check(self, session: Session) -> None:
+        """Refuse a session that was replayed up to here, and has not seen what was seen then."""
+        ...
+
+    def standing(self) -> tuple[str, int]:
+        """Lifecycle, and steps taken."""
+        ...
+
+
 class Reel:
     """The moments of one episode, as far as they were replayed. Used by one thread at a time."""
 
-    def __init__(self, environment: ServedEnvironment):
-        self.environment = environment
+    def __init__(self, source: Source):
+        self.source = source
+        self.environment = environment = source.environment
         self.take = next(takes)  # tells a reel from the one that had been shown before
         self.entries: list[Entry] = []
         self.rows: list[Row] = []
@@ -67,6 +87,7 @@ class Reel:
         for entry in entries[len(self.entries) : LONGEST]:
             try:
                 self._front = play(self.environment, self._front, entry)
+                self.source.check(self._front)
             except Exception as error:
                 self._failed = error
                 raise

@@ -1,32 +1,29 @@
 """One session behind a server: every request that can be made of it, and its reply as JSON."""
 
 import asyncio
-import secrets
 import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import blake2b
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
 
 from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
+from tropism.serve import branch
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
-from tropism.serve.recordings import KEY, Recordings
-from tropism.serve.store import Entry, Store
+from tropism.serve.recordings import KEY
+from tropism.serve.store import Entry
 from tropism.wire.codec import encode
 
 LONGEST_ID = 255
 VIEW = 9  # bytes
 MARK = 4  # bytes before a kept reply, which say what had been asked
-MOST_SNAPSHOTS = 1024  # of one session
-LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
 LONGEST_WAIT = 86_400.0  # seconds
 WRITING = threading.Lock()  # held while a step is written down, so that it is either in time or too late
 
@@ -39,36 +36,12 @@ class ResetData(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, Any] | None = None
 
 
-class FromData(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to go on from: a snapshot of this session, or where it is now."""
-
-    origin: str = msgspec.field(default="now", name="from")
-    seed: Any = None
-
-
-class RestoreData(msgspec.Struct, forbid_unknown_fields=True):
-    origin: str = msgspec.field(name="from")
-
-
 class HistoryData(msgspec.Struct, forbid_unknown_fields=True):
     start: int = msgspec.field(default=0, name="from")
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """A request without data."""
-
-
-@runtime_checkable
-class Home(Protocol):
-    """What a session needs of the server it lives in."""
-
-    store: Store
-    recordings: Recordings
-    threads: ThreadPoolExecutor
-
-    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> "ServedSession":
-        """Take in a session that has begun already."""
-        ...
 
 
 class ServedSession:
@@ -88,7 +61,7 @@ class ServedSession:
         "written",
     )
 
-    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: Home):
+    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: branch.Home):
         self.id = id
         self.environment = environment
         self.owner = owner
@@ -105,14 +78,16 @@ class ServedSession:
         """The name that allows to look at this session and to fork it, not to step it."""
         return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=VIEW).digest()).decode()
 
-    def quick(self, kind: str) -> bool:
+    def quick(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
-        return self.environment.inline and not self.busy and (kind in QUICK or self.environment.env.traced)
+        if not self.environment.inline or self.busy:
+            return False
+        return kind in QUICK or (self.environment.env.traced and not isinstance(data.get("from"), dict))
 
-    async def run(self, kind: str, function: Callable[..., T], *arguments: Any) -> T:
+    async def run(self, quick: bool, function: Callable[..., T], *arguments: Any) -> T:
         """Call this at once where it is quick, otherwise in a thread; never two at a time."""
         self.used = time.monotonic()
-        if self.quick(kind):
+        if quick:
             return function(*arguments)
         lock = self._turn()
         await lock.acquire()
@@ -145,7 +120,7 @@ class ServedSession:
         """The reply to one request; with a request id, the same reply however often it is asked for."""
         if kind not in PERFORMED:
             raise unknown_type(kind)
-        return await self.run(kind, self._once, kind, data, request_id)
+        return await self.run(self.quick(kind, data), self._once, kind, data, request_id)
 
     def perform_now(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, where that is quick."""
@@ -244,69 +219,55 @@ class ServedSession:
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
-        store = self._home.store
-        snapshot, kept = self.session.snapshot(), store.snapshots(self.id)
-        size = len(snapshot) + sum(len(each.snapshot) for each in kept.values())
-        if len(kept) >= MOST_SNAPSHOTS or size > LARGEST_SNAPSHOTS:
-            limit = f"{MOST_SNAPSHOTS} snapshots and {LARGEST_SNAPSHOTS} bytes of them"
-            raise StateError("snapshots", len(kept), f"at most {limit}", f"a session may keep {limit}")
-        snapshot_id = secrets.token_urlsafe(8)
-        store.keep(self.id, snapshot_id, snapshot)
+        snapshot_id = branch.keep(self._home.store, self.id, self.session)
         return encode({"snapshot_id": snapshot_id, **state_json(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
-        asked = convert(data, FromData)
-        if asked.origin == "now":
-            session, entries = self.session.fork(asked.seed), list(self._home.store.episode(self.id))
+        asked = convert(data, branch.ForkData)
+        if isinstance(asked.origin, branch.Step):
+            session, entries = branch.rewound(self, asked.origin.step, asked.seed)
+        elif asked.origin == "now":
+            session, entries = self.session.fork(asked.seed), self.entries()
         else:
-            origin, entries = self._restored(asked.origin)
+            origin, entries = branch.restored(self._home.store, self.id, self.environment, asked.origin)
             with closing(origin):
                 session = origin.fork(asked.seed)
-        begin, *steps = entries
-        try:
-            number = self._home.recordings.forked(self.environment.id, session, begin, asked.seed)
-            twin = self._home.adopt(self.environment, self.owner, session)
-        except BaseException:
-            session.close()
-            raise
-        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
-        reseeded = [] if asked.seed is None else [Entry("reseed", {"seed": asked.seed}, 0.0, False)]
-        self._begin_with([begin, *steps, *reseeded], twin.id)
-        return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
+        return branch.take_in(self._home, self.environment, self.owner, session, entries, asked.seed)
 
     def restore(self, data: dict[str, Any]) -> bytes:
-        session, (begin, *steps) = self._restored(convert(data, RestoreData).origin)
+        origin, home = convert(data, branch.RestoreData).origin, self._home
+        session, (begin, *steps) = branch.restored(home.store, self.id, self.environment, origin)
         try:
-            number = self._home.recordings.forked(self.environment.id, session, begin, None)
+            number = home.recordings.forked(self.environment.id, session, begin, None)
         except BaseException:
             session.close()
             raise
         self.session, old = session, self.session
         old.close()
         self._number = number.get(KEY)
-        self._begin_with([begin._replace(payload=begin.payload | number), *steps], self.id)
+        for entry in (begin._replace(payload=begin.payload | number), *steps):
+            home.store.append(self.id, entry)
         return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
 
-    def _begin_with(self, entries: list[Entry], id: str) -> None:
-        for entry in list(entries):
-            self._home.store.append(id, entry)
+    def entries(self) -> list[Entry]:
+        """What the current episode is made of, the reset first."""
+        entries = list(self._home.store.episode(self.id))
+        if not entries:
+            raise StateError("lifecycle", "created", "an episode", "there is nothing to see before the first reset")
+        return entries
 
-    def _restored(self, snapshot_id: str) -> tuple[Session, list[Entry]]:
-        """A session that stands where the snapshot was made, and what had happened by then."""
-        kept = self._home.store.snapshots(self.id).get(snapshot_id)
-        if kept is None:
-            raise ValidationError("from", snapshot_id, "the id of a snapshot of this session")
-        session = Session.restore(kept.snapshot, self.environment.env, self.environment.params)
-        return session, kept.episode[: kept.length]
+    def check(self, session: Session) -> None:
+        """Of what was lived through here, only rewards are kept to compare a replay with."""
+
+    def standing(self) -> tuple[str, int]:
+        """Lifecycle, and steps taken."""
+        return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, HistoryData)
         if asked.start < 0:
             raise ValidationError("from", asked.start, "a step number of at least 0")
-        entries = self._home.store.episode(self.id)
-        if not entries:
-            raise StateError("lifecycle", "created", "an episode", "there is no history before the first reset")
-        begin, *steps = entries
+        begin, *steps = self.entries()
         rows = [_row(step) for step in steps[asked.start :]]
         return encode({**begin.payload, "from": asked.start, "steps": rows})
 

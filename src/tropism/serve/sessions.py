@@ -153,7 +153,7 @@ class Sessions:
     async def close(self, served: ServedSession) -> None:
         """End a session for good."""
         if self._release(served):
-            await served.run("close", served.close)
+            await served.run(served.quick("close", {}), served.close)
             self.store.forget(served.id)
 
     def _release(self, served: ServedSession) -> bool:
@@ -176,7 +176,7 @@ class Sessions:
         """Free a session that can be resumed; one that cannot be written down is closed."""
         with self._moves(served.id):
             try:
-                saved = await served.run("put away", served.put_away)
+                saved = await served.run(served.quick("put away", {}), served.put_away)
             except Exception as error:  # an edge: whatever this session does, the others expire too
                 refusal.refusal(error, session_id=served.id, environment=served.environment.id)
                 saved = None

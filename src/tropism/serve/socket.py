@@ -106,10 +106,11 @@ class Connection:
             frame = decode_frame(text)
         except ServerError:
             return None
-        if frame.type not in PERFORMED or not session.quick(frame.type):
+        asked = frame.data or {}
+        if frame.type not in PERFORMED or not session.quick(frame.type, asked):
             return None
         try:
-            data = session.perform_now(frame.type, frame.data or {}, frame.request_id)
+            data = session.perform_now(frame.type, asked, frame.request_id)
             kind = self._told(frame.type)
         except Exception as error:  # the outermost edge: every error has a reply
             kind, data = "error", encode(refusal.data(self._refusal(error)))

@@ -3,7 +3,8 @@
 import { get, open, token } from "./api.js";
 import { make } from "./dom.js";
 import { gallery } from "./gallery.js";
-import { begin, session } from "./session.js";
+import { recordings } from "./recordings.js";
+import { begin, recording, session } from "./session.js";
 import { sessions } from "./sessions.js";
 import { theme } from "./theme.js";
 
@@ -36,6 +37,8 @@ const ROUTES = [
   [/^\/?$/, home, "home", "Tropism"],
   [/^\/sessions$/, listing, "sessions", "Sessions · Tropism"],
   [/^\/play\/(.+)$/, begin, "home", "Tropism"],
+  [/^\/recordings$/, recordings, "recordings", "Recordings · Tropism"],
+  [/^\/recording\/([^/]+)\/(\d+)$/, recording, "recordings", "Recording · Tropism"],
   [/^\/session\/([\w-]+)$/, session, "session", "Session · Tropism"],
 ];
 

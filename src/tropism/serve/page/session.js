@@ -1,15 +1,17 @@
-// One session: played where it is ours, watched where it is not; scrubbed and forked in both cases.
+// One episode: played where the session is ours, watched where it is not, or recorded; scrubbed and forked in any case.
 
 import { get, own, post } from "./api.js";
 import { controls } from "./controls.js";
 import { make, notify, number, say } from "./dom.js";
 import { Player } from "./player.js";
-import { liveSource } from "./source.js";
+import { liveSource, recordedSource } from "./source.js";
 
 const EVERY = 400; // milliseconds between looks at a session that somebody else plays
 const MOST_ASKED = 4; // requests, that and those that wait
 const EDITED = ["INPUT", "TEXTAREA", "SELECT"];
 const SHORTCUTS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
+
+const MODES = { play: "playing", watch: "watching", recorded: "recorded" };
 
 const opened = new Map(); // the first replies of sessions whose past the server cannot tell, by their views
 
@@ -37,16 +39,28 @@ export async function session(view) {
     source.add(moment(opened.get(view), null));
     source.told = { environment: opened.get(view).environment, seed: null };
   } else await source.refresh();
+  return staged(source, own.id(view) ? "play" : "watch", view);
+}
+
+export async function recording(name, number) {
+  const source = recordedSource(name, number);
+  await source.refresh();
+  const stage = await staged(source, "recorded", "");
+  stage.player.seek(0);
+  return stage;
+}
+
+async function staged(source, mode, view) {
   const environments = await get("/list_environments");
   const environment = environments.find(({ name }) => name === source.told.environment);
-  const stage = new Stage(view, source, environment);
+  const stage = new Stage(view, mode, source, environment);
   await stage.build();
   return stage;
 }
 
 class Stage {
-  constructor(view, source, environment) {
-    Object.assign(this, { view, source, environment });
+  constructor(view, mode, source, environment) {
+    Object.assign(this, { view, mode, source, environment });
     this.id = own.id(view);
     this.asked = 0; // requests under way, and those that wait for them
     this.working = Promise.resolve();
@@ -70,7 +84,7 @@ class Stage {
     document.addEventListener("keydown", this.onKey);
     document.addEventListener("refused", this.onRefused);
     await this.player.update();
-    if (!this.id) this.#watch();
+    if (this.mode !== "play") this.#watch();
   }
 
   #layout(schema) {
@@ -80,10 +94,10 @@ class Stage {
     const code = make("details", { class: "schema" }, make("summary", {}, "Schema"), make("pre", { tabindex: 0 }, JSON.stringify(schema, null, 1)));
     return make(
       "section",
-      { class: "session", "data-view": this.view, "data-mode": this.id ? "play" : "watch" },
+      { class: "session", "data-view": this.view, "data-mode": this.mode },
       make("header", { class: "title" },
-        make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, this.id ? "playing" : "watching")), make("p", {}, description)),
-        this.id ? this.#begin() : make("p", { class: "seeded" }, `seed ${this.source.told.seed}`)),
+        make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, MODES[this.mode])), make("p", {}, description)),
+        this.id ? this.#begin() : make("p", { class: "seeded" }, `${this.source.title}seed ${this.source.told.seed}`)),
       make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel trace" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
@@ -120,8 +134,9 @@ class Stage {
   }
 
   #verdict(row, atEnd, over) {
-    if (!atEnd) return "You are looking back: fork here to play on from this step.";
+    if (!atEnd) return this.mode === "recorded" ? "" : "You are looking back: fork here to play on from this step.";
     if (over) return `The episode has ${row.lifecycle === "truncated" ? "run out of steps" : "ended"}: return ${number(row.total_reward)}.`;
+    if (this.mode === "recorded") return "The recording ends here: fork to play on.";
     return this.id ? "" : "Live: you see each step as it is made.";
   }
 
@@ -209,8 +224,9 @@ class Stage {
     if (does || this.controls?.key(event)) event.preventDefault();
   }
 
+  /** Follow a session as it is stepped, or a recording until the server has replayed it. */
   async #watch() {
-    while (!this.closed) {
+    while (!this.closed && (this.mode === "watch" || this.source.last < this.source.told.step_count)) {
       await pause(EVERY);
       if (this.closed || document.hidden) continue;
       try {

@@ -1,13 +1,14 @@
 // Where an episode comes from. A source has `rows` (its moments), `refresh`, `picture(step)` and `fork(step)`;
-// a live session is one, and whatever answers the same three requests under another address is one too.
+// a live session is one, and so is a recording: both answer the same three requests, each under its address.
 
 import { get, own, post, request } from "./api.js";
 
 const MOST_PICTURES = 120;
 
 export class Source {
-  constructor(address) {
+  constructor(address, title = "") {
     this.address = address;
+    this.title = title; // where it has a name
     this.rows = [];
     this.take = null; // the server's name for the episode that these rows are of
     this.told = {};
@@ -86,3 +87,5 @@ export class Source {
 }
 
 export const liveSource = (view) => new Source(`/sessions/${view}`);
+
+export const recordedSource = (name, number) => new Source(`/envs/${encodeURIComponent(name)}/recordings/${number}`, `episode ${number} · `);

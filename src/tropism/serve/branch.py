@@ -1,0 +1,116 @@
+"""Going on from another moment: snapshots, and forks from here, from a snapshot or from any step."""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from tropism.core.session import Session
+from tropism.errors import StateError, ValidationError
+from tropism.serve.environment import ServedEnvironment
+from tropism.serve.form import state_json
+from tropism.serve.recordings import Recordings
+from tropism.serve.reel import Source, replayed, until
+from tropism.serve.store import Entry, Store
+from tropism.wire.codec import encode
+
+MOST_SNAPSHOTS = 1024  # of one session
+LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
+
+
+class Step(msgspec.Struct, forbid_unknown_fields=True):
+    """The moment after this many steps."""
+
+    step: int
+
+
+class ForkData(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to go on from: where the session is now, a snapshot of it, or a step of its episode."""
+
+    origin: str | Step = msgspec.field(default="now", name="from")
+    seed: Any = None
+
+
+class RestoreData(msgspec.Struct, forbid_unknown_fields=True):
+    origin: str = msgspec.field(name="from")
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A session that was taken in."""
+
+    id: str
+
+    @property
+    def view(self) -> str: ...
+
+
+@runtime_checkable
+class Home(Protocol):
+    """What a session needs of the server it lives in."""
+
+    store: Store
+    recordings: Recordings
+    threads: ThreadPoolExecutor
+
+    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> Named:
+        """Take in a session that has begun already."""
+        ...
+
+
+def keep(store: Store, id: str, session: Session) -> str:
+    """The id of a snapshot of where this session stands."""
+    snapshot, kept = session.snapshot(), store.snapshots(id)
+    size = len(snapshot) + sum(len(each.snapshot) for each in kept.values())
+    if len(kept) >= MOST_SNAPSHOTS or size > LARGEST_SNAPSHOTS:
+        limit = f"{MOST_SNAPSHOTS} snapshots and {LARGEST_SNAPSHOTS} bytes of them"
+        raise StateError("snapshots", len(kept), f"at most {limit}", f"a session may keep {limit}")
+    snapshot_id = secrets.token_urlsafe(8)
+    store.keep(id, snapshot_id, snapshot)
+    return snapshot_id
+
+
+def restored(store: Store, id: str, environment: ServedEnvironment, snapshot_id: str) -> tuple[Session, list[Entry]]:
+    """A session that stands where the snapshot was made, and what had happened by then."""
+    kept = store.snapshots(id).get(snapshot_id)
+    if kept is None:
+        raise ValidationError("from", snapshot_id, "'now', the id of a snapshot of this session, or {'step': number}")
+    session = Session.restore(kept.snapshot, environment.env, environment.params)
+    return session, kept.episode[: kept.length]
+
+
+def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]:
+    """A session of its own that goes on from this step of an episode, and what had happened by then."""
+    entries, environment = until(source.entries(), step), source.environment
+    own = entries[0].payload["episode_id"] if environment.env.identified else None  # what it is told, is replayed
+    entries[0] = entries[0]._replace(payload=entries[0].payload | {"episode_id": own})
+    session = replayed(environment, entries)
+    try:
+        source.check(session)
+        if seed is None:
+            return session, entries
+        with closing(session):
+            return session.fork(seed), entries
+    except BaseException:
+        session.close()
+        raise
+
+
+def take_in(
+    home: Home, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], seed: Any
+) -> bytes:
+    """The reply to a fork: this session, which these entries led to, becomes one of the server's."""
+    begin, *steps = entries
+    try:
+        number = home.recordings.forked(environment.id, session, begin, seed)
+        twin = home.adopt(environment, owner, session)
+    except BaseException:
+        session.close()
+        raise
+    begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
+    reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
+    for entry in (begin, *steps, *reseeded):
+        home.store.append(twin.id, entry)
+    return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
