@@ -98,6 +98,23 @@ def test_a_fork_is_a_client_of_its_own(server: Running, kind: Any):
         twin.close()
 
 
+def test_a_fork_goes_on_from_any_step(server: Running, kind: Any):
+    with kind(server.url) as client:
+        client.reset(seed=4)
+        played = [client.step({"value": column}) for column in (3, 3, 2)]
+        twin, other = client.fork(step=1), client.fork(seed=9, step=1)
+        assert twin.state().step_count == 1
+        assert [twin.step({"value": column}) for column in (3, 2)] == played[1:]
+        assert [row.get("seed") for row in other.history()["steps"]] == [None, 9]
+        twin.close()
+        other.close()
+        assert client.state().step_count == 3
+        with pytest.raises(ValidationError, match="0 to 3"):
+            client.fork(step=4)
+        with pytest.raises(ValidationError, match="snapshot"):
+            client.fork(client.snapshot(), step=1)
+
+
 def test_known_environments_have_typed_messages(server: Running, kind: Any):
     with kind(server.url) as client:
         first = client.reset(seed=0).observation

@@ -157,6 +157,8 @@ def test_snapshot_restore_and_fork(server: Running):
         assert (history["seed"], [row["action"]["value"] for row in history["steps"]]) == (2, [1, 0, 0])
         earlier = caller.post(f"{base}/fork", json={"from": snapshot["snapshot_id"], "seed": 5}).json()
         assert earlier["step_count"] == 1
+        second = caller.post(f"{base}/fork", json={"from": {"step": 1}}).json()
+        assert step(0, {"X-Session-Id": second["session_id"]}) == ahead[0]
         assert caller.get(f"{base}/state", headers=twin).json()["step_count"] == 4
         assert len(caller.get(f"{base}/history", headers=twin).json()["steps"]) == 4
 

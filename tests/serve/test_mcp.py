@@ -111,6 +111,7 @@ def test_forks_and_refusals(server: Running):
             twin = (await call(session, "fork", session_id=id))["session_id"]
             await call(session, "step", session_id=id, action={"value": STAY})
             assert (await call(session, "state", session_id=twin))["step_count"] == 0
+            assert (await call(session, "fork", session_id=id, step=0))["step_count"] == 0
             again = await call(session, "reset", session_id=id, seed=9)
             assert again["observation"]["value"] == [9.0, 0.0]
             raised = await refused(session, "step", session_id=id, action={"value": RAISE})

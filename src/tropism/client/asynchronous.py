@@ -64,9 +64,9 @@ class AsyncClient:
     async def restore(self, snapshot_id: str) -> StepResult:
         return await self._run(self._protocol.restore(snapshot_id))
 
-    async def fork(self, origin: str = "now", seed: int | None = None) -> "AsyncClient":
-        """A client of a new session that goes on from `origin`: a snapshot id, or where this one stands."""
-        protocol = await self._run(self._protocol.fork(origin, seed))
+    async def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "AsyncClient":
+        """A client of a new session that goes on from where this one stands, from a snapshot, or from a step."""
+        protocol = await self._run(self._protocol.fork(origin, seed, step))
         twin = AsyncClient(protocol.url, timeout=self._timeout)
         twin._protocol = protocol
         return twin

@@ -113,9 +113,12 @@ class Protocol:
     def restore(self, snapshot_id: str) -> Talk[StepResult]:
         return self._result((yield from self.request("restore", {"from": snapshot_id})))
 
-    def fork(self, origin: str, seed: int | None) -> Talk["Protocol"]:
+    def fork(self, origin: str, seed: int | None, step: int | None) -> Talk["Protocol"]:
         """The protocol of a client of the new session."""
-        data = {"from": origin} | ({} if seed is None else {"seed": seed})
+        if step is not None and origin != "now":
+            raise ValidationError("step", step, f"None, to fork from the snapshot {origin}, or no snapshot")
+        data: dict[str, Any] = {"from": origin if step is None else {"step": step}}
+        data |= {} if seed is None else {"seed": seed}
         reply = yield from self.request("fork", data)
         return Protocol(self.url, self.token, self.reconnect, reply["session_id"], self.environment)
 

@@ -142,9 +142,9 @@ class Client:
     def restore(self, snapshot_id: str) -> StepResult:
         return self._driver.run(self._protocol.restore(snapshot_id))
 
-    def fork(self, origin: str = "now", seed: int | None = None) -> "Client":
-        """A client of a new session that goes on from `origin`: a snapshot id, or where this one stands."""
-        protocol = self._driver.run(self._protocol.fork(origin, seed))
+    def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "Client":
+        """A client of a new session that goes on from where this one stands, from a snapshot, or from a step."""
+        protocol = self._driver.run(self._protocol.fork(origin, seed, step))
         twin = Client(protocol.url, timeout=self._driver.timeout)
         twin._protocol = protocol
         return twin

@@ -10,6 +10,7 @@ from tropism.wire.codec import decode
 
 SESSION_ID = {"type": "string", "description": "Which session: the `session_id` that reset returned."}
 SEED = {"type": ["integer", "null"], "minimum": 0, "description": "The same seed and actions give the same episode."}
+STEP = {"type": ["integer", "null"], "minimum": 0, "description": "After which step; without it, from here."}
 OPTIONS = {"type": ["object", "null"], "description": "Options of the environment's reset."}
 
 
@@ -44,7 +45,7 @@ class Tools:
             ),
             _tool("step", "Take one action.", which | {"action": action}, [*which, "action"]),
             _tool("state", "The episode and the steps taken in it.", which, [*which]),
-            _tool("fork", "A new session that goes on from here, independently.", which | {"seed": SEED}, [*which]),
+            _tool("fork", "A new session that goes on independently.", which | {"step": STEP, "seed": SEED}, [*which]),
         ]
         listing = _tool("list_environments", "The environments there are, with the form of their actions.", {})
         return tools if one else [listing, *tools]
@@ -57,7 +58,7 @@ class Tools:
             _check_names(name, arguments, ())
             return {"environments": [_row(environment) for environment in self.environments.values()]}
         known = {"reset": ("environment", "session_id", "seed", "options"), "step": ("session_id", "action")}
-        known |= {"state": ("session_id",), "fork": ("session_id", "seed")}
+        known |= {"state": ("session_id",), "fork": ("session_id", "step", "seed")}
         if name not in known:
             raise ValidationError("tool", name, f"one of list_environments, {', '.join(known)}")
         _check_names(name, arguments, known[name])
@@ -69,6 +70,8 @@ class Tools:
         session = await self.sessions.of(session_id, owner)
         if id not in (None, session.environment.id):
             raise ValidationError("environment", id, f"{session.environment.id}, or none: the session is of that one")
+        if name == "fork" and (step := arguments.pop("step", None)) is not None:
+            arguments["from"] = {"step": step}
         data = arguments.get("action") if name == "step" else arguments
         if not isinstance(data, dict):
             raise ValidationError("action", data, f"an object such as {_example(session.environment)}")
