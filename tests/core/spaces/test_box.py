@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import random
 
@@ -15,12 +15,17 @@ from tropism.errors import ValidationError
 
 INF = float("inf")
 LARGEST = float(np.finfo(np.float32).max)
+SUBNORMAL = 2.0**-149  # the least of float32; XLA takes it for zero
 finite = st.floats(-LARGEST, LARGEST, width=32)
 bounds = st.tuples(finite | st.just(-INF), finite | st.just(INF)).filter(lambda pair: pair[0] <= pair[1])
 integers = st.sampled_from(["int8", "uint8", "int16", "int32", "uint32"])
 
 
 @given(bounds, st.integers(0, 2**32 - 1))
+@example((SUBNORMAL, SUBNORMAL), 0)
+@example((-SUBNORMAL, -SUBNORMAL), 0)
+@example((SUBNORMAL, 2 * SUBNORMAL), 0)
+@example((-SUBNORMAL, 0.0), 0)
 @settings(max_examples=50)
 def test_a_sample_of_any_box_is_contained(pair: tuple[float, float], seed: int):
     box = Box(*pair, (3,))

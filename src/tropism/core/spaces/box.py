@@ -43,34 +43,30 @@ class Box(Space):
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         """Uniform between two bounds, exponential from one, normal with none (as in Gymnasium)."""
         full = shape + self.shape
-        low, high = self._device_bounds()
+        bounds = self._device_bounds()
+        low, high = jnp.asarray(bounds[0]), jnp.asarray(bounds[1])
         if self.dtype.kind in "iu":
             return _sample_integers(key, low, high, full)
-        if (
-            not is_traced(self.low, self.high)
-            and np.isfinite(_seed(self.low)).all()
-            and np.isfinite(_seed(self.high)).all()
-        ):
-            return _between(random.uniform(key, full, low.dtype), low, high)
-        uniform_key, exponential_key, normal_key = random.split(key, 3)
-        below, above = jnp.isfinite(low), jnp.isfinite(high)
-        safe_low, safe_high = jnp.where(below, low, 0), jnp.where(above, high, 0)
-        inside = _between(random.uniform(uniform_key, full, low.dtype), safe_low, safe_high)
-        tail = random.exponential(exponential_key, full, low.dtype)
-        free = random.normal(normal_key, full, low.dtype)
-        one_sided = jnp.where(below, safe_low + tail, jnp.where(above, safe_high - tail, free))
-        return jnp.clip(jnp.where(below & above, inside, one_sided), low, high)
+        if is_traced(self.low, self.high):
+            return _sample_reals(key, low, high, full)
+        if np.isfinite(_seed(self.low)).all() and np.isfinite(_seed(self.high)).all():
+            drawn = _between(random.uniform(key, full, low.dtype), low, high)
+        else:
+            drawn = _sample_reals(key, low, high, full)
+        return jnp.where(_is_subnormal(bounds[0]), low, drawn) if _is_subnormal(_seed(bounds[0])).any() else drawn
 
     def _device_bounds(self) -> tuple[Any, Any]:
         """The bounds in the dtype that JAX computes in, no wider than they are."""
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
-        if is_traced(self.low, self.high) or dtype == self.dtype:
-            return jnp.asarray(self.low), jnp.asarray(self.high)
-        low, high = _narrowed(self.low, dtype, up=True), _narrowed(self.high, dtype, up=False)
-        if not np.all((self.low <= low) & (low <= high) & (high <= self.high)):
-            expected = f"a box with members in {dtype}, the widest that JAX has without jax_enable_x64"
-            raise ValidationError("dtype", self.dtype, expected)
-        return jnp.asarray(low), jnp.asarray(high)
+        low, high = self.low, self.high
+        if is_traced(low, high):
+            return low, high
+        if dtype != self.dtype:
+            low, high = _narrowed(low, dtype, up=True), _narrowed(high, dtype, up=False)
+            if not np.all((self.low <= low) & (low <= high) & (high <= self.high)):
+                expected = f"a box with members in {dtype}, the widest that JAX has without jax_enable_x64"
+                raise ValidationError("dtype", self.dtype, expected)
+        return (low, high) if dtype.kind in "iu" else _without_subnormals(low, high)
 
     def contains(self, x: Any) -> Any:
         if is_traced(x):
@@ -190,6 +186,21 @@ def _narrowed(bound: NDArray[Any], dtype: np.dtype[Any], up: bool) -> NDArray[An
     return np.where(outside, np.nextafter(near, dtype.type(np.inf if up else -np.inf)), near)
 
 
+def _without_subnormals(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Bounds inside these that are not subnormal, which XLA takes for zero; where there are none, `low` twice."""
+    if not (_is_subnormal(_seed(low)).any() or _is_subnormal(_seed(high)).any()):
+        return low, high
+    tiny = jnp.finfo(low.dtype).tiny
+    above = np.where(_is_subnormal(low), np.where(low > 0, tiny, 0), low).astype(low.dtype)
+    below = np.where(_is_subnormal(high), np.where(high < 0, -tiny, 0), high).astype(low.dtype)
+    empty = above > below
+    return np.where(empty, low, above), np.where(empty, low, below)
+
+
+def _is_subnormal(bound: Any) -> Any:
+    return (bound != 0) & (np.abs(bound) < jnp.finfo(bound.dtype).tiny)
+
+
 def _seed(bound: Any) -> Any:
     """The numbers a bound was broadcast from."""
     return bound[tuple(0 if stride == 0 else slice(None) for stride in bound.strides)] if bound.size else bound
@@ -212,6 +223,18 @@ def _brief(bound: Any) -> str:
 def _between(u: Any, low: Any, high: Any) -> Any:
     # Two products, because high - low overflows for bounds near the largest float.
     return jnp.clip(low * (1 - u) + high * u, low, high)
+
+
+def _sample_reals(key: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
+    """Between bounds any of which may be infinite."""
+    uniform_key, exponential_key, normal_key = random.split(key, 3)
+    below, above = jnp.isfinite(low), jnp.isfinite(high)
+    safe_low, safe_high = jnp.where(below, low, 0), jnp.where(above, high, 0)
+    inside = _between(random.uniform(uniform_key, shape, low.dtype), safe_low, safe_high)
+    tail = random.exponential(exponential_key, shape, low.dtype)
+    free = random.normal(normal_key, shape, low.dtype)
+    one_sided = jnp.where(below, safe_low + tail, jnp.where(above, safe_high - tail, free))
+    return jnp.clip(jnp.where(below & above, inside, one_sided), low, high)
 
 
 def _sample_integers(key: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
