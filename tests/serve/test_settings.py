@@ -14,6 +14,7 @@ BAD: list[dict[str, Any]] = [
     {"port": 65536},
     {"max_sessions": 0},
     {"max_sessions_per_token": 0},
+    {"max_sockets": 0},
     {"max_body": 0},
     {"idle_timeout": 0.0},
     {"header_timeout": -1.0},

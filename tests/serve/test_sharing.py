@@ -1,5 +1,6 @@
 """Callers beside each other: tokens, limits, steps that block or raise, callers who go away, idle sessions."""
 
+import json
 import logging
 import threading
 import time
@@ -78,6 +79,27 @@ def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
             assert second.post("/close").json() == {"closed": True}
             assert talk(connection, "reset")["type"] == "observation"
             assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
+
+
+def test_the_cap_on_sockets_holds_without_a_session_and_ends_with_a_socket():
+    with running(own=labs(), max_sockets=2) as server, server.ws() as first:
+        with server.ws():
+            with pytest.raises(InvalidStatus) as refused, server.ws():
+                raise AssertionError("one too many")
+            told = json.loads(refused.value.response.body)
+            assert (refused.value.response.status_code, told["code"]) == (503, "CAPACITY_REACHED")
+            assert "all 2 sockets" in told["message"]
+            assert talk(first, "reset")["type"] == "observation"
+        until(lambda: opened(server))
+
+
+def opened(server: Running) -> bool:
+    """Whether there is room for a socket again."""
+    try:
+        with server.ws():
+            return True
+    except InvalidStatus:
+        return False
 
 
 def test_a_batch_counts_as_one_session_while_its_socket_is_open():

@@ -57,6 +57,7 @@ def test_what_was_recorded_before_is_listed_latest_first_and_ends_somewhere(tmp_
         ]
         fork = caller.post("/recordings/1/fork", json={"step": 1}).json()
         assert fork["step_count"] == 1
+        assert server.app.environments["GridWorld-v0"].inline, "a fork steps as fast as any session"
         assert caller.get("/envs/Echo-v0/recordings").json()["episodes"] == []
 
 

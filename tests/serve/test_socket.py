@@ -8,6 +8,7 @@ import pytest
 from tests.serve.running import Running, labs, running, talk
 from tests.serve.test_bad_input import assert_error, talk_close
 
+from tropism.serve import store
 from tropism.wire.arrays import arrays_of
 from tropism.wire.codec import pack, unpack
 
@@ -103,6 +104,24 @@ def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
             history = talk(twin, "history")["data"]
             assert (history["seed"], history["steps"]) == (6, [{"seed": 9}])
             assert history["episode_id"] == fork["episode_id"] != talk(connection, "state")["data"]["episode_id"]
+
+
+def test_an_endless_episode_goes_on_with_a_history_that_ends(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "MOST_ENTRIES", 4)
+    with server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 1})
+        for _ in range(3):
+            talk(connection, "step", {"value": 0})
+        assert talk(connection, "history")["data"]["whole"]
+        talk(connection, "step", {"value": 0})
+        history = talk(connection, "history")["data"]
+        assert (len(history["steps"]), history["whole"]) == (3, False)
+        for origin, steps in (({"step": 2}, 2), ("now", 4)):
+            fork = talk(connection, "fork", {"from": origin, "seed": 5})["data"]
+            with server.ws("Lab-v0", query=f"?session_id={fork['session_id']}") as twin:
+                assert talk(twin, "step", {"value": 0})["data"]["observation"]["value"] == [1.0, steps + 1.0]
+        late = talk(connection, "fork", {"from": {"step": 4}})
+        assert "0 to 3" in late["data"]["message"]
 
 
 def test_two_sockets_may_hold_one_session(server: Running):

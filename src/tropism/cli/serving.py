@@ -29,6 +29,9 @@ def serve(
     ] = None,
     max_sessions: Annotated[int, typer.Option(help="Sessions open at once.", min=1)] = 10_000,
     max_sessions_per_token: Annotated[int, typer.Option(help="Sessions open at once, of one token.", min=1)] = 10_000,
+    max_sockets: Annotated[
+        int, typer.Option(help="WebSockets open at once, with a session or without.", min=1)
+    ] = 20_000,
     idle_timeout: Annotated[
         float, typer.Option(help="Seconds until an idle session is put away; it can be resumed.")
     ] = 3600,
@@ -59,6 +62,7 @@ def serve(
         tokens=tuple(token or ()),
         max_sessions=max_sessions,
         max_sessions_per_token=max_sessions_per_token,
+        max_sockets=max_sockets,
         idle_timeout=idle_timeout,
         max_body=max_body,
         allowed_hosts=tuple(allow_host or ()),

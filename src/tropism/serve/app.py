@@ -69,6 +69,7 @@ class App:
         self.requests = Requests(self.sessions, self.metrics, self.settings)
         self._door = Guard(self._enter, self.settings)
         self._mcp = _mcp_door(self.tools)
+        self._sockets = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._door(scope, receive, send)
@@ -176,19 +177,22 @@ class App:
         }
 
     async def _socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
+        most = self.settings.max_sockets
         if environment is None or name != "ws":
-            await refuse(
-                scope,
-                send,
-                ServerError(
-                    "NOT_FOUND",
-                    f"no socket at {scope['path']!r}; expected /envs/ID/ws with one of {', '.join(self.environments)}",
-                ),
-            )
+            words = f"expected /envs/ID/ws with one of {', '.join(self.environments)}"
+            await refuse(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; {words}"))
             return
+        if self._sockets >= most:
+            words = f"all {most} sockets of this server are open; try again later"
+            await refuse(scope, send, ServerError("CAPACITY_REACHED", words))
+            return
+        self._sockets += 1
         connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
-        with suppress(asyncio.CancelledError):  # the server has stopped, and hung up
-            await connection.serve(scope, receive, send)
+        try:
+            with suppress(asyncio.CancelledError):  # the server has stopped, and hung up
+                await connection.serve(scope, receive, send)
+        finally:
+            self._sockets -= 1
 
     async def _serve_mcp(self, scope: Any, receive: Any, send: Any, environment: ServedEnvironment) -> None:
         """OpenEnv's JSON-RPC is answered here, all other requests by the MCP SDK."""

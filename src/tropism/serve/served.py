@@ -269,7 +269,8 @@ class ServedSession:
             raise ValidationError("from", asked.start, "a step number of at least 0")
         begin, *steps = self.entries()
         rows = [_row(step) for step in steps[asked.start :]]
-        return encode({**begin.payload, "from": asked.start, "steps": rows})
+        whole = sum(step.kind == "step" for step in steps) == self.session.step_count
+        return encode({**begin.payload, "from": asked.start, "steps": rows, "whole": whole})
 
     def close(self) -> None:
         self.session.close()

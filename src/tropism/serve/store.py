@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but not kept
 MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
 LARGEST_REPLIES = 2**24  # bytes, all of them
 LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
@@ -43,7 +44,7 @@ class Store(Protocol):
         ...
 
     def episode(self, session: str) -> list[Entry]:
-        """The entries since the last reset, the reset first."""
+        """The first entries since the last reset, which is the first of them."""
         ...
 
     def remember(self, session: str, request_id: str, reply: bytes) -> None: ...
@@ -83,8 +84,8 @@ class MemoryStore:
         if entry.kind == "reset":
             self._episodes[session] = [entry]
             self._replies.pop(session, None)
-        else:
-            self._episodes[session].append(entry)
+        elif len(episode := self._episodes[session]) < MOST_ENTRIES:
+            episode.append(entry)
 
     def episode(self, session: str) -> list[Entry]:
         return self._episodes.get(session, [])
