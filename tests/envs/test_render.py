@@ -91,6 +91,14 @@ def test_the_agent_is_drawn_where_its_spot_is(id: str):
 
 
 @pytest.mark.parametrize("id", [spec.id for spec in registered() if spec.traced])
+def test_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
+    env, params = make(id)
+    words = env.observation_words()
+    assert len(set(words)) == len(words)
+    assert words == () or env.observation_space(params).shape == (len(words),)
+
+
+@pytest.mark.parametrize("id", [spec.id for spec in registered() if spec.traced])
 def test_every_action_that_has_words_is_understood_by_them(id: str):
     env, params = make(id)
     space, words = env.action_space(params), env.action_words()

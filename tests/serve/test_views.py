@@ -48,6 +48,7 @@ def test_the_past_of_a_session_is_what_a_session_of_ones_own_would_have_seen(ser
     with server.http("PlumeNav-v0") as caller, Session(*make("PlumeNav-v0")) as session:
         view = begun(caller, actions, seed=7)
         rows = caller.get(f"/sessions/{view}/history").json()["rows"]
+        assert list(rows[0]["numbers"]) == ["smell"]
         session.reset(seed=7)
         assert len(rows) == 101
         for row in rows:

@@ -108,6 +108,10 @@ class Environment(Module):
         """What people call the actions of a Discrete space, or the entries of a Box, in order."""
         return ()
 
+    def observation_words(self) -> tuple[str, ...]:
+        """What people call the entries of an observation that is a short vector, in order."""
+        return ()
+
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         """The observation in words, for a language agent."""
         return f"Observation: {np.array2string(np.asarray(obs), precision=4)}"

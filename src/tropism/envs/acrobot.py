@@ -105,6 +105,9 @@ class Acrobot(Environment):
     def action_words(self) -> tuple[str, ...]:
         return ACTIONS
 
+    def observation_words(self) -> tuple[str, ...]:
+        return ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "velocity 1", "velocity 2")
+
 
 def _joints(state: Any, params: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Elbow and free end, in metres from the shoulder."""

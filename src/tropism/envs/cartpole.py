@@ -100,6 +100,9 @@ class CartPole(Environment):
     def action_words(self) -> tuple[str, ...]:
         return ACTIONS
 
+    def observation_words(self) -> tuple[str, ...]:
+        return ("cart position", "cart velocity", "pole angle", "pole velocity")
+
 
 def _accelerations(state: Any, action: Any, params: Any) -> tuple[Any, Any]:
     """Of the cart and of the pole's angle."""

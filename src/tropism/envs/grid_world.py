@@ -88,3 +88,6 @@ class GridWorld(Environment):
 
     def action_words(self) -> tuple[str, ...]:
         return ACTIONS
+
+    def observation_words(self) -> tuple[str, ...]:
+        return ("row", "column")

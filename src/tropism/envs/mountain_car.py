@@ -68,6 +68,9 @@ class MountainCar(Environment):
     def action_words(self) -> tuple[str, ...]:
         return ACTIONS
 
+    def observation_words(self) -> tuple[str, ...]:
+        return ("position", "velocity")
+
 
 def begin(key: Any) -> MountainCarState:
     position = random.uniform(key, minval=START[0], maxval=START[1])

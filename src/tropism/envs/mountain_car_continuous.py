@@ -60,5 +60,8 @@ class MountainCarContinuous(Environment):
     def action_words(self) -> tuple[str, ...]:
         return ("push",)
 
+    def observation_words(self) -> tuple[str, ...]:
+        return ("position", "velocity")
+
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

@@ -84,6 +84,9 @@ class Pendulum(Environment):
     def action_words(self) -> tuple[str, ...]:
         return ("torque",)
 
+    def observation_words(self) -> tuple[str, ...]:
+        return ("cos angle", "sin angle", "angular velocity")
+
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))
 

@@ -238,6 +238,9 @@ class PlumeNav(Environment):
     def action_words(self) -> tuple[str, ...]:
         return self.motion.words
 
+    def observation_words(self) -> tuple[str, ...]:
+        return self.sensor.words()
+
 
 @cache
 def played(field: Field | Recording, steps: int) -> Field:

@@ -42,6 +42,9 @@ class Receptor(Sensor):
         space = self.space(scene.arena.shape)
         return jnp.clip(values, space.low, space.high).astype(space.dtype), (inner, own)
 
+    def words(self) -> tuple[str, ...]:
+        return self.sensor.words()
+
     @abstractmethod
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         """The values the wrapper makes of the sensor's, and what it remembers."""

@@ -32,6 +32,10 @@ class Sensor(eqx.Module):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         """`(observation, memory)`."""
 
+    def words(self) -> tuple[str, ...]:
+        """What people call the entries of an observation that is a vector."""
+        return ()
+
 
 class Concentration(Sensor):
     """The concentration where the agent is, cut off at `limit`."""
@@ -44,6 +48,9 @@ class Concentration(Sensor):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         return _cut(scene.smell(scene.agent.xy)[None], self.limit), memory
 
+    def words(self) -> tuple[str, ...]:
+        return ("smell",)
+
 
 class Odour(Sensor):
     """1 where the concentration is at least `threshold`, else 0."""
@@ -55,6 +62,9 @@ class Odour(Sensor):
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         return (scene.smell(scene.agent.xy) >= self.threshold).astype(jnp.float32)[None], memory
+
+    def words(self) -> tuple[str, ...]:
+        return ("odour",)
 
 
 class Hits(Sensor):
@@ -69,6 +79,9 @@ class Hits(Sensor):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         mean = self.rate * scene.smell(scene.agent.xy)
         return _cut(random.poisson(key, mean).astype(jnp.float32)[None], self.limit), memory
+
+    def words(self) -> tuple[str, ...]:
+        return ("hits",)
 
 
 class Antennae(Sensor):
@@ -87,6 +100,9 @@ class Antennae(Sensor):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         angles = scene.agent.heading + jnp.deg2rad(jnp.stack(jnp.asarray(self.angles)))
         return _cut(scene.smell(scene.agent.xy + self.reach * direction(angles)), self.limit), memory
+
+    def words(self) -> tuple[str, ...]:
+        return tuple(f"smell at {angle:g}°" for angle in self.angles)
 
 
 def array_of(count: int, reach: float = 1.0, limit: float = 1.0) -> Antennae:
@@ -115,6 +131,9 @@ class WindSense(Sensor):
             wind = jnp.stack([wind @ forward, forward[0] * wind[1] - forward[1] * wind[0]])
         return jnp.clip(wind, -self.limit, self.limit).astype(jnp.float32), memory
 
+    def words(self) -> tuple[str, ...]:
+        return ("wind ahead", "wind left") if self.egocentric else ("wind x", "wind y")
+
 
 class SinceWhiff(Sensor):
     """Steps since the concentration was last at least `threshold`; at most `limit`, and that before the first whiff."""
@@ -132,6 +151,9 @@ class SinceWhiff(Sensor):
         whiff = scene.smell(scene.agent.xy) >= self.threshold
         since = jnp.where(whiff, 0, jnp.minimum(memory + 1, self.limit)).astype(jnp.float32)
         return since[None], since
+
+    def words(self) -> tuple[str, ...]:
+        return ("since whiff",)
 
 
 class WhiffRate(Sensor):
@@ -152,6 +174,9 @@ class WhiffRate(Sensor):
         rate = (rate + ((whiff & ~was) - rate) / self.memory_steps).astype(jnp.float32)
         return rate[None], (whiff, rate)
 
+    def words(self) -> tuple[str, ...]:
+        return ("whiff rate",)
+
 
 class Position(Sensor):
     """Where the agent is: the (column, row) of the raster, which on a grid that begins at 0 is (x, y)."""
@@ -162,12 +187,18 @@ class Position(Sensor):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         return scene.arena.cell(scene.agent.xy), memory
 
+    def words(self) -> tuple[str, ...]:
+        return ("column", "row")
+
 
 class SourcePosition(Position):
     """Where the source is, for an agent that is told."""
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         return scene.arena.cell(scene.source), memory
+
+    def words(self) -> tuple[str, ...]:
+        return ("source column", "source row")
 
 
 class FullField(Sensor):
@@ -202,6 +233,9 @@ class Together(Sensor):
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
         return jnp.concatenate([obs for obs, _ in felt]).astype(jnp.float32), tuple(kept for _, kept in felt)
+
+    def words(self) -> tuple[str, ...]:
+        return tuple(word for part in self.parts for word in part.words())
 
 
 class Named(Sensor):

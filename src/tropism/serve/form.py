@@ -112,7 +112,8 @@ class Form:
         return {"type": "object", "title": "Action", "properties": properties, "anyOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
-        schema = self.observation_space.json_schema()
+        schema, words = self.observation_space.json_schema(), self._env.observation_words()
+        schema = _named(schema, words) if words else schema
         properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
         if self._env.observation_message is not None:
             properties = properties | Record(self._env.observation_message).json_schema()["properties"]
@@ -132,10 +133,10 @@ def _fields(space: Space) -> tuple[str, ...] | None:
 
 
 def _named(schema: dict[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
-    """The schema of an action with the words for it: of each number, or of each entry of a list."""
+    """The schema of an action or observation with the words for it: of each number, or of each entry of a list."""
     if schema["type"] == "integer" and len(words) == schema["maximum"] - schema["minimum"] + 1:
         return schema | {"oneOf": [{"const": schema["minimum"] + i, "title": word} for i, word in enumerate(words)]}
-    if schema["type"] != "array" or len(words) != schema["minItems"] or not words:
+    if schema["type"] != "array" or len(words) != schema.get("minItems") or not words:
         return schema
     entries = schema.get("prefixItems") or [schema["items"]] * len(words)
     named = [entry | {"title": word} for entry, word in zip(entries, words, strict=True)]

@@ -172,10 +172,16 @@ def _row(session: Session, entry: Entry) -> Row:
         session.total_reward,
         session.lifecycle.value,
         session.describe()[:LONGEST_TEXT],
-        dict(_numbers(obs, "observation")),
+        _named_numbers(obs, session.env.observation_words()),
         session.agent_spot(),
         None if legal is None else np.asarray(legal, bool).tolist(),
     )
+
+
+def _named_numbers(obs: Any, words: tuple[str, ...]) -> dict[str, float]:
+    if words and np.shape(obs) == (len(words),) == (len({*words}),):
+        return dict(zip(words, np.asarray(obs, float).tolist(), strict=True))
+    return dict(_numbers(obs, "observation"))
 
 
 def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:

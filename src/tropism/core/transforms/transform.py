@@ -92,5 +92,8 @@ class Transform(Environment):
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()
 
+    def observation_words(self) -> tuple[str, ...]:
+        return self.env.observation_words()
+
     def parse(self, text: str, params: Any) -> Any:
         return self.env.parse(text, params)
