@@ -33,7 +33,7 @@ def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
     axes.plot(steps, returns, color=COLORS[1], alpha=0.25 if many else 1.0, linewidth=1 if many else 2)
     if many:
         known = np.maximum(1, (~np.isnan(returns)).sum(1))
-        mean = np.nansum(returns, 1) / known
+        mean = np.where(np.isnan(returns).all(1), np.nan, np.nansum(returns, 1) / known)
         half = 1.96 * np.sqrt(np.nansum((returns - mean[:, None]) ** 2, 1) / np.maximum(1, known - 1) / known)
         axes.plot(steps, mean, color=COLORS[1], linewidth=2, label=f"mean of {returns.shape[1]} agents, 95 % interval")
         axes.fill_between(steps, mean - half, mean + half, color=COLORS[1], alpha=0.2)
