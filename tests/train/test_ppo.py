@@ -7,10 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from tropism.core.registry import make
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.config import Config
 from tropism.train.policy import load
+from tropism.train.ppo import Trainer
 from tropism.train.run import CHECKPOINT, Report, Training, train
 
 SHORT = Training("CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8), seed=0, seeds=2)
@@ -92,3 +94,28 @@ def test_continuous_actions_stay_in_their_box(tmp_path: Path):
     agent = load(tmp_path / CHECKPOINT)
     actions = [agent.act(jax.random.key(i), agent.init(None), np.ones(3, np.float32))[0] for i in range(20)]
     assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)
+
+
+def test_learning_remembers_what_acting_remembered():
+    """Before the first step of learning, replaying the sequences gives the very probabilities that were acted on."""
+    config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)
+    trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 9}), config)
+    state = trainer.init(jax.random.key(0))
+    _, seen = trainer._act(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
+    assert seen.done.sum() >= 4 * 6  # memories are forgotten half-way
+    advantage = jax.random.normal(jax.random.key(2), seen.reward.shape)
+    data = trainer._pieces(state, seen, advantage)  # pyright: ignore[reportPrivateUsage]
+    loss, entropy = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
+    gain = 0.0  # where nothing has moved, the ratio is 1 and standardised advantages add up to nothing
+    error = 0.5 * float((advantage**2).mean())  # the values are those that were said, so all error is the advantage
+    expected = -gain + config.value_weight * error - config.entropy * float(entropy)
+    assert float(loss) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_recurrent_agent_knows_what_it_did():
+    """Two observations that differ only in the action before them lead to other outputs."""
+    trainer = Trainer(*make("GridWorld-v0"), Config(recurrent=True, hidden=8))
+    agent = trainer.init(jax.random.key(0)).agent
+    blank, x = agent.memory(), np.zeros(2, np.float32)
+    outputs = [agent(trainer.actions.remember(blank, np.int32(action)), x)[1] for action in (0, 1)]
+    assert not np.allclose(*outputs, atol=1e-7)
