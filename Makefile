@@ -10,7 +10,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 setup: $(READY)  ## .venv with all extras and the development tools, as locked
 
-demo: $(READY)  ## an agent learns to find a smell, in two minutes; pictures and a report in runs/demo/
+demo: $(READY)  ## an agent learns to find a smell; pictures and a report in runs/demo/
 	.venv/bin/python -m tropism demo --out $(RUNS)/demo
 
 test: $(READY)  ## the fast tests

@@ -69,6 +69,8 @@ def trained(library: str, python: Callable[[], str], request: dict[str, Any]) ->
     variables = {**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0"}
     command = [python(), "-m", f"benchmarks.workers.ppo_{library}", json.dumps(request)]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode and library == "tropism":
+        raise RuntimeError(done.stderr)
     if done.returncode:
         raise UnavailableError((done.stderr.strip().splitlines() or ["stopped"])[-1])
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -48,7 +48,7 @@ def classic(id: str, seeds: int, wanted: float, folder: Path) -> str:
 
 
 def search(folder: Path) -> list[Evaluation]:
-    """All agents together, as one policy: a share of the searches is that of any of them."""
+    """The strategies, and every agent, on the same searches."""
     history = trained(SEARCH, SEEDS, folder)
     pictures.learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
     env, params = make(SEARCH)

@@ -16,14 +16,18 @@ from typer.testing import CliRunner
 from tropism.cli import app
 from tropism.core.registry import make
 from tropism.core.session import Session
+from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ServerError, ValidationError
-from tropism.plume.motion import Cardinal, Continuous
+from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
 from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
 from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.train.checkpoint import Training
+from tropism.train.config import Config
 from tropism.train.evaluate import Evaluation, Search, bootstrap, evaluate, play, wilson
 from tropism.train.language import LanguageModel
-from tropism.train.players import Solo, named
+from tropism.train.players import Solo, each, named
+from tropism.train.run import CHECKPOINT, train
 from tropism.train.table import Here
 
 OWN = """
@@ -46,6 +50,7 @@ word = "left"
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_policies.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +204,19 @@ def test_a_language_model_plays_over_a_served_session(model: tuple[str, type[Mod
     assert len(kind.said) == 5  # four steps, and the answer that was none
 
 
+def test_what_is_sent_along_begins_with_what_the_model_is_told(model: tuple[str, type[Model]]) -> None:
+    url, kind = model
+    env, params = make("GridWorld-v0")
+    player = LanguageModel("parrot", url)
+    table = Here(Session(env, params))
+    player.begin(0)
+    moment = table.reset(0)
+    for _ in range(25):
+        assert player.act(moment) == "left"
+    system, first, *_, last = kind.said[-1]["messages"]
+    assert (system["role"], first["role"], last["role"]) == ("system", "user", "user")
+
+
 def test_a_language_model_that_never_acts_is_given_up(model: tuple[str, type[Model]]) -> None:
     url, kind = model
     kind.answers = ["I would rather not"]
@@ -216,6 +234,53 @@ def test_a_language_model_that_fails_is_an_error(model: tuple[str, type[Model]])
         play("llm", Here(Session(env, params)), LanguageModel("parrot", url), 0, 1)
     with pytest.raises(ServerError, match="does not answer"):
         play("llm", Here(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    train(Training("CartPole-v1", {}, {}, Config(total_steps=2048), seed=0, seeds=2), folder)
+    return folder
+
+
+def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
+    assert each(str(two_agents)) == [f"{two_agents}@0", f"{two_agents}@1"]
+    assert each(f"{two_agents}@1") == [f"{two_agents}@1"]
+    env, params = make("CartPole-v1")
+    agents: list[Any] = [named(name, env, params) for name in each(str(two_agents))]
+    assert not np.allclose(agents[0].agent.policy.weight, agents[1].agent.policy.weight)
+    with pytest.raises(ValidationError, match="2 agents"):
+        named(f"{two_agents}@2", env, params)
+
+
+def test_an_agent_of_another_task_and_a_cut_file_are_refused(two_agents: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="acts in"):
+        named(f"{two_agents}@0", *make("Acrobot-v1"))
+    with pytest.raises(ValidationError, match="observes 2 numbers, not 4"):
+        named(f"{two_agents}@0", frame_like(), frame_like().default_params())
+    whole = (two_agents / CHECKPOINT).read_bytes()
+    (tmp_path / CHECKPOINT).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValidationError, match="a whole file"):
+        named(str(tmp_path), *make("CartPole-v1"))
+
+
+def frame_like() -> PlumeNav:
+    """Two actions, two numbers."""
+    return PlumeNav(sensor=WindSense(), motion=RunTumble())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["CartPole-v1", "--greedy"],
+        ["http://127.0.0.1:9", "--param", "gravity=1", "--policy", "m:f"],
+        ["CartPole-v1", "--policy", "llm:m@http://127.0.0.1:9", "--param", "gravity=1"],
+        ["http://127.0.0.1:9"],
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["evaluate", *options])
+    assert isinstance(result.exception, ValidationError)
 
 
 @pytest.mark.usefixtures("own")

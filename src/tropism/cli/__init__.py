@@ -41,6 +41,8 @@ minari.command("import")(import_from_minari)
 @app.callback()
 def about(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     """Reinforcement-learning environments as pure functions."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # modules of the current folder can be named, as for `python -m`
     if version:
         print(__version__)
         raise typer.Exit

@@ -11,6 +11,7 @@ from rich.progress import Progress, TaskID
 
 from tropism.cli.evaluating import figures, print_evaluations
 from tropism.cli.terminal import Seed, console, progress_bar
+from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
 RIVALS = ("random", "run-and-tumble", "cast-and-surge")
@@ -28,7 +29,7 @@ def demo(
     seed: Seed = 0,
     steps: Annotated[int, typer.Option(help="Steps of training at most.", min=10_000)] = 1_500_000,
 ) -> None:
-    """Train an agent with a memory to find a smell until it beats the classic strategies, in about two minutes.
+    """Train an agent with a memory to find a smell until it beats the classic strategies, in less than two minutes.
 
     Example: tropism demo --out runs/demo
 
@@ -58,6 +59,7 @@ class _Show:
         from tropism.train.checkpoint import Training
         from tropism.train.config import Config
         from tropism.train.presets import PRESETS
+        from tropism.train.run import CHECKPOINT
 
         self.out = out
         self.env, self.params = make(ID)
@@ -65,7 +67,11 @@ class _Show:
         self.recipe = Training(ID, {}, {}, Config(**numbers), seed, 1)
         self.evaluations: list[Any] = []
         self.history: list[Any] = []
+        if (out / CHECKPOINT).exists() and not (out / "report.html").exists():
+            raise ValidationError("out", str(out), "a folder without an agent that is not the demo's")
         out.mkdir(parents=True, exist_ok=True)
+        for name in ("agent.gif", "evaluation.png", "found.png", "curve.png", "evaluation.json", "report.html"):
+            (out / name).unlink(missing_ok=True)  # a report shows nothing of another run
 
     def run(self, bar: Progress) -> None:
         tasks = [bar.add_task(name, total=None) for name in ("strategies", "training", "pictures")]

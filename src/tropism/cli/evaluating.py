@@ -24,7 +24,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
-            "module:function of the observation; llm:MODEL@URL. Repeatable."
+            "FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; number i has the seed SEED + i.", min=1)] = 256,
@@ -43,10 +43,17 @@ def evaluate(
 
     Example: tropism evaluate PlumeNavMeander-v0 --policy cast-and-surge --policy runs/train/PlumeNavMeander-v0 -o out
     """
-    names = policy or ["random"]
-    if target.startswith(("http://", "https://")):
-        if param or arg:
-            raise ValidationError("target", target, "an id, to give --param or --arg: a server has its own")
+    from tropism.train.players import each, is_trained
+
+    remote = target.startswith(("http://", "https://"))
+    names = [one for name in policy or ["random"] for one in each(name)]
+    if (param or arg) and (remote or any(name.startswith("llm:") for name in names)):
+        raise ValidationError(
+            "param", [*(param or []), *(arg or [])], "none: start a server with them and give its URL"
+        )
+    if greedy and not any(is_trained(name) for name in names):
+        raise ValidationError("greedy", True, "a policy that was trained")
+    if remote:
         env, params, results = None, None, [_there(target, name, token, seed, episodes, steps) for name in names]
     else:
         env, params = environment(target, param, arg)

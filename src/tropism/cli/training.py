@@ -77,6 +77,8 @@ def train(
     arguments = dict(pair("--arg", text) for text in arg or [])
     recipe = Training(id, arguments, params, Config(**PRESETS.get(id, {}) | given), seed, seeds)
     folder = out or Path("runs") / "train" / id.replace(":", ".")
+    if resume and force:
+        raise ValidationError("force", True, "False with --resume: one goes on, the other begins anew")
     if (folder / CHECKPOINT).exists() and not resume and not force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
     log = event_log(folder / "tensorboard") if tensorboard else no_log

@@ -1,7 +1,6 @@
 """Things of the user's own, named `module:name`; environments among them."""
 
 import importlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,14 +11,17 @@ from tropism.errors import ValidationError
 
 
 def imported(name: str, target: str, what: str) -> Any:
-    """What `target` names; the current folder is importable, as for `python -m`."""
-    module, _, attribute = target.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    """What `target` names."""
+    path, _, attribute = target.partition(":")
+    if not path or not attribute:
+        raise ValidationError(name, target, what)
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValidationError(name, target, f"an importable {what} ({error})") from None
+        module = importlib.import_module(path)
+    except ImportError as error:
+        raise ValidationError(name, target, f"an importable {what} ({error})") from error
+    if attribute not in vars(module):
+        raise ValidationError(name, target, f"an importable {what} (the module has no {attribute!r})")
+    return vars(module)[attribute]
 
 
 def environment_of(target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:

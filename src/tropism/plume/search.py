@@ -37,10 +37,14 @@ class Outcome(eqx.Module):
 
     def success_interval(self, z: float = 1.96) -> tuple[float, float]:
         """Wilson's interval of the success rate, 95 % by default."""
-        n, rate = self.found.shape[0], float(self.success_rate)
-        middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-        return max(0.0, middle - half), min(1.0, middle + half)
+        return rate_interval(float(self.success_rate), self.found.shape[0], z)
+
+
+def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of the rate of n trials."""
+    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def search(

@@ -5,7 +5,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import equinox as eqx
 from jax import random
@@ -15,7 +15,7 @@ from tropism.errors import ValidationError
 from tropism.train.config import Config
 from tropism.train.ppo import Trainer, TrainState, start
 
-MAGIC = b"tropism-train-1\n"
+MAGIC = b"tropism-train-2\n"
 
 
 class Training(NamedTuple):
@@ -51,13 +51,33 @@ def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) ->
 
 
 def load(path: Path) -> tuple[Training, TrainState, list[Any]]:
-    if not path.exists():
-        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
-    with path.open("rb") as file:
-        if file.readline() != MAGIC:
-            raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
-        header = json.loads(file.readline())
-        history = header.pop("history")
-        recipe = Training(**header | {"config": Config(**header["config"])})
+    """A training, its agents, and their learning curve."""
+    with _opened(path) as file:
+        recipe, history = _header(file)
         like = eqx.filter_eval_shape(recipe.start, recipe.trainer())
-        return recipe, eqx.tree_deserialise_leaves(file, like), history
+        try:
+            return recipe, eqx.tree_deserialise_leaves(file, like), history
+        except (EOFError, OSError, RuntimeError, ValueError) as error:
+            raise ValidationError("checkpoint", str(path), f"a whole file of this version ({error})") from None
+
+
+def recipe_of(path: Path) -> Training:
+    """What a training is made of, without its agents."""
+    with _opened(path) as file:
+        return _header(file)[0]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if not path.is_file():
+        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
+    file = path.open("rb")
+    if file.readline() != MAGIC:
+        file.close()
+        raise ValidationError("checkpoint", str(path), "a file written by `tropism train` of this version")
+    return file
+
+
+def _header(file: IO[bytes]) -> tuple[Training, list[Any]]:
+    header = json.loads(file.readline())
+    history = header.pop("history")
+    return Training(**header | {"config": Config(**header["config"])}), history

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tropism.core.environment import Environment
 from tropism.core.trials import trials
 from tropism.envs.plume_nav import PlumeNav
-from tropism.plume.search import search
+from tropism.plume.search import rate_interval, search
 from tropism.plume.strategies import Strategy
 from tropism.train.table import Moment, Player, Table
 
@@ -75,8 +75,13 @@ def evaluate(name: str, env: Environment, params: Any, strategy: Strategy, seed:
         outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
         searched = Search(*(np.asarray(part) for part in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), searched)
-    done = trials(env, strategy, seed, num_episodes, params, note=lambda _note, _state, _timestep: ())
+    done = trials(env, strategy, seed, num_episodes, params, _nothing)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
+
+
+def _nothing(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:
+    """What there is to note of an episode without a source."""
+    return ()
 
 
 def play(
@@ -120,12 +125,10 @@ def _efficiency(paths: NDArray[Any]) -> NDArray[Any]:
     return np.linalg.norm(paths[-1] - paths[0], axis=-1) / np.maximum(gone, 1e-9)
 
 
-def wilson(hits: NDArray[Any], z: float = 1.96) -> Interval:
+def wilson(hits: NDArray[Any]) -> Interval:
     """A rate with Wilson's interval, which, other than a bootstrap, is not empty where all or none succeed."""
-    n, rate = len(hits), float(np.mean(hits))
-    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-    return Interval(rate, max(0.0, middle - half), min(1.0, middle + half))
+    rate = float(np.mean(hits))
+    return Interval(rate, *rate_interval(rate, len(hits)))
 
 
 def bootstrap(values: NDArray[Any]) -> Interval | None:

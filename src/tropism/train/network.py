@@ -89,6 +89,10 @@ class Agent(Module):
         self.hidden = hidden
         self.recurrent = recurrent
 
+    @property
+    def obs_size(self) -> int:
+        return self.actor.layers[0].weight.shape[-1] - self.memory().action.size
+
     def memory(self) -> Memory:
         """At the beginning of an episode."""
         if not self.recurrent:

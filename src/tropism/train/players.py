@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
@@ -17,12 +18,16 @@ from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
 from tropism.plume.strategies.fitted import NAMES, fitted
-from tropism.train import policy
+from tropism.train import checkpoint, policy
 from tropism.train.language import LanguageModel
+from tropism.train.network import flat
 from tropism.train.run import CHECKPOINT
 from tropism.train.table import Moment, Own, Player
 
-FORMS = f"random, {', '.join(NAMES)}, a folder of `tropism train`, module:function, or llm:MODEL@URL"
+FORMS = (
+    f"random, {', '.join(NAMES)}, a folder of `tropism train` (FOLDER@2: one of its agents), "
+    "module:function, or llm:MODEL@URL"
+)
 
 
 class Chance(Strategy):
@@ -65,34 +70,56 @@ def named(name: str, env: Environment, params: Any, greedy: bool = False) -> Str
         if not isinstance(env, PlumeNav):
             raise ValidationError("policy", name, "a plume environment: this strategy searches for a smell")
         return fitted(name, env.sensor, env.motion)
-    if not is_free(name):
-        return trained(Path(name), env, params, greedy)
-    return free(name)
+    return free(name) if _is_free(name) else _trained(name, env, params, greedy)
 
 
-def trained(path: Path, env: Environment, params: Any, greedy: bool) -> Strategy:
-    """The agent in a folder, or in a checkpoint itself."""
+def each(name: str) -> list[str]:
+    """The name, or one for every agent where it names a folder with several."""
+    path, number = _agent(name)
+    if _is_free(name) or number is not None or not path.exists():
+        return [name]
+    seeds = checkpoint.recipe_of(path).seeds
+    return [name] if seeds == 1 else [f"{name}@{number}" for number in range(seeds)]
+
+
+def is_trained(name: str) -> bool:
+    return not _is_free(name) and _agent(name)[0].exists()
+
+
+def _agent(name: str) -> tuple[Path, int | None]:
+    """The checkpoint that `folder`, `file` or either with `@number` names, and which of its agents."""
+    place, _, number = name.rpartition("@")
+    path = Path(place if place and number.isdecimal() else name)
+    return path / CHECKPOINT if path.is_dir() else path, int(number) if place and number.isdecimal() else None
+
+
+def _trained(name: str, env: Environment, params: Any, greedy: bool) -> Strategy:
+    path, number = _agent(name)
     if not path.exists():
-        raise ValidationError("policy", str(path), FORMS)
-    agent = policy.load(path / CHECKPOINT if path.is_dir() else path, greedy=greedy)
+        raise ValidationError("policy", name, FORMS)
+    agent = policy.load(path, number or 0, greedy=greedy)
     if agent.actions.space != env.action_space(params):
-        raise ValidationError("policy", str(path), f"an agent that acts in {env.action_space(params)!r}")
+        raise ValidationError("policy", name, f"an agent that acts in {env.action_space(params)!r}")
+    size = jax.eval_shape(lambda key: flat(env.reset(key, params)[0]), random.key(0)).size
+    if agent.agent.obs_size != size:
+        raise ValidationError("policy", name, f"an agent that observes {size} numbers, not {agent.agent.obs_size}")
     return agent
 
 
-def is_free(name: str) -> bool:
+def _is_free(name: str) -> bool:
     """Whether the name means a policy that knows nothing of environments."""
     return name.startswith("llm:") or (":" in name and not Path(name).exists())
 
 
 def free(name: str) -> Strategy | Player:
+    """A policy that needs no environment to be made: it can play on a server."""
     if name.startswith("llm:"):
         model, at, url = name.removeprefix("llm:").partition("@")
         if not at or not model:
             raise ValidationError("policy", name, "llm:MODEL@URL")
         return LanguageModel(model, url)
     if ":" not in name:
-        raise ValidationError("policy", name, FORMS)
+        raise ValidationError("policy", name, "module:function or llm:MODEL@URL, to play on a server")
     made = imported("policy", name, "module:function")
     if isinstance(made, type) and issubclass(made, Strategy):
         return made()
