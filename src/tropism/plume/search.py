@@ -44,7 +44,7 @@ def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
     """Wilson's interval of the rate of n trials."""
     middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return max(0.0, min(rate, middle - half)), min(1.0, max(rate, middle + half))
 
 
 def search(
