@@ -1,5 +1,7 @@
 """The recording wrapper, and datasets that Minari reads with its own API."""
 
+import errno
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,31 @@ def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Pa
         assert [first_difference(session, reader[number]) for number in (0, 1)] == [None, None]
         with pytest.raises(ValidationError, match="begun without one"):
             first_difference(session, reader[2])
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "tropism/CartPole-v1"])
+def test_what_is_not_recorded_does_not_go_into_the_episode_before(
+    id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    env = Recording(gymnasium.make(id), tmp_path)
+    env.reset(seed=0)
+    env.step(1)
+    with pytest.raises(ValidationError, match=r"less than 2\*\*64"):
+        env.reset(seed=2**64)
+    env.step(1)  # the environment did not leave its episode
+    for refused in (lambda: env.step(0), lambda: env.reset(seed=1)):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            patch.setattr(os, "write", full)
+            refused()
+        with pytest.raises(StateError, match="no episode is being recorded"):
+            env.step(0)
+        env.reset(seed=2)
+    env.step(0)
+    env.close()
+    assert [episode.actions.tolist() for episode in Reader(tmp_path)] == [[1, 1], [], [0]]
 
 
 def test_a_vector_is_refused_with_words(tmp_path: Path):

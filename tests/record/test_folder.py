@@ -256,3 +256,24 @@ def test_an_episode_with_a_hole_is_refused_and_the_others_are_read(tmp_path: Pat
     with pytest.raises(ValidationError, match="every step was recorded"):
         Reader(tmp_path)[number]
     assert len(Reader(tmp_path)[other]) == 1
+
+
+def test_what_is_not_recorded_does_not_go_into_the_episode_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Recorder(Session(*make("CartPole-v1")), tmp_path) as recorder:
+        recorder.reset(seed=0)
+        recorder.step(1)
+        with pytest.raises(ValidationError, match=r"less than 2\*\*64"):
+            recorder.reset(seed=2**64)
+        recorder.step(1)  # the session did not leave its episode
+        for refused in (lambda: recorder.step(0), lambda: recorder.reset(seed=1)):
+            with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+                patch.setattr(os, "write", full)
+                refused()
+            with pytest.raises(StateError, match="no episode is being recorded"):
+                recorder.step(0)
+            recorder.reset(seed=2)
+        recorder.step(0)
+    assert [episode.actions.tolist() for episode in Reader(tmp_path)] == [[1, 1], [], [0]]

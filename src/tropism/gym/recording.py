@@ -15,6 +15,7 @@ from tropism.gym.env import GymEnv
 from tropism.gym.spaces import from_gymnasium_space, inward
 from tropism.record import Manifest, Writer
 from tropism.record import session_of as session_by_id
+from tropism.record.writer import recordable
 
 
 class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -40,6 +41,8 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.spec
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        recordable(seed)  # before the environment leaves the episode it is in
+        self._episode = None
         obs, info = self.env.reset(seed=seed, options=options)
         session, id = self._session, None
         timestep = Timestep(obs, 0.0, False, False, info)
@@ -49,15 +52,19 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        if self._episode is None:
-            raise StateError("episode", None, "reset() first", "cannot step: call reset() of the recording first")
+        episode = self._episode
+        if episode is None:
+            message = "no episode is being recorded: call reset() of the recording first"
+            raise StateError("episode", None, "a reset through the recording", message)
         result = self.env.step(action)
+        self._episode = None  # unless the step is written, the rest of the episode would have a gap
         self._steps += 1
         timestep, session = Timestep(*result), self._session
         if session is not None:
             own = action if self._inward is None else self._inward(action)
             action, timestep = session.action_space.coerce(own), session.timestep
-        self.writer.step(self._episode, self._steps, action, timestep)
+        self.writer.step(episode, self._steps, action, timestep)
+        self._episode = episode
         return result
 
     def close(self) -> None:

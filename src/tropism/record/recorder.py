@@ -7,7 +7,7 @@ from tropism.core.episode import Timestep
 from tropism.core.session import Session
 from tropism.errors import StateError
 from tropism.record.manifest import Manifest
-from tropism.record.writer import Writer
+from tropism.record.writer import Writer, recordable
 
 
 class Recorder:
@@ -24,17 +24,21 @@ class Recorder:
         self.episode: int | None = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Timestep:
+        recordable(seed)  # before the session leaves the episode it is in
+        self.episode = None
         timestep = self.session.reset(seed=seed, options=options)
         self.episode = self.writer.begin(self.session.seed, options, timestep, self.session.episode_id)
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        session = self.session
-        if self.episode is None:
-            message = "the recorder has seen no reset: call its reset() first"
+        session, episode = self.session, self.episode
+        if episode is None:
+            message = "no episode is being recorded: call the recorder's reset() first"
             raise StateError("episode", None, "a reset through the recorder", message)
         timestep = session.step(action)
-        self.writer.step(self.episode, session.step_count, session.action_space.coerce(action), timestep)
+        self.episode = None  # unless the step is written, the rest of the episode would have a gap
+        self.writer.step(episode, session.step_count, session.action_space.coerce(action), timestep)
+        self.episode = episode
         return timestep
 
     def close(self) -> None:

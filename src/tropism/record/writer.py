@@ -63,12 +63,12 @@ class Writer:
 
     def begin(self, seed: int | None, options: Any, timestep: Timestep, episode_id: str | None = None) -> int:
         """Record a reset; the number of the episode."""
-        first = {"step": 0, "seed": _small(seed), "options": dumps(options) if options else None}
+        first = {"step": 0, "seed": recordable(seed), "options": dumps(options) if options else None}
         return self._begin(first | {"episode_id": episode_id}, timestep)
 
     def fork(self, parent: int, step: int, timestep: Timestep, seed: int | None = None, id: str | None = None) -> int:
         """Record that an episode goes on from a step of another, with a seed of its own from there; its number."""
-        return self._begin({"step": step, "seed": _small(seed), "episode_id": id, "parent": parent}, timestep)
+        return self._begin({"step": step, "seed": recordable(seed), "episode_id": id, "parent": parent}, timestep)
 
     def _begin(self, row: dict[str, Any], timestep: Timestep) -> int:
         with self._writing:
@@ -80,7 +80,7 @@ class Writer:
     def step(self, episode: int, step: int, action: Any, timestep: Timestep, seed: int | None = None) -> None:
         """Record one step, counted from 1; with a seed, it and those after it were drawn from that."""
         row = {"episode": episode, "step": step, "action": self.manifest.action.write(action), **self._seen(timestep)}
-        row["seed"] = _small(seed)
+        row["seed"] = recordable(seed)
         with self._writing:
             self._append(row)
 
@@ -151,8 +151,9 @@ def _seeds(rows: pa.Table) -> list[int | None]:
     return rows.filter(begins)["seed"].to_pylist()
 
 
-def _small(seed: int | None) -> int | None:
-    if seed is not None and seed >= 2**64:
+def recordable(seed: Any) -> Any:
+    """The seed; one that no column has room for is refused."""
+    if isinstance(seed, int) and seed >= 2**64:
         raise ValidationError("seed", seed, "less than 2**64, to be recorded")
     return seed
 
