@@ -1,7 +1,9 @@
 """The recording wrapper, and datasets that Minari reads with its own API."""
 
 import errno
+import json
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import ClipAction, TimeLimit
 from jax import random
 from tests.test_cli import run
 
@@ -80,6 +82,46 @@ def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Pa
         assert [first_difference(session, reader[number]) for number in (0, 1)] == [None, None]
         with pytest.raises(ValidationError, match="begun without one"):
             first_difference(session, reader[2])
+
+
+def test_a_recording_does_not_say_what_to_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    recording = Recording(gymnasium.make("CartPole-v1"), tmp_path / "there")
+    play(recording, [1])
+    recording.close()
+    path = tmp_path / "there" / "manifest.json"
+    manifest, mark = json.loads(path.read_text()), tmp_path / "mark"
+    wrapper = {"name": "Mine", "entry_point": "os:mkdir", "kwargs": {"mode": 0}}
+    for change, message in (
+        ({"entry_point": "os:mkdir", "kwargs": {"path": str(mark)}}, "gymnasium.envs.classic_control.cartpole"),
+        ({"additional_wrappers": [wrapper]}, "as CartPole-v1 has them here"),
+        ({"id": "antigravity:CartPole-v1"}, "registered with Gymnasium here"),
+    ):
+        spec = manifest["env"]["gymnasium"] | change
+        path.write_text(json.dumps(manifest | {"env": {"gymnasium": spec}}))
+        assert run(monkeypatch, "replay", str(tmp_path / "there")) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+        assert not mark.exists()
+        assert "antigravity" not in sys.modules
+
+
+def test_wrappers_are_given_and_the_export_does_not_name_them(tmp_path: Path):
+    import minari
+
+    from tropism.gym import from_gymnasium, to_minari
+
+    env = ClipAction(gymnasium.make("Pendulum-v1"))
+    recording = Recording(env, tmp_path)
+    play(recording, [1])
+    recording.close()
+    reader, session = Reader(tmp_path), Session(from_gymnasium(env))
+    with pytest.raises(ValidationError, match="a session of the environment, made by you"):
+        session_of(reader.manifest)
+    assert first_difference(session, reader[0]) is None
+    to_minari(tmp_path, "wrapped-v0", session)
+    dataset: Any = minari.load_dataset("wrapped-v0")
+    assert dataset.env_spec is None
 
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "tropism/CartPole-v1"])

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
 from tropism.errors import MissingExtraError, ValidationError
-from tropism.gym.recording import session_of
+from tropism.gym.recording import registered, session_of
 from tropism.gym.registration import NAMESPACE
 from tropism.gym.spaces import from_gymnasium_space, to_gymnasium_space
 from tropism.record import Episode, Manifest, Reader, Writer
@@ -153,13 +153,22 @@ def _spec(manifest: Manifest) -> EnvSpec | None:
     """The environment as Gymnasium makes it; None where params are not plain numbers."""
     env = manifest.env or {}
     if "gymnasium" in env:
-        return EnvSpec.from_json(json.dumps(env["gymnasium"]))
+        return _registered_spec(env["gymnasium"])
     if "id" not in env or not all(isinstance(value, int | float) for value in manifest.params.values()):
         return None
     spec = deepcopy(gymnasium.spec(f"{NAMESPACE}/{env['id']}"))
     params = {name.removeprefix("."): value for name, value in manifest.params.items()}
     spec.kwargs |= {**env["arguments"], "params": params}
     return spec
+
+
+def _registered_spec(spec: dict[str, Any]) -> EnvSpec | None:
+    try:
+        made = registered(spec)
+    except ValidationError:  # Minari would import what the recording names
+        return None
+    made.close()
+    return made.spec
 
 
 def _foreign(dataset: Any) -> Manifest:

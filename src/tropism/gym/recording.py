@@ -1,6 +1,7 @@
 """A Gymnasium environment whose every reset and step is recorded."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ from tropism.record import Manifest, Writer
 from tropism.record import session_of as session_by_id
 from tropism.record.writer import recordable
 
+PLAIN = ("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker")  # of a spec: they name no code
+GIVE = "a session of the environment, made by you: a recording is not asked what to import"
+
 
 class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records what passes through it into a folder, as `tropism record` does; any Gymnasium environment will do.
 
     One of ours is recorded with its id and params, and replays from any reset; another one, or one of ours inside
-    other wrappers, by its Gymnasium spec, and replays where the reset was given a seed.
+    other wrappers, by its Gymnasium spec, and replays where the reset was given a seed; inside wrappers that its
+    id is not registered with, you make the environment for that.
     """
 
     def __init__(self, env: Any, folder: str | Path, **options: Any):
@@ -73,10 +78,26 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def session_of(manifest: Manifest) -> Session:
-    """A session of the environment that was recorded, made by its id or by its Gymnasium spec."""
+    """A session of the environment that was recorded, made by its id here or in Gymnasium's registry."""
     if manifest.env is None or "gymnasium" not in manifest.env:
         return session_by_id(manifest)
-    return Session(from_gymnasium(gymnasium.make(EnvSpec.from_json(json.dumps(manifest.env["gymnasium"])))))
+    return Session(from_gymnasium(registered(manifest.env["gymnasium"])))
+
+
+def registered(spec: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment of a recorded spec; what to import for it only the registry says, as a recording is anybody's."""
+    id, entry_point, above = (spec.get(name) for name in ("id", "entry_point", "additional_wrappers"))
+    known = gymnasium.registry.get(str(id))
+    if known is None:
+        raise ValidationError("id", id, f"an id that is registered with Gymnasium here, or {GIVE}")
+    if entry_point != known.entry_point:
+        raise ValidationError("entry_point", entry_point, f"{known.entry_point!r}, where {id} is from here, or {GIVE}")
+    env = gymnasium.make(replace(known, **{name: spec[name] for name in PLAIN if name in spec}))
+    wrappers = json.loads(json.dumps(asdict(env.spec or known)["additional_wrappers"], default=repr))
+    if above != wrappers:
+        env.close()
+        raise ValidationError("additional_wrappers", above, f"{wrappers}, as {id} has them here, or {GIVE}")
+    return env
 
 
 def _manifest(env: gymnasium.Env[Any, Any]) -> Manifest:
