@@ -269,9 +269,10 @@ def test_what_is_not_recorded_does_not_go_into_the_episode_before(tmp_path: Path
             recorder.reset(seed=2**64)
         recorder.step(1)  # the session did not leave its episode
         for refused in (lambda: recorder.step(0), lambda: recorder.reset(seed=1)):
-            with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            with monkeypatch.context() as patch:
                 patch.setattr(os, "write", full)
-                refused()
+                with pytest.raises(OSError, match="No space left"):
+                    refused()
             with pytest.raises(StateError, match="no episode is being recorded"):
                 recorder.step(0)
             recorder.reset(seed=2)

@@ -1,8 +1,6 @@
 """Commands about recordings: record, replay, minari export, minari import."""
 
 import json
-from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,15 +14,11 @@ from tropism.cli.terminal import (
     Seed,
     console,
     environment,
-    load,
     print_rows,
     progress_bar,
 )
 from tropism.errors import ValidationError
 
-DRAWN = 256  # random actions at a time
-
-Policy = Callable[[Any], Any]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A Minari dataset, such as tropism/cartpole-v0.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with recordings.")]
 
@@ -34,8 +28,13 @@ def record(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder; one of the same environment is added to.")],
     episodes: Annotated[int, typer.Option(help="Episodes; number i has seed SEED + i.", min=1)] = 10,
     policy: Annotated[
-        str, typer.Option(help="random, or module:function from an observation to an action.")
+        str,
+        typer.Option(
+            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
+            "module:function of the observation."
+        ),
     ] = "random",
+    greedy: Annotated[bool, typer.Option("--greedy", help="A trained agent takes the likeliest action.")] = False,
     steps: Annotated[int, typer.Option(help="Steps of an episode at most.", min=1)] = 1000,
     seed: Seed = 0,
     param: Params = None,
@@ -46,19 +45,21 @@ def record(
 
     Example: tropism record CartPole-v1 --episodes 100 -o recordings/cartpole
     """
+    from tropism.cli.policies import policy_of
     from tropism.core.session import Session
     from tropism.record import Recorder
 
     session = Session(*environment(target, param, arg))
-    act = _policy(policy, session.action_space, seed)
+    player = policy_of(policy, session, greedy)
     returns: list[float] = []
     taken = 0
     try:
         with Recorder(session, out) as recorder, progress_bar() as bar:
             for number in bar.track(range(episodes), description=target):
+                player.begin(seed + number)
                 timestep = recorder.reset(seed=seed + number)
                 while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(act(timestep.obs))
+                    timestep = recorder.step(player.act(timestep.obs))
                 returns.append(session.total_reward)
                 taken += session.step_count
     except OSError as error:
@@ -158,28 +159,3 @@ def _tell(rows: list[dict[str, Any]], recorded_with: dict[str, Any], verify: boo
         steps = sum(row["steps"] for row in rows)
         console.print(f"{len(rows) - len(differing)} of {len(rows)} episodes ({steps} steps) repeat bit for bit")
     raise typer.Exit(1 if differing else 0)
-
-
-def _policy(text: str, space: Any, seed: int) -> Policy:
-    if text == "random":
-        actions = _random_actions(space, seed)
-        return lambda _: next(actions)
-    function = load(text) if ":" in text else None
-    if not callable(function):
-        raise ValidationError("policy", text, "random, or module:function that takes an observation")
-    return function
-
-
-def _random_actions(space: Any, seed: int) -> Iterator[Any]:
-    """Drawn many at a time where the space has arrays to stack: one draw costs as much as a hundred."""
-    import jax
-
-    key = jax.random.key(seed)
-    for number in count():
-        here = jax.random.fold_in(key, number)
-        try:
-            drawn = jax.device_get(space.sample(here, (DRAWN,)))
-        except ValidationError:
-            yield space.sample(here)
-            continue
-        yield from (space.coerce(jax.tree.map(lambda leaf, i=i: leaf[i], drawn)) for i in range(DRAWN))
