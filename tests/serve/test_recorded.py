@@ -3,10 +3,12 @@
 import errno
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import ArrowInvalid
 from tests.serve.lab import END, SLEEP, STAY, Lab
 from tests.serve.running import Running, labs, running, talk, until
 from tests.serve.test_bad_input import assert_refused
@@ -15,7 +17,7 @@ from websockets.sync.client import connect
 
 from tropism import Session, make
 from tropism.errors import ValidationError
-from tropism.record import Reader, Recorder, first_difference, session_of
+from tropism.record import Manifest, Reader, Recorder, Writer, first_difference, session_of
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.recorded import RecordedFolder
 
@@ -151,3 +153,26 @@ def test_a_folder_that_will_not_do_is_refused_at_the_start(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(ValidationError, match="one that can be written"):
         RecordedFolder(tmp_path / "file", game().values())
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("full"), ArrowInvalid("bad"), ValidationError("tail", 0, "rows"), KeyError()]
+)
+def test_one_writer_that_cannot_be_closed_leaves_none_open(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    class Failing(Writer):
+        def close(self) -> None:
+            super().close()
+            if self.folder.name != "CartPole-v1":
+                raise error
+
+    monkeypatch.setattr("tropism.serve.recorded.Writer", Failing)
+    environments = [ServedEnvironment(id, *make(id), "") for id in ("Echo-v0", "CartPole-v1", "GridWorld-v0")]
+    folder = RecordedFolder(tmp_path, environments)
+    expected = pytest.raises(KeyError) if isinstance(error, KeyError) else nullcontext()
+    with expected:
+        folder.close()
+    assert len(caplog.records) == (0 if isinstance(error, KeyError) else 2)
+    for each in environments:  # the lock of one that is open is held
+        Writer(tmp_path / each.id, Manifest.of(Session(each.env, each.params))).close()

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pyarrow import ArrowException
+
 from tropism.core.episode import Timestep
 from tropism.core.session import EnvironmentState, Session
-from tropism.errors import ServerError
+from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.recordings import KEY, Back, Recordable
@@ -71,11 +74,17 @@ class RecordedFolder:
         return RecordedSource(self._shelf, environment, number)
 
     def close(self) -> None:
-        for id, writer in self._writers.items():
-            try:
-                writer.close()
-            except OSError as error:
-                log.error("the last rows of %s stay in their tail, where they can be read: %s", id, error)
+        """Close every writer, whatever happens to another."""
+        with ExitStack() as closing:
+            for id, writer in self._writers.items():
+                closing.callback(_close, id, writer)
+
+
+def _close(id: str, writer: Writer) -> None:
+    try:
+        writer.close()
+    except (OSError, ArrowException, ValidationError) as error:
+        log.error("the last rows of %s stay in their tail, where they can be read: %s", id, error)
 
 
 def _or_back(served: Recordable, back: Back | None, write: Callable[[], T]) -> T:
