@@ -143,6 +143,8 @@ def test_the_commands_record_and_replay(
     ("arguments", "message"),
     [
         (("replay", "nowhere"), "a folder with recordings"),
+        (("replay", "nowhere", "--param", "gravity=1"), "--env, to give it --param or --arg"),
+        (("replay", "nowhere", "--arg", "size=7"), "--env, to give it --param or --arg"),
         (("record", "CartPole-v1", "-o", "out", "--policy", "clever"), "module:function"),
         (("record", "CartPole-v1", "-o", "/proc/nothing"), "one that can be written"),
     ],

@@ -87,6 +87,8 @@ def replay(
     from tropism.record import Reader, first_difference
     from tropism.record import replay as again
 
+    if env is None and (param or arg):
+        raise ValidationError("env", None, "--env, to give it --param or --arg: a recording has its own")
     reader = Reader(folder)
     session = _session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
     chosen = reader.episodes if episode is None else [episode]
