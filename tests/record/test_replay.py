@@ -10,8 +10,10 @@ from tests.serve.lab import Unwritable
 from tests.test_cli import run
 
 from tropism import Action, AgentEnvironment, Observation, Session, make
+from tropism.core.session import EnvironmentState
 from tropism.errors import StateError, ValidationError
 from tropism.record import Reader, Recorder, first_difference, session_of
+from tropism.record import replay as again
 
 SOME = ["CartPole-v1", "ConnectFour-v0", "Echo-v0", "Chat-v0", "PixelGridWorld-v0"]
 
@@ -55,6 +57,28 @@ def test_forks_with_seeds_of_their_own_repeat(tmp_path: Path):
     found = first_difference(session_of(reader.manifest), astray)
     assert found is not None
     assert found.step > 3
+
+
+def test_the_forks_of_a_replay_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    forks: list[Session] = []
+
+    def fork(session: Session, seed: int) -> Session:
+        forks.append(real(session, seed))
+        return forks[-1]
+
+    with Recorder(Session(*make("ConnectFour-v0", opponent="random")), tmp_path) as recorder:
+        recorder.reset(seed=1)
+        for column in (0, 1, 2):
+            recorder.step(column)
+    real = Session.fork
+    monkeypatch.setattr(Session, "fork", fork)
+    [episode], session = Reader(tmp_path), Session(*make("ConnectFour-v0", opponent="random"))
+    other = replace(episode, rewards=episode.rewards + 1, reseeds={1: 5, 2: 7})
+    assert len(list(again(session, other))) == 4
+    assert first_difference(session, other) is not None  # which stops it after its first fork
+    assert len(forks) == 3
+    assert {fork.lifecycle for fork in forks} == {EnvironmentState.CLOSED}
+    assert session.lifecycle is EnvironmentState.READY
 
 
 def test_options_and_params_are_part_of_an_episode(tmp_path: Path):

@@ -1,6 +1,9 @@
 """Lives recorded episodes through again, and says where one differs."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 from tropism.core.agent import name_of
@@ -30,7 +33,7 @@ def session_of(manifest: Manifest) -> Session:
     return Session(env, params_of(env, manifest.params))
 
 
-def replay(session: Session, episode: Episode) -> Iterator[Timestep]:
+def replay(session: Session, episode: Episode) -> Generator[Timestep, None, None]:
     """What happens when the episode's actions are taken again: its reset, then its steps."""
     if not session.env.replayable:
         message = f"{name_of(session.env)} says that it cannot be replayed"
@@ -39,23 +42,28 @@ def replay(session: Session, episode: Episode) -> Iterator[Timestep]:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
     identity = episode.id if session.env.identified else None
     yield session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
-    for step in range(1, len(episode) + 1):
-        if step in episode.reseeds:
-            session = session.fork(episode.reseeds[step])
-        yield session.step(episode.action(step))
+    with ExitStack() as forks:
+        for step in range(1, len(episode) + 1):
+            if step in episode.reseeds:
+                session = forks.enter_context(session.fork(episode.reseeds[step]))
+            yield session.step(episode.action(step))
 
 
 def first_difference(session: Session, episode: Episode) -> Difference | None:
     """None where the replay repeats every observation, reward and flag, bit for bit."""
+    with closing(replay(session, episode)) as timesteps:
+        return next((found for found in map(partial(_difference, episode), count(), timesteps) if found), None)
+
+
+def _difference(episode: Episode, step: int, timestep: Timestep) -> Difference | None:
     column = episode.columns["obs"]
-    for step, timestep in enumerate(replay(session, episode)):
-        recorded = {"obs": column.write(episode.observation(step))}
-        replayed = {"obs": column.write(timestep.obs)}
-        if step:
-            recorded |= {"reward": episode.rewards[step - 1], "terminated": episode.terminated[step - 1]}
-            recorded["truncated"] = episode.truncated[step - 1]
-            replayed |= {"reward": timestep.reward, "terminated": timestep.terminated, "truncated": timestep.truncated}
-        for name, value in recorded.items():
-            if not same(value, replayed[name]):
-                return Difference(step, name, value, replayed[name])
+    recorded = {"obs": column.write(episode.observation(step))}
+    replayed = {"obs": column.write(timestep.obs)}
+    if step:
+        recorded |= {"reward": episode.rewards[step - 1], "terminated": episode.terminated[step - 1]}
+        recorded["truncated"] = episode.truncated[step - 1]
+        replayed |= {"reward": timestep.reward, "terminated": timestep.terminated, "truncated": timestep.truncated}
+    for name, value in recorded.items():
+        if not same(value, replayed[name]):
+            return Difference(step, name, value, replayed[name])
     return None
