@@ -20,8 +20,7 @@ from tests.test_cli import run
 from tropism import Session, make
 from tropism.errors import StateError, ValidationError
 from tropism.gym import Recording
-from tropism.gym.recording import session_of
-from tropism.record import Reader, Recorder, first_difference
+from tropism.record import Reader, Recorder, first_difference, session_of
 
 
 @pytest.fixture(autouse=True)

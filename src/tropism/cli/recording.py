@@ -84,13 +84,13 @@ def replay(
     Example: tropism replay recordings/cartpole --verify
     """
     from tropism.core.session import Session
-    from tropism.record import Reader, first_difference
+    from tropism.record import Reader, first_difference, session_of
     from tropism.record import replay as again
 
     if env is None and (param or arg):
         raise ValidationError("env", None, "--env, to give it --param or --arg: a recording has its own")
     reader = Reader(folder)
-    session = _session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
+    session = session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
     chosen = reader.episodes if episode is None else [episode]
     rows: list[dict[str, Any]] = []
     with progress_bar() as bar:
@@ -132,15 +132,6 @@ def import_from_minari(
 
     reader = from_minari(name, out)
     console.print(f"{escape(str(out))}: {len(reader)} episodes")
-
-
-def _session_of(manifest: Any) -> Any:
-    """A session of what was recorded; one by a Gymnasium spec needs Gymnasium."""
-    from tropism.record import session_of
-
-    if manifest.env is not None and "gymnasium" in manifest.env:
-        from tropism.gym.recording import session_of
-    return session_of(manifest)
 
 
 def _tell(rows: list[dict[str, Any]], recorded_with: dict[str, Any], verify: bool, as_json: bool) -> None:

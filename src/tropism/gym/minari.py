@@ -15,10 +15,10 @@ from gymnasium.envs.registration import EnvSpec
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
 from tropism.errors import MissingExtraError, ValidationError
-from tropism.gym.recording import registered, session_of
+from tropism.gym.recording import manifest_of, registered
 from tropism.gym.registration import NAMESPACE
-from tropism.gym.spaces import from_gymnasium_space, to_gymnasium_space
-from tropism.record import Episode, Manifest, Reader, Writer
+from tropism.gym.spaces import to_gymnasium_space
+from tropism.record import Episode, Manifest, Reader, Writer, session_of
 from tropism.record.columns import Column, Json, Numbers, Parts
 
 try:
@@ -71,7 +71,8 @@ def from_minari(dataset_id: str, folder: str | Path) -> Reader:
     except (FileNotFoundError, ValueError) as error:
         raise ValidationError("dataset", dataset_id, f"a local Minari dataset ({error})") from None
     ours = dataset.storage.metadata.get(OURS)
-    manifest = _foreign(dataset) if ours is None else Manifest.from_json(ours["manifest"], dataset_id)
+    given = (dataset.env_spec, dataset.action_space, dataset.observation_space)
+    manifest = manifest_of(*given) if ours is None else Manifest.from_json(ours["manifest"], dataset_id)
     details = dataset.storage.get_episode_metadata(dataset.episode_indices) if ours is None else ours["episodes"]
     with Writer(folder, manifest) as writer:
         for data, detail in zip(dataset.iterate_episodes(), details, strict=True):
@@ -169,12 +170,6 @@ def _registered_spec(spec: dict[str, Any]) -> EnvSpec | None:
         return None
     made.close()
     return made.spec
-
-
-def _foreign(dataset: Any) -> Manifest:
-    spec = dataset.env_spec
-    action, observation = (from_gymnasium_space(space) for space in (dataset.action_space, dataset.observation_space))
-    return Manifest.made(spec and {"gymnasium": json.loads(spec.to_json())}, {}, action, observation)
 
 
 def _write(writer: Writer, data: Any, detail: dict[str, Any]) -> None:

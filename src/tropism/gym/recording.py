@@ -9,13 +9,10 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.episode import Timestep
-from tropism.core.session import Session
 from tropism.errors import StateError, ValidationError
-from tropism.gym.adapter import from_gymnasium
 from tropism.gym.env import GymEnv
 from tropism.gym.spaces import from_gymnasium_space, inward
 from tropism.record import Manifest, Writer
-from tropism.record import session_of as session_by_id
 from tropism.record.writer import recordable
 
 PLAIN = ("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker")  # of a spec: they name no code
@@ -36,7 +33,9 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._session = env.session if isinstance(env, GymEnv) else None
         self._inward = None if self._session is None else inward(self._session.action_space)
-        self.writer = Writer(folder, _manifest(env) if self._session is None else Manifest.of(self._session), **options)
+        given = (env.spec, env.action_space, env.observation_space)
+        manifest = manifest_of(*given) if self._session is None else Manifest.of(self._session)
+        self.writer = Writer(folder, manifest, **options)
         self._episode: int | None = None
         self._steps = 0
 
@@ -77,13 +76,6 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
 
-def session_of(manifest: Manifest) -> Session:
-    """A session of the environment that was recorded, made by its id here or in Gymnasium's registry."""
-    if manifest.env is None or "gymnasium" not in manifest.env:
-        return session_by_id(manifest)
-    return Session(from_gymnasium(registered(manifest.env["gymnasium"])))
-
-
 def registered(spec: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     """The environment of a recorded spec; what to import for it only the registry says, as a recording is anybody's."""
     id, entry_point, above = (spec.get(name) for name in ("id", "entry_point", "additional_wrappers"))
@@ -100,16 +92,17 @@ def registered(spec: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _manifest(env: gymnasium.Env[Any, Any]) -> Manifest:
-    action, observation = from_gymnasium_space(env.action_space), from_gymnasium_space(env.observation_space)
-    return Manifest.made(_spec(env), {}, action, observation)
+def manifest_of(spec: EnvSpec | None, action_space: Any, observation_space: Any) -> Manifest:
+    """The manifest of recordings that are not of a session of ours."""
+    action, observation = from_gymnasium_space(action_space), from_gymnasium_space(observation_space)
+    return Manifest.made(_written(spec), {}, action, observation)
 
 
-def _spec(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
-    """How Gymnasium makes this environment again; None where it cannot."""
-    if env.spec is None:
+def _written(spec: EnvSpec | None) -> dict[str, Any] | None:
+    """How Gymnasium makes an environment again; None where it cannot."""
+    if spec is None:
         return None
     try:
-        return {"gymnasium": json.loads(env.spec.to_json())}
+        return {"gymnasium": json.loads(spec.to_json())}
     except (TypeError, ValueError):  # a function for an entry point, a wrapper that does not say how it was made
         return None

@@ -1,5 +1,6 @@
 """Lives recorded episodes through again, and says where one differs."""
 
+import importlib
 from collections.abc import Generator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -26,7 +27,10 @@ class Difference(NamedTuple):
 
 
 def session_of(manifest: Manifest) -> Session:
-    """A session of the environment that was recorded, made by its id."""
+    """A session of the environment that was recorded, made by its id here or in Gymnasium's registry."""
+    if manifest.env is not None and "gymnasium" in manifest.env:  # which is an extra, and above this room
+        made = importlib.import_module("tropism.gym.recording").registered(manifest.env["gymnasium"])
+        return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
     if manifest.env is None or "id" not in manifest.env:
         raise ValidationError("env", manifest.env, "an environment with an id; give the one that was recorded")
     env, _ = make(manifest.env["id"], **manifest.env["arguments"])
