@@ -22,6 +22,7 @@ from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
 from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
 from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
 from tropism.train.evaluate import Evaluation, Search, bootstrap, evaluate, play, wilson
@@ -74,7 +75,7 @@ def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: An
     np.testing.assert_array_equal(played.search.paths, compiled.search.paths[:moments])
 
 
-def test_an_environment_without_a_source_has_returns_only() -> None:
+def test_an_environment_without_a_source_has_returns_only(tmp_path: Path) -> None:
     env, params = make("CartPole-v1")
     chance: Any = named("random", env, params)
     result = evaluate("random", env, params, chance, 0, 64)
@@ -82,6 +83,8 @@ def test_an_environment_without_a_source_has_returns_only() -> None:
     assert result.returns.tolist() == result.lengths.tolist()  # CartPole pays 1 a step
     assert 15 < result.returns.mean() < 30
     assert set(result.summary()) == {"policy", "episodes", "seed", "return", "steps"}
+    pictures.evaluation("CartPole-v1", env, params, [result], tmp_path / "returns.png")
+    assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("own")

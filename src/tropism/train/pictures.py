@@ -87,7 +87,7 @@ def found_in_time(evaluations: Sequence[Evaluation], path: Path) -> None:
 def _returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
     figure = Figure((7, 1.2 + 0.7 * len(evaluations)), layout="constrained")
     axes = figure.subplots()
-    axes.boxplot([each.returns for each in evaluations], vert=False, showmeans=True)
+    axes.boxplot([each.returns for each in evaluations], orientation="horizontal", showmeans=True)
     axes.set_yticks(range(1, len(evaluations) + 1), [each.policy for each in evaluations])
     axes.set(title=f"{id}: the same {len(evaluations[0].returns)} episodes for each", xlabel="return of an episode")
     _save(figure, axes, path)
