@@ -10,22 +10,23 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from tropism.cli.evaluating import figures, print_evaluations
-from tropism.cli.terminal import Seed, console, progress_bar
+from tropism.cli.terminal import Seed, console, interruptible, made_folder, progress_bar
 from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
 RIVALS = ("random", "run-and-tumble", "cast-and-surge")
 EPISODES = 512
 UNSEEN = 10_000  # the first seed of the episodes that all are compared on
-INTERRUPTED = 130
-NEXT = f"""tropism evaluate {ID} --policy klinotaxis    # any policy, any environment
-tropism train PlumeNavPuffs-v0 --seeds 4                 # another plume
-tropism serve                                            # play it yourself in a browser
-tropism list                                             # everything else"""
+NEXT = f"""tropism evaluate {ID} --policy klinotaxis   # any policy, any environment
+tropism train PlumeNavPuffs-v0 --seeds 4                    # another plume
+tropism serve                                               # play it yourself, in a browser
+tropism list                                                # everything else"""
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the agent, the pictures and report.html go.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the agent, the pictures and report.html go.")] = Path(
+        "runs/demo"
+    ),
     seed: Seed = 0,
     steps: Annotated[int, typer.Option(help="Steps of training at most.", min=10_000)] = 1_500_000,
 ) -> None:
@@ -35,19 +36,20 @@ def demo(
 
     Ctrl-C stops it and leaves what there is.
     """
-    begun, show = time.perf_counter(), _Show(out, seed, steps)
-    try:
-        with progress_bar() as bar:
-            show.run(bar)
-    except KeyboardInterrupt:
+    begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
+
+    def left() -> str:
         show.report("The demo was interrupted: this is what there was.")
-        console.print(f"Interrupted. What there is, is in {escape(str(out))}/: open report.html.")
-        raise typer.Exit(INTERRUPTED) from None
+        return f"What there is, is in {escape(str(out))}/: open report.html."
+
+    with interruptible(left), progress_bar() as bar:
+        show.run(bar)
     print_evaluations(show.evaluations)
     console.print(
         f"{time.perf_counter() - begun:.0f} seconds. Open [bold]{escape(str(out))}/report.html[/] for the pictures. "
         f"Then:\n{escape(NEXT)}",
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -69,7 +71,6 @@ class _Show:
         self.history: list[Any] = []
         if (out / CHECKPOINT).exists() and not (out / "report.html").exists():
             raise ValidationError("out", str(out), "a folder without an agent that is not the demo's")
-        out.mkdir(parents=True, exist_ok=True)
         for name in ("agent.gif", "evaluation.png", "found.png", "curve.png", "evaluation.json", "report.html"):
             (out / name).unlink(missing_ok=True)  # a report shows nothing of another run
 

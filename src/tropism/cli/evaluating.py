@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, progress_bar
+from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, made_folder, progress_bar
 from tropism.errors import ValidationError
 
 Target = Annotated[
@@ -53,8 +53,14 @@ def evaluate(
         )
     if greedy and not any(is_trained(name) for name in names):
         raise ValidationError("greedy", True, "a policy that was trained")
+    if out is not None:
+        made_folder(out)  # before the episodes are played
     if remote:
-        env, params, results = None, None, [_there(target, name, token, seed, episodes, steps) for name in names]
+        env, params, results = (
+            None,
+            None,
+            [_there(target, name, greedy, token, seed, episodes, steps) for name in names],
+        )
     else:
         env, params = environment(target, param, arg)
         results = [_here(target, env, params, name, greedy, seed, episodes, steps) for name in names]
@@ -98,17 +104,22 @@ def _launched(id: str, name: str, who: Any, seed: int, episodes: int, steps: int
         return _shown(name, episodes, lambda show: play(name, There(client), who, seed, episodes, steps, show))
 
 
-def _there(url: str, name: str, token: str | None, seed: int, episodes: int, steps: int) -> Any:
+def _there(url: str, name: str, greedy: bool, token: str | None, seed: int, episodes: int, steps: int) -> Any:
+    """On a server; what is known of its environment here is what the id in its address says."""
     from tropism.client import Client
+    from tropism.core.registry import make, registered
     from tropism.plume.strategies import Strategy
     from tropism.train.evaluate import play
-    from tropism.train.players import Solo, free
+    from tropism.train.players import Solo, free, named
     from tropism.train.table import There
 
-    who = free(name)
+    id = url.rstrip("/").rpartition("/envs/")[2]
+    known = make(id) if id in {spec.id for spec in registered()} else None
+    who = free(name) if known is None else named(name, *known, greedy)
     player = Solo(who) if isinstance(who, Strategy) else who
     with Client(url, token=token) as client:
-        return _shown(name, episodes, lambda show: play(name, There(client), player, seed, episodes, steps, show))
+        table = There(client, None if known is None else known[0].observation_space(known[1]))
+        return _shown(name, episodes, lambda show: play(name, table, player, seed, episodes, steps, show))
 
 
 def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
@@ -129,7 +140,6 @@ def figures(target: str, results: list[Any]) -> dict[str, Any]:
 def _save(out: Path, target: str, env: Any, params: Any, results: list[Any]) -> None:
     from tropism.train import pictures
 
-    out.mkdir(parents=True, exist_ok=True)
     (out / "evaluation.json").write_text(json.dumps(figures(target, results), indent=2) + "\n")
     pictures.evaluation(target, env, params, results, out / "evaluation.png")
 

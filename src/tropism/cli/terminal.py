@@ -1,6 +1,11 @@
 """What the commands share: options, tables, progress bars, and how an environment is named."""
 
 import json
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +17,7 @@ from tropism.errors import ValidationError
 
 console = Console()
 errors = Console(stderr=True)
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
 Id = Annotated[
     str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id (see `tropism list`), or your class.")
@@ -57,6 +63,31 @@ def load(target: str) -> Any:
     from tropism.core.imported import imported
 
     return imported("target", target, "module:Class")
+
+
+def made_folder(path: Path) -> Path:
+    """The folder, which exists now and can be written to."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValidationError("out", str(path), f"a folder that can be made ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise ValidationError("out", str(path), "a folder that can be written to")
+    return path
+
+
+@contextmanager
+def interruptible(left: Callable[[], str]) -> Generator[None]:
+    """Ctrl-C ends the program at once, with a word about what it leaves.
+
+    Not by way of the interpreter's own end, which crashes while another thread is compiling.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"Interrupted. {left()}", highlight=False, soft_wrap=True)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
 
 
 def pair(option: str, text: str) -> tuple[str, Any]:

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -13,7 +13,9 @@ from tropism.cli.terminal import (
     AsJson,
     Id,
     Params,
-    Seed,
+    console,
+    interruptible,
+    made_folder,
     pair,
     print_rows,
     progress_bar,
@@ -47,9 +49,11 @@ def _takes_config(command: Callable[..., None]) -> Callable[..., None]:
 @_takes_config
 def train(
     id: Id,
-    out: Annotated[Path | None, typer.Option(help="Where the agent goes; runs/train/ID by default.")] = None,
-    seed: Seed = 0,
-    seeds: Annotated[int, typer.Option(help="Agents trained side by side.", min=1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the agent goes; runs/train/ID by default.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from. Default 0.", min=0)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Agents trained side by side. Default 1.", min=1)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out, exactly.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the agent that is in --out.")] = False,
     param: Params = None,
@@ -65,35 +69,93 @@ def train(
     Example: tropism train CartPole-v1 --seeds 4
     """
     from tropism.train import pictures
-    from tropism.train.checkpoint import Training
-    from tropism.train.config import Config
     from tropism.train.events import event_log, no_log
-    from tropism.train.presets import PRESETS
     from tropism.train.run import CHECKPOINT, Report
     from tropism.train.run import train as run
 
-    given = {name: value for name, value in config.items() if value is not None}
-    params = dict(pair("--param", text) for text in param or [])
-    arguments = dict(pair("--arg", text) for text in arg or [])
-    recipe = Training(id, arguments, params, Config(**PRESETS.get(id, {}) | given), seed, seeds)
     folder = out or Path("runs") / "train" / id.replace(":", ".")
     if resume and force:
         raise ValidationError("force", True, "False with --resume: one goes on, the other begins anew")
     if (folder / CHECKPOINT).exists() and not resume and not force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
-    log = event_log(folder / "tensorboard") if tensorboard else no_log
+    given = _Given(id, param, arg, seed, seeds, {name: value for name, value in config.items() if value is not None})
+    recipe = _begun(folder / CHECKPOINT, given) if resume else _new(given)
     recipe.trainer()  # whatever is wrong with the numbers is said now
-    with progress_bar() as bar:
+    log = event_log(made_folder(folder) / "tensorboard") if tensorboard else no_log
+
+    def left() -> str:
+        saved = (folder / CHECKPOINT).exists()
+        return f"Go on with: tropism train {id} --out {folder} --resume" if saved else "Nothing was saved yet."
+
+    with interruptible(left), progress_bar() as bar:
         task = bar.add_task(f"{id}: compiling", total=recipe.config.num_updates * recipe.config.batch)
 
         def show(report: Report) -> None:
-            mean = "no episode ended yet" if report.mean is None else f"return {report.mean:.4g}"
-            mean += "" if report.error is None else f" ± {report.error:.2g}"
-            speed = f"{report.steps_per_second / 1e3:.0f} k steps/s"
             log(report)
-            bar.update(task, completed=report.steps, total=report.total_steps, description=f"{id}: {mean}, {speed}")
+            bar.update(task, completed=report.steps, total=report.total_steps, description=f"{id}: {_told(report)}")
 
-        _, history = run(recipe, folder, show, resume)
+        _, history = run(recipe, made_folder(folder), show, resume)
     pictures.learning_curve(id, history, folder / "curve.png")
     steps, returns = history[-1]
-    print_rows([{"id": id, "steps": steps, "returns": returns, "agent": str(folder / CHECKPOINT)}], as_json)
+    if as_json:
+        row = {"id": id, "steps": steps, "returns": returns, "agent": str(folder / CHECKPOINT)}
+        print_rows([row], as_json=True)
+        return
+    last = ", ".join("none ended" if value is None else f"{value:.4g}" for value in returns)
+    console.print(
+        f"{steps:,} steps. Return of the last episodes: {last}.\n"
+        f"The agent and its curve are in {folder}/. Next: tropism evaluate {id} --policy {folder}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _told(report: Any) -> str:
+    mean = "no episode ended yet" if report.mean is None else f"return {report.mean:.4g}"
+    error = "" if report.error is None else f" ± {report.error:.2g}"
+    return f"{mean}{error}, {report.steps_per_second / 1e3:.0f} k steps/s"
+
+
+class _Given(NamedTuple):
+    """What the command line says of a training; None where it says nothing."""
+
+    id: str
+    param: list[str] | None
+    arg: list[str] | None
+    seed: int | None
+    seeds: int | None
+    config: dict[str, Any]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(pair("--param", text) for text in self.param or [])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return dict(pair("--arg", text) for text in self.arg or [])
+
+
+def _new(given: _Given) -> Any:
+    from tropism.train.checkpoint import Training
+    from tropism.train.config import Config
+    from tropism.train.presets import PRESETS
+
+    config = Config(**PRESETS.get(given.id, {}) | given.config)
+    return Training(given.id, given.arguments, given.params, config, given.seed or 0, given.seeds or 1)
+
+
+def _begun(path: Path, given: _Given) -> Any:
+    """The training in a checkpoint; what is given must be as it was begun."""
+    from tropism.train.checkpoint import recipe_of
+
+    recipe = recipe_of(path)
+    asked: dict[str, Any] = {"id": given.id, **given.config}
+    asked |= {} if given.param is None else {"params": given.params}
+    asked |= {} if given.arg is None else {"arguments": given.arguments}
+    asked |= {name: value for name, value in (("seed", given.seed), ("seeds", given.seeds)) if value is not None}
+    was = recipe._asdict() | dataclasses.asdict(recipe.config)
+    for name, value in asked.items():
+        if was[name] != value:
+            raise ValidationError(name, value, f"{was[name]!r}, with which the training in {path.parent} was begun")
+    return recipe

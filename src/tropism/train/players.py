@@ -30,6 +30,9 @@ FORMS = (
 )
 
 
+KNOWN = "module:function or llm:MODEL@URL; other policies need an address with /envs/ID, of an id that is known here"
+
+
 class Chance(Strategy):
     """Any action of the space, one as likely as the other."""
 
@@ -119,7 +122,7 @@ def free(name: str) -> Strategy | Player:
             raise ValidationError("policy", name, "llm:MODEL@URL")
         return LanguageModel(model, url)
     if ":" not in name:
-        raise ValidationError("policy", name, "module:function or llm:MODEL@URL, to play on a server")
+        raise ValidationError("policy", name, KNOWN)
     made = imported("policy", name, "module:function")
     if isinstance(made, type) and issubclass(made, Strategy):
         return made()

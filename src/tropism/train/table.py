@@ -5,9 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from tropism.client import Client, StepResult
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
+from tropism.core.spaces import Space
 
 
 class Moment(NamedTuple):
@@ -52,10 +55,11 @@ class Here:
 
 
 class There:
-    """A session on a server; actions may be words."""
+    """A session on a server; actions may be words. Where its space is known, a bare observation is as it is here."""
 
-    def __init__(self, client: Client):
+    def __init__(self, client: Client, space: Space | None = None):
         self._client = client
+        self._space = space
 
     def reset(self, seed: int) -> Moment:
         return self._moment(self._client.reset(seed=seed))
@@ -64,8 +68,11 @@ class There:
         return self._moment(self._client.step(action))
 
     def _moment(self, result: StepResult) -> Moment:
-        seen = result.observation
-        obs = seen["value"] if isinstance(seen, dict) and "value" in seen else seen
+        obs = result.observation
+        if isinstance(obs, dict) and "value" in obs:
+            obs = (
+                np.asarray(obs["value"]) if self._space is None else self._space.from_json(obs["value"], "observation")
+            )
         place = _place(result.metadata or {})
         return Moment(obs, result.text, result.reward or 0.0, result.done, *place, result.error)
 
