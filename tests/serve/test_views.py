@@ -81,6 +81,17 @@ def test_a_history_goes_on_from_where_it_was_read_and_says_when_it_begins_anew(s
         assert caller.get(f"/sessions/{view}/history").json()["step_count"] == 0
 
 
+def test_a_picture_is_of_the_current_episode_though_nobody_asked_for_its_history(server: Running):
+    with server.http("ConnectFour-v0") as caller, Session(*make("ConnectFour-v0")) as session:
+        view = begun(caller, [3], seed=1)
+        caller.get(f"/sessions/{view}/picture?step=1")
+        caller.post("/reset", json={"seed": 4})
+        caller.post("/step", json=act(0))
+        session.reset(seed=4)
+        session.step(0)
+        assert (picture_of(caller.get(f"/sessions/{view}/picture?step=1")) == session.render()).all()
+
+
 def test_a_fork_from_any_step_goes_on_from_there_and_the_other_never_knows(server: Running):
     with server.http("ConnectFour-v0") as caller, server.http("ConnectFour-v0") as other:
         view = begun(caller, [3, 3, 2], seed=5)

@@ -53,6 +53,10 @@ class Source(Protocol):
         """What it is made of so far, the reset first; in a thread, because this may have to be read."""
         ...
 
+    def episode(self) -> int:
+        """Which one it is: another number once there are entries of another."""
+        ...
+
     def check(self, session: Session) -> None:
         """Refuse a session that was replayed up to here, and has not seen what was seen then."""
         ...
@@ -69,6 +73,7 @@ class Reel:
         self.source = source
         self.environment = environment = source.environment
         self.take = next(takes)  # tells a reel from the one that had been shown before
+        self.episode: int | None = None
         self.entries: list[Entry] = []
         self.rows: list[Row] = []
         self._front = environment.fresh()

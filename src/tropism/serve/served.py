@@ -52,6 +52,7 @@ class ServedSession:
         "_lock",
         "_number",
         "attached",
+        "begun",
         "environment",
         "id",
         "opened",
@@ -68,6 +69,7 @@ class ServedSession:
         self.session = session
         self.attached = 0
         self.written = 0  # steps
+        self.begun = 0  # episodes
         self.opened = self.used = time.monotonic()
         self._home = home
         self._number: int | None = None
@@ -183,6 +185,7 @@ class ServedSession:
         payload |= recordings.begun(self, back, asked.options, timestep)
         self._number = payload.get(KEY)
         self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
+        self.begun += 1
         return written
 
     @property
@@ -247,6 +250,7 @@ class ServedSession:
         self._number = number.get(KEY)
         for entry in (begin._replace(payload=begin.payload | number), *steps):
             home.store.append(self.id, entry)
+        self.begun += 1
         return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
 
     def entries(self) -> list[Entry]:
@@ -255,6 +259,10 @@ class ServedSession:
         if not entries:
             raise StateError("lifecycle", "created", "an episode", "there is nothing to see before the first reset")
         return entries
+
+    def episode(self) -> int:
+        """Which one is told by `entries`: the first, the second, …; a restore begins one too."""
+        return self.begun
 
     def check(self, session: Session) -> None:
         """Of what was lived through here, only rewards are kept to compare a replay with."""

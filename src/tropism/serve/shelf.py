@@ -68,6 +68,9 @@ class RecordedSource:
             self._episode, self._entries = episode, _entries(episode, self.environment)
         return list(self._entries)
 
+    def episode(self) -> int:
+        return self._number
+
     def check(self, session: Session) -> None:
         """Bit for bit."""
         episode, step = self._recorded, session.step_count

@@ -68,11 +68,17 @@ class Watched:
 
     def _extend(self) -> None:
         """Bring the reel to where the episode stands; a reel anew where it is another."""
+        episode = self.source.episode()  # first: entries may be of a later episode, never of an earlier one
         entries = self.source.entries()
         if not self.reel.begins(entries):
             old, self.reel = self.reel, Reel(self.source)
             old.close()
+        self.reel.episode = episode
         self.reel.extend(entries)
+
+    def shows(self, step: int) -> bool:
+        """Whether this step of the current episode was replayed already."""
+        return self.reel.episode == self.source.episode() and 0 <= step < len(self.reel.rows)
 
     async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int) -> bytes | None:
         """A picture; of a pure environment it holds up nobody who looks at the same session."""
@@ -174,10 +180,12 @@ class Views:
 
     async def picture(self, watched: Watched, data: dict[str, Any]) -> bytes | None:
         """What the environment drew at a step of the current episode; None where it draws nothing."""
-        step, reel = convert(data, PictureAsked).step, watched.reel
-        if not 0 <= step < len(reel.rows):
+        step = convert(data, PictureAsked).step
+        if not watched.shows(step):
             await watched.follow()
-            reel = watched.reel
+        reel = watched.reel
+        if reel.episode != watched.source.episode():
+            raise ServerError("TIMEOUT", "the episode is still being replayed; try again later")
         if not 0 <= step < len(reel.rows):
             raise ValidationError("step", step, f"a step of this episode: 0 to {len(reel.rows) - 1}")
         kept = self._pictures.get((reel.take, step))
