@@ -5,6 +5,7 @@ import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.serve.test_bad_input import assert_refused
 from tests.serve.test_sharing import TOKENS, act, bearer
 
 from tropism import Session, make
+from tropism.core.environment import Environment
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 
@@ -203,6 +205,48 @@ def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
         assert steps[-1]["numbers"] == {"observation[0]": 1.0, "observation[1]": 5.0}
 
 
+class Moody(Lab):
+    """Raises at its second step the first time that this is replayed."""
+
+    moods = iter([False, True, False])
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        if state.steps == 1 and next(self.moods):
+            raise OSError("not now")
+        return super().step(key, state, action, params)
+
+
+def alone(id: str, env: Environment) -> dict[str, ServedEnvironment]:
+    return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.")}
+
+
+def test_a_replay_that_failed_for_a_moment_is_tried_again():
+    with running(own=alone("Moody-v0", Moody())) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        assert_refused(caller.get(f"/sessions/{view}/history"), "EXECUTION_ERROR")
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 3
+
+
+class Refused(Lab):
+    """Its steps do not repeat."""
+
+    rewards = count(1.0)
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, state, _, done, info = super().step(key, state, action, params)
+        return obs, state, next(self.rewards), done, info
+
+
+def test_a_replay_that_diverged_is_refused_with_the_same_words_each_time():
+    with running(own=alone("Refused-v0", Refused())) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        told = [caller.get(f"/sessions/{view}/history") for _ in range(3)]
+        for reply in told:
+            assert_refused(reply, "DIVERGED")
+        assert len({reply.text for reply in told}) == 1
+        assert next(Refused.rewards) == 4.0  # two steps, and one replayed
+
+
 class Painter(Lab):
     """Draws slowly."""
 
@@ -212,9 +256,11 @@ class Painter(Lab):
 
 
 def test_what_was_done_is_told_while_a_picture_is_drawn():
-    env = Painter()
-    own = {"Painter-v0": ServedEnvironment("Painter-v0", env, env.default_params(), "A test's own.")}
-    with running(own=own) as server, server.http() as caller, ThreadPoolExecutor(1) as thread:
+    with (
+        running(own=alone("Painter-v0", Painter())) as server,
+        server.http() as caller,
+        ThreadPoolExecutor(1) as thread,
+    ):
         view = begun(caller, [STAY])
         assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 2
         drawing = thread.submit(caller.get, f"/sessions/{view}/picture?step=1")

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from tropism.core.session import Session
-from tropism.errors import DivergedError, StateError, ValidationError
+from tropism.errors import DivergedError, StateError, TropismError, ValidationError
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 from tropism.serve.store import Entry
@@ -18,6 +18,8 @@ MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to repla
 LONGEST = 20_000  # entries; what comes after those is not shown
 MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
 LONGEST_TEXT = 16_384  # characters
+
+LASTING = (DivergedError, StateError, ValidationError)  # what a replay raises each time
 
 takes = count(1)
 
@@ -79,22 +81,26 @@ class Reel:
         self._front = environment.fresh()
         self._marks: list[Mark] = []
         self._stride = 1
-        self._failed: Exception | None = None
+        self._failed: Callable[[], Exception] | None = None
+        self._broken = False
 
     def begins(self, entries: list[Entry]) -> bool:
-        """Whether this episode is the one of this reel, as far as that goes."""
-        return entries[: len(self.entries)] == self.entries
+        """Whether this episode is the one of this reel, as far as that goes, and the reel can go on."""
+        return not self._broken and entries[: len(self.entries)] == self.entries
 
     def extend(self, entries: list[Entry]) -> None:
         """Replay what has been done since."""
         if self._failed is not None:
-            raise self._failed
+            raise self._failed()
         for entry in entries[len(self.entries) : LONGEST]:
             try:
                 self._front = play(self.environment, self._front, entry)
                 self.source.check(self._front)
-            except Exception as error:
-                self._failed = error
+            except LASTING as error:
+                self._failed = _again(error)
+                raise
+            except BaseException:
+                self._broken = True  # nobody knows where it stands; what went wrong may not go wrong twice
                 raise
             self.entries.append(entry)
             if entry.kind != "reseed":
@@ -125,6 +131,12 @@ class Reel:
     def close(self) -> None:
         self._front.close()
         self._marks.clear()
+
+
+def _again(error: TropismError) -> Callable[[], Exception]:
+    """The same error each time, without what was under way when it was first raised."""
+    kind, name, expected, message = type(error), error.name, error.expected, error.message
+    return lambda: kind(name, None, expected, message)
 
 
 def until(entries: list[Entry], step: int) -> list[Entry]:

@@ -7,6 +7,7 @@ import { Player } from "./player.js";
 import { liveSource, recordedSource } from "./source.js";
 
 const EVERY = 400; // milliseconds between looks at a session that somebody else plays
+const LONGEST = 15_000; // milliseconds between them while the server is in trouble
 const MOST_ASKED = 4; // requests, that and those that wait
 const EDITED = ["INPUT", "TEXTAREA", "SELECT"];
 const SHORTCUTS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
@@ -226,15 +227,18 @@ class Stage {
 
   /** Follow a session as it is stepped, or a recording until the server has replayed it. */
   async #watch() {
+    let wait = EVERY;
     while (!this.closed && (this.mode === "watch" || this.source.last < this.source.told.step_count)) {
-      await pause(EVERY);
+      await pause(wait);
       if (this.closed || document.hidden) continue;
       try {
         if (await this.source.refresh()) this.player.update();
+        wait = EVERY;
       } catch (error) {
         if (this.closed) return;
         notify(error.message);
-        if (error.status === 404) return;
+        if (error.status >= 400 && error.status < 500) return; // asked again, it would be refused again
+        wait = Math.min(2 * wait, LONGEST);
       }
     }
   }
