@@ -176,3 +176,28 @@ def test_one_writer_that_cannot_be_closed_leaves_none_open(
     assert len(caplog.records) == (0 if isinstance(error, KeyError) else 2)
     for each in environments:  # the lock of one that is open is held
         Writer(tmp_path / each.id, Manifest.of(Session(each.env, each.params))).close()
+
+
+class Mortal(Lab):
+    """Cannot be lived through twice once `dead`."""
+
+    dead = False
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        if self.dead:
+            raise OSError("no more")
+        return super().reset(key, params)
+
+
+def test_an_episode_that_cannot_be_gone_back_to_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    env = Mortal()
+    own = {"Mortal-v0": ServedEnvironment("Mortal-v0", env, env.default_params(), "")}
+    with running(own=own, record=tmp_path) as server, server.http() as caller:
+        caller.post("/reset", json={"seed": 1})
+        with monkeypatch.context() as broken:
+            broken.setattr(Mortal, "dead", True)
+            broken.setattr(Writer, "step", lambda *_: 1 / 0)
+            assert_refused(caller.post("/step", json={"action": {"value": STAY}}), "EXECUTION_ERROR")
+            assert_refused(caller.post("/step", json={"action": {"value": STAY}}), "STATE_ERROR")
+        assert caller.post("/reset", json={"seed": 2}).status_code == 200
+        assert caller.post("/step", json={"action": {"value": STAY}}).status_code == 200

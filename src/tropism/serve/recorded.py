@@ -48,15 +48,15 @@ class RecordedFolder:
         can_go_back = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
         return session.moment() if can_go_back else None
 
-    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]:
+    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]:
         session, write = served.session, self._writers[served.environment.id].begin
-        return {KEY: _or_back(served, back, lambda: write(session.seed, options, timestep, session.episode_id))}
+        return {KEY: _written(lambda: write(session.seed, options, timestep, session.episode_id))}
 
-    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None:
+    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None:
         session, number, write = served.session, served.number, self._writers[served.environment.id].step
         assert number is not None, "`before` has looked"
         own = session.action_space.coerce(action)
-        _or_back(served, back, lambda: write(number, session.step_count, own, timestep))
+        _written(lambda: write(number, session.step_count, own, timestep))
 
     def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         parent, write = origin.payload.get(KEY), self._writers[id].fork
@@ -85,16 +85,6 @@ def _close(id: str, writer: Writer) -> None:
         writer.close()
     except (OSError, ArrowException, ValidationError) as error:
         log.error("the last rows of %s stay in their tail, where they can be read: %s", id, error)
-
-
-def _or_back(served: Recordable, back: Back | None, write: Callable[[], T]) -> T:
-    """What cannot be recorded has not happened; where there is no way back, the episode is over."""
-    try:
-        return _written(write)
-    except BaseException:
-        served.session.close()
-        served.session = served.session.sibling() if back is None else back()
-        raise
 
 
 def _written(write: Callable[[], T]) -> T:

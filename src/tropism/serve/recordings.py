@@ -27,7 +27,7 @@ class Recordable(Protocol):
 
 @runtime_checkable
 class Recordings(Protocol):
-    """Each call writes before it returns, or raises and takes back what could not be written.
+    """Each call writes before it returns, or raises: then what could not be written is to be taken back.
 
     What `begun` and `forked` return belongs into the entry of the reset.
     """
@@ -38,8 +38,8 @@ class Recordings(Protocol):
         """How to go back if the reset or step that comes next cannot be written."""
         ...
 
-    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]: ...
-    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None: ...
+    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]: ...
+    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None: ...
 
     def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         """A session of environment `id` goes on from an episode that began with `origin`."""
@@ -65,10 +65,10 @@ class NoRecordings:
     def before(self, kind: str, served: Recordable) -> Back | None:
         return None
 
-    def begun(self, served: Recordable, back: Back | None, options: Any, timestep: Timestep) -> dict[str, int]:
+    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]:
         return {}
 
-    def stepped(self, served: Recordable, back: Back | None, action: Any, timestep: Timestep) -> None: ...
+    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None: ...
 
     def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}

@@ -17,7 +17,7 @@ from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import branch
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
-from tropism.serve.recordings import KEY
+from tropism.serve.recordings import KEY, Back
 from tropism.serve.store import Entry
 from tropism.wire.codec import encode
 
@@ -25,7 +25,6 @@ LONGEST_ID = 255
 VIEW = 9  # bytes
 MARK = 4  # bytes before a kept reply, which say what had been asked
 LONGEST_WAIT = 86_400.0  # seconds
-WRITING = threading.Lock()  # held while a step is written down, so that it is either in time or too late
 
 T = TypeVar("T")
 
@@ -51,6 +50,7 @@ class ServedSession:
         "_home",
         "_lock",
         "_number",
+        "_writing",
         "attached",
         "begun",
         "environment",
@@ -73,6 +73,7 @@ class ServedSession:
         self.opened = self.used = time.monotonic()
         self._home = home
         self._number: int | None = None
+        self._writing = threading.Lock()  # held while a step is written down: it is either in time or too late
         self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
 
     @property
@@ -159,7 +160,7 @@ class ServedSession:
             before, late, written = self.session.moment(), self.session, self.written
             step = asyncio.ensure_future(self._in_thread(self._once_in, late, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
-            with WRITING:
+            with self._writing:
                 in_time = step.done() or self.written != written
                 if not in_time:
                     self.session = late.sibling()
@@ -182,7 +183,11 @@ class ServedSession:
         payload: dict[str, Any] = {"seed": session.seed, "options": asked.options, "episode_id": session.episode_id}
         reply = self.environment.form.reply(session, timestep)
         written = encode(reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id})
-        payload |= recordings.begun(self, back, asked.options, timestep)
+        try:
+            payload |= recordings.begun(self, asked.options, timestep)
+        except BaseException:
+            self._go_back(session, back)
+            raise
         self._number = payload.get(KEY)
         self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
         self.begun += 1
@@ -208,13 +213,33 @@ class ServedSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        with WRITING:
-            if session is not self.session:
-                raise _too_late()
-            self._home.recordings.stepped(self, back, action, timestep)
-            self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
-            self.written += 1
+        try:
+            with self._writing:
+                if session is not self.session:
+                    raise _too_late()
+                self._home.recordings.stepped(self, action, timestep)
+                self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
+                self.written += 1
+        except BaseException:
+            self._go_back(session, back)
+            raise
         return reply
+
+    def _go_back(self, session: Session, back: Back | None) -> None:
+        """What cannot be recorded has not happened; where there is no way back, the episode is over."""
+        if session is not self.session:
+            return
+        earlier = session.sibling()
+        try:
+            session.close()
+            earlier = earlier if back is None else back()
+        finally:
+            with self._writing:
+                late = session is not self.session
+                if not late:
+                    self.session = earlier
+            if late:  # whoever waited for this step went back as well
+                earlier.close()
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
