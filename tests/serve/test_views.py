@@ -20,6 +20,7 @@ from tropism import Session, make
 from tropism.core.environment import Environment
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
+from tropism.serve.reel import named_numbers
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_a_history_goes_on_from_where_it_was_read_and_says_when_it_begins_anew(s
         caller.post("/step", json=act(1))
         later = caller.get(f"/sessions/{view}/history?from=3").json()
         assert (later["take"], [row["step"] for row in later["rows"]]) == (first["take"], [3])
-        caller.post("/restore", json={"from": snapshot})
+        assert caller.post("/restore", json={"from": snapshot}).json()["view"] == view
         caller.post("/step", json=act(2))
         restored = caller.get(f"/sessions/{view}/history").json()
         assert restored["take"] != first["take"]
@@ -92,6 +93,11 @@ def test_a_picture_is_of_the_current_episode_though_nobody_asked_for_its_history
         session.reset(seed=4)
         session.step(0)
         assert (picture_of(caller.get(f"/sessions/{view}/picture?step=1")) == session.render()).all()
+
+
+def test_the_parts_of_an_observation_have_names_of_their_own():
+    parts = {"left": {"x": 1.0, "seen": np.zeros(2)}, "right": {"x": 2.0}, "clock": 3}
+    assert named_numbers(parts, ()) == {"left.x": 1, "left.seen[0]": 0, "left.seen[1]": 0, "right.x": 2, "clock": 3}
 
 
 def test_a_fork_from_any_step_goes_on_from_there_and_the_other_never_knows(server: Running):

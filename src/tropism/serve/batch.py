@@ -14,8 +14,8 @@ from tropism.core.packing import WORD, Layout, reader
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import ServerError, StateError, ValidationError
+from tropism.serve.asked import convert
 from tropism.serve.environment import ServedEnvironment, in_thread
-from tropism.serve.served import convert
 from tropism.serve.sessions import Sessions
 from tropism.wire.arrays import array_of
 

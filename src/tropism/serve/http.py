@@ -7,16 +7,16 @@ import msgspec
 
 from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve import refusal
+from tropism.serve.asked import Nothing, convert, whole_number
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.guard import cookie
 from tropism.serve.metrics import Metrics
-from tropism.serve.served import Nothing, ServedSession, convert
+from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
 from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
 
 HEADER = "x-session-id"
-LONGEST_NUMBER = 18  # digits
 
 
 class StepBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -169,4 +169,5 @@ def _request_id(value: Any) -> str | None:
 
 
 def _number(text: str) -> Any:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else text
+    number = whole_number(text)
+    return text if number is None else number

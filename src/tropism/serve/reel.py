@@ -17,6 +17,7 @@ from tropism.serve.store import Entry
 MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to replay others from
 LONGEST = 20_000  # entries; what comes after those is not shown
 MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
+WHOLE = "observation"
 LONGEST_TEXT = 16_384  # characters
 
 LASTING = (DivergedError, StateError, ValidationError)  # what a replay raises each time
@@ -189,33 +190,37 @@ def _row(session: Session, entry: Entry) -> Row:
         session.total_reward,
         session.lifecycle.value,
         session.describe()[:LONGEST_TEXT],
-        _named_numbers(obs, session.env.observation_words()),
+        named_numbers(obs, session.env.observation_words()),
         session.agent_spot(),
         None if legal is None else np.asarray(legal, bool).tolist(),
     )
 
 
-def _named_numbers(obs: Any, words: tuple[str, ...]) -> dict[str, float]:
+def named_numbers(obs: Any, words: tuple[str, ...]) -> dict[str, float]:
     if words and np.shape(obs) == (len(words),) == (len({*words}),):
         return dict(zip(words, np.asarray(obs, float).tolist(), strict=True))
-    return dict(_numbers(obs, "observation"))
+    return dict(_numbers(obs, WHOLE))
 
 
 def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
-    """The numbers of an observation that has few, each with a name."""
+    """The numbers of an observation that has few, each with a name; `name` is that of the whole, or of the part."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _numbers(part, str(key))
+            yield from _numbers(part, _within(name, str(key)))
     elif is_dataclass(value):
         for field in fields(value):
             if field.name not in ("reward", "done", "metadata"):
-                yield from _numbers(getattr(value, field.name), field.name)
+                yield from _numbers(getattr(value, field.name), _within(name, field.name))
     elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
         array = np.asarray(value)
         if array.size == 1:
             yield name, float(array.item())
         elif array.size <= MOST_NUMBERS:
             yield from ((f"{name}[{place}]", float(number)) for place, number in enumerate(array.ravel()))
+
+
+def _within(name: str, part: str) -> str:
+    return part if name == WHOLE else f"{name}.{part}"
 
 
 def drawn(session: Session) -> bytes | None:

@@ -10,11 +10,10 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 from zlib import crc32
 
-import msgspec
-
 from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import branch
+from tropism.serve.asked import Nothing, ResetData, convert, history_from
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
 from tropism.serve.recordings import KEY, Back
@@ -27,20 +26,6 @@ MARK = 4  # bytes before a kept reply, which say what had been asked
 LONGEST_WAIT = 86_400.0  # seconds
 
 T = TypeVar("T")
-
-
-class ResetData(msgspec.Struct, forbid_unknown_fields=True):
-    seed: Any = None
-    episode_id: str | None = None
-    options: dict[str, Any] | None = None
-
-
-class HistoryData(msgspec.Struct, forbid_unknown_fields=True):
-    start: int = msgspec.field(default=0, name="from")
-
-
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """A request without data."""
 
 
 class ServedSession:
@@ -276,7 +261,9 @@ class ServedSession:
         for entry in (begin._replace(payload=begin.payload | number), *steps):
             home.store.append(self.id, entry)
         self.begun += 1
-        return encode(self.environment.form.reply(session, session.timestep) | {"session_id": self.id})
+        return encode(
+            self.environment.form.reply(session, session.timestep) | {"session_id": self.id, "view": self.view}
+        )
 
     def entries(self) -> list[Entry]:
         """What the current episode is made of, the reset first."""
@@ -297,13 +284,11 @@ class ServedSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        asked = convert(data, HistoryData)
-        if asked.start < 0:
-            raise ValidationError("from", asked.start, "a step number of at least 0")
+        start = history_from(data)
         begin, *steps = self.entries()
-        rows = [_row(step) for step in steps[asked.start :]]
+        rows = [_row(step) for step in steps[start:]]
         whole = sum(step.kind == "step" for step in steps) == self.session.step_count
-        return encode({**begin.payload, "from": asked.start, "steps": rows, "whole": whole})
+        return encode({**begin.payload, "from": start, "steps": rows, "whole": whole})
 
     def close(self) -> None:
         self.session.close()
@@ -357,10 +342,3 @@ def _too_late() -> StateError:
 
 def unknown_type(kind: str) -> ServerError:
     return ServerError("UNKNOWN_TYPE", f"unknown type {shorten(kind)}; expected one of {', '.join(PERFORMED)}, close")
-
-
-def convert(data: Any, form: type[T]) -> T:
-    try:
-        return msgspec.convert(data, form)
-    except msgspec.ValidationError as error:
-        raise ServerError("VALIDATION_ERROR", str(error)) from None

@@ -213,9 +213,6 @@ class Sessions:
                 return served
         raise ServerError("SESSION_ERROR", f"no live session of yours has the view {shorten(view)}")
 
-    def is_live(self, served: ServedSession) -> bool:
-        return self._live.get(served.id) is served
-
     def _of(self, owner: str) -> list[ServedSession]:
         return [served for served in list(self._live.values()) if hmac.compare_digest(served.owner, owner)]
 

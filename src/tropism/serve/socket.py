@@ -7,11 +7,12 @@ import msgspec
 from tropism.core.session import EnvironmentState
 from tropism.errors import ServerError, StateError
 from tropism.serve import refusal
+from tropism.serve.asked import convert
 from tropism.serve.batch import Batch
 from tropism.serve.direct import DirectSocket, direct_socket
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.metrics import Metrics
-from tropism.serve.served import PERFORMED, ServedSession, convert, unknown_type
+from tropism.serve.served import PERFORMED, ServedSession, unknown_type
 from tropism.serve.sessions import Sessions
 from tropism.wire.codec import Frame, decode_frame, encode, pack, unpack
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from tropism.errors import ServerError, ValidationError, shorten
+from tropism.serve.asked import convert, history_from, whole_number
 from tropism.serve.branch import rewound, take_in
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.portrait import Portrait, portrait
 from tropism.serve.reel import LONGEST, Reel, Source, drawn
-from tropism.serve.served import convert
 from tropism.serve.sessions import Sessions
 from tropism.wire.codec import encode
 
@@ -25,14 +25,9 @@ DRAWN_AT_ONCE = 2
 MOST_WAITING = 64  # requests for pictures and lists of recordings
 PATIENCE = 2.0  # seconds; a replay that takes longer goes on, and what there is by then is told
 MADE_AT_ONCE = 2  # portraits: the first of an environment compiles it
-LONGEST_NUMBER = 18  # digits
 LONGEST_TURN = 10.0  # seconds that a request waits for the one before
 
 T = TypeVar("T")
-
-
-class HistoryAsked(msgspec.Struct, forbid_unknown_fields=True):
-    start: int = msgspec.field(default=0, name="from")
 
 
 class RecordingsAsked(msgspec.Struct, forbid_unknown_fields=True):
@@ -129,12 +124,13 @@ class Views:
 
     async def recording(self, environment: ServedEnvironment, number: str) -> Watched:
         """A recorded episode, whoever played it."""
-        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER):
+        known = whole_number(number)
+        if known is None:
             raise ServerError("NOT_FOUND", f"no recording {shorten(number)}; they are numbered from 0")
-        place = ("recording", environment.id, str(int(number)))
+        place = ("recording", environment.id, str(known))
         watched = self._watched.get(place)
         if watched is None:
-            source = self.sessions.recordings.source(environment, int(number))
+            source = self.sessions.recordings.source(environment, known)
             await environment.prepare(self.sessions.threads)
             await self._in_line(in_thread(self.sessions.threads, source.entries))  # or there is none
             watched = Watched(source, self.sessions.threads)
@@ -158,9 +154,7 @@ class Views:
 
     async def history(self, watched: Watched, data: dict[str, Any]) -> bytes:
         """The moments of the current episode from one on."""
-        start = convert(data, HistoryAsked).start
-        if start < 0:
-            raise ValidationError("from", start, "a step number of at least 0")
+        start = history_from(data)
         await watched.follow()
         reel, (lifecycle, step_count) = watched.reel, watched.source.standing()
         rows = reel.rows[start : start + MOST_ROWS]
