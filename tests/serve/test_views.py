@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,18 @@ def test_a_fork_with_a_seed_is_replayed_as_it_went(server: Running):
         assert rows[-1]["text"] == text
         again = caller.post(f"/sessions/{told['view']}/fork", json={"step": 3}).json()
         assert caller.get(f"/sessions/{again['view']}/history").json()["rows"] == rows
+
+
+def test_a_fork_that_there_is_no_room_for_leaves_nothing_behind(tmp_path: Path):
+    with running("GridWorld-v0", record=tmp_path, max_sessions_per_token=2) as server, server.http() as caller:
+        view = begun(caller, [1])
+        for body in ({"step": 9}, {"step": 1, "seed": "none"}):
+            assert caller.post(f"/sessions/{view}/fork", json=body).status_code == 422
+            assert len(server.app.sessions) == 1
+        assert caller.post(f"/sessions/{view}/fork", json={"step": 1}).status_code == 200
+        for path, body in ((f"/sessions/{view}/fork", {"step": 1}), ("/fork", {"from": "now"})):
+            assert_refused(caller.post(path, json=body), "QUOTA_REACHED")
+        assert caller.get("/recordings").json()["count"] == len(server.app.sessions) == 2
 
 
 def test_a_view_allows_to_look_and_not_to_step(server: Running):

@@ -1,6 +1,7 @@
 """Going on from another moment: snapshots, and forks from here, from a snapshot or from any step."""
 
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +19,8 @@ from tropism.wire.codec import encode
 
 MOST_SNAPSHOTS = 1024  # of one session
 LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
+
+Branched = Callable[[], tuple[Session, list[Entry]]]  # a session of its own, and what had happened by then
 
 
 class Step(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,8 +58,14 @@ class Home(Protocol):
     recordings: Recordings
     threads: ThreadPoolExecutor
 
-    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> Named:
-        """Take in a session that has begun already."""
+    def take_place(self, owner: str) -> None:
+        """Make room for one session, or say that there is none."""
+        ...
+
+    def free_place(self, owner: str) -> None: ...
+
+    def adopt(self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]) -> Named:
+        """Take in a session that these entries led to, where there is a place for it."""
         ...
 
 
@@ -98,19 +107,27 @@ def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]
         raise
 
 
-def take_in(
+def fork(home: Home, environment: ServedEnvironment, owner: str, branched: Branched, seed: Any) -> bytes:
+    """The reply to a fork, which becomes a session of the server's; nothing is done before there is room for it."""
+    home.take_place(owner)
+    try:
+        session, entries = branched()
+        twin = _take_in(home, environment, owner, session, entries, seed)
+    except BaseException:
+        home.free_place(owner)
+        raise
+    return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
+
+
+def _take_in(
     home: Home, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], seed: Any
-) -> bytes:
-    """The reply to a fork: this session, which these entries led to, becomes one of the server's."""
+) -> Named:
     begin, *steps = entries
     try:
         number = home.recordings.forked(environment.id, session, begin, seed)
-        twin = home.adopt(environment, owner, session)
+        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
+        reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
+        return home.adopt(environment, owner, session, [begin, *steps, *reseeded])
     except BaseException:
         session.close()
         raise
-    begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
-    reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
-    for entry in (begin, *steps, *reseeded):
-        home.store.append(twin.id, entry)
-    return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})

@@ -6,6 +6,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
 from zlib import crc32
@@ -237,15 +238,16 @@ class ServedSession:
 
     def fork(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, branch.ForkData)
+        return branch.fork(self._home, self.environment, self.owner, partial(self._branched, asked), asked.seed)
+
+    def _branched(self, asked: branch.ForkData) -> tuple[Session, list[Entry]]:
         if isinstance(asked.origin, branch.Step):
-            session, entries = branch.rewound(self, asked.origin.step, asked.seed)
-        elif asked.origin == "now":
-            session, entries = self.session.fork(asked.seed), self.entries()
-        else:
-            origin, entries = branch.restored(self._home.store, self.id, self.environment, asked.origin)
-            with closing(origin):
-                session = origin.fork(asked.seed)
-        return branch.take_in(self._home, self.environment, self.owner, session, entries, asked.seed)
+            return branch.rewound(self, asked.origin.step, asked.seed)
+        if asked.origin == "now":
+            return self.session.fork(asked.seed), self.entries()
+        origin, entries = branch.restored(self._home.store, self.id, self.environment, asked.origin)
+        with closing(origin):
+            return origin.fork(asked.seed), entries
 
     def restore(self, data: dict[str, Any]) -> bytes:
         origin, home = convert(data, branch.RestoreData).origin, self._home

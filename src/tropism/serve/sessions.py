@@ -18,7 +18,7 @@ from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, 
 from tropism.serve.recordings import NoRecordings, Recordings
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
-from tropism.serve.store import MemoryStore, Saved, Store
+from tropism.serve.store import Entry, MemoryStore, Saved, Store
 
 MOST_LISTED = 200
 
@@ -60,10 +60,18 @@ class Sessions:
             raise
         return self._add(environment, owner, session)
 
-    def adopt(self, environment: ServedEnvironment, owner: str, session: Session) -> ServedSession:
-        """Take in a session that has begun already."""
-        self.take_place(owner)
-        return self._add(environment, owner, session)
+    def adopt(
+        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
+    ) -> ServedSession:
+        """Take in a session that these entries led to, where there is a place for it."""
+        id = secrets.token_urlsafe(16)
+        try:
+            for entry in entries:
+                self.store.append(id, entry)
+        except BaseException:
+            self.store.forget(id)
+            raise
+        return self._add(environment, owner, session, id)
 
     def _add(
         self, environment: ServedEnvironment, owner: str, session: Session, id: str | None = None

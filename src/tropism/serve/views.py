@@ -5,13 +5,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from tropism.errors import ServerError, ValidationError, shorten
 from tropism.serve.asked import convert, history_from, whole_number
-from tropism.serve.branch import rewound, take_in
+from tropism.serve.branch import fork, rewound
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.portrait import Portrait, portrait
 from tropism.serve.reel import LONGEST, Reel, Source, drawn
@@ -207,9 +208,10 @@ class Views:
 
     async def fork(self, watched: Watched, owner: str, data: dict[str, Any]) -> bytes:
         """A new session of the caller's that goes on from this step; the other one never knows."""
-        asked, environment = convert(data, ForkAsked), watched.source.environment
-        session, entries = await in_thread(self.sessions.threads, rewound, watched.source, asked.step, asked.seed)
-        return take_in(self.sessions, environment, owner, session, entries, asked.seed)
+        asked, source = convert(data, ForkAsked), watched.source
+        branched = partial(rewound, source, asked.step, asked.seed)
+        threads = self.sessions.threads
+        return await in_thread(threads, fork, self.sessions, source.environment, owner, branched, asked.seed)
 
     async def portrait(self, environment: ServedEnvironment) -> Portrait:
         """A picture of an environment, made when it is first asked for."""
