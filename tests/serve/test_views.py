@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, SLEEPING, STAY, Lab
-from tests.serve.running import Running, labs, running, talk
+from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, SLEEP, SLEEPING, STAY, Lab
+from tests.serve.running import Running, labs, running, talk, until
 from tests.serve.test_bad_input import assert_refused
 from tests.serve.test_sharing import TOKENS, act, bearer
 
 from tropism import Session, make
 from tropism.core.environment import Environment
+from tropism.serve import replays
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 from tropism.serve.reel import named_numbers
@@ -264,6 +265,63 @@ def test_a_replay_that_diverged_is_refused_with_the_same_words_each_time():
             assert_refused(reply, "DIVERGED")
         assert len({reply.text for reply in told}) == 1
         assert next(Refused.rewards) == 4.0  # two steps, and one replayed
+
+
+class Counted(Lab):
+    """Knows how many of its episodes are open, and takes a while to be replayed."""
+
+    opened: ClassVar[list[int]] = []
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        self.opened.append(key)
+        return super().reset(key, params)
+
+    def close(self, state: Any) -> None:
+        self.opened.pop()
+
+
+def test_what_was_replayed_is_let_go_of(tmp_path: Path):
+    env = Counted()
+    with running(own=alone("Counted-v0", env), record=tmp_path) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        caller.get(f"/sessions/{view}/history")
+        assert len(env.opened) == 2
+        caller.post("/reset", json={"seed": 2})
+        caller.get(f"/sessions/{view}/history")
+        assert len(env.opened) == 2
+        caller.post("/close")
+        until(lambda: len(env.opened) == 0)
+        with ThreadPoolExecutor(8) as threads:
+            looks = [threads.submit(caller.get, "/recordings/0/history") for _ in range(8)]
+            assert {len(look.result().json()["rows"]) for look in looks} == {3}
+        assert len(env.opened) == 1
+        view = begun(caller, [STAY] + [SLEEP] * 3)
+        with ThreadPoolExecutor(1) as thread:
+            looking = thread.submit(caller.get, f"/sessions/{view}/history")
+            time.sleep(SLEEPING)
+            caller.post("/close")
+            looking.result()
+        until(lambda: len(env.opened) == 1)
+    assert len(env.opened) == 0
+
+
+class Slow(Lab):
+    """Is replayed as slowly as it was stepped."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        time.sleep(SLEEPING)
+        return super().step(key, state, action, params)
+
+
+def test_replays_wait_for_each_other_and_steps_for_none_of_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replays, "MOST_WAITING", 6)
+    slow, threads = running("GridWorld-v0", own=alone("Slow-v0", Slow())), ThreadPoolExecutor(8)
+    with slow as server, server.http("Slow-v0") as caller, server.http("GridWorld-v0") as other, threads:
+        view = begun(caller, [STAY] * 2)
+        forks = [threads.submit(caller.post, f"/sessions/{view}/fork", json={"step": 2}) for _ in range(8)]
+        assert other.post("/reset", json={}).status_code == 200
+        assert other.post("/step", json=act(1)).status_code == 200
+        assert sorted(fork.result().status_code for fork in forks) == [200] * 6 + [503] * 2
 
 
 class Painter(Lab):

@@ -233,6 +233,7 @@ class App:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         expiring.cancel()
+        await self.views.stop()
         self.sessions.stop()
         await send({"type": "lifespan.shutdown.complete"})
 

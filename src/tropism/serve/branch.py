@@ -14,6 +14,7 @@ from tropism.serve.environment import ServedEnvironment
 from tropism.serve.form import state_json
 from tropism.serve.recordings import Recordings
 from tropism.serve.reel import Source, replayed, until
+from tropism.serve.replays import Replays
 from tropism.serve.store import Entry, Store
 from tropism.wire.codec import encode
 
@@ -57,6 +58,7 @@ class Home(Protocol):
     store: Store
     recordings: Recordings
     threads: ThreadPoolExecutor
+    replays: Replays
 
     def take_place(self, owner: str) -> None:
         """Make room for one session, or say that there is none."""
@@ -95,7 +97,7 @@ def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]
     entries, environment = until(source.entries(), step), source.environment
     own = entries[0].payload["episode_id"] if environment.env.identified else None  # what it is told, is replayed
     entries[0] = entries[0]._replace(payload=entries[0].payload | {"episode_id": own})
-    session = replayed(environment, entries)
+    session = replayed(environment, entries, environment.fresh())
     try:
         source.check(session)
         if seed is None:

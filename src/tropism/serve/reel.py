@@ -118,18 +118,19 @@ class Reel:
 
     def picture(self, step: int) -> bytes | None:
         """What the environment drew then, as PNG; None where it draws nothing."""
-        return picture_of(self._front) if step == self._front.step_count else drawn(self.at(step))
+        at_front = not self._broken and step == self._front.step_count
+        return picture_of(self._front) if at_front else drawn(self.at(step))
 
     def at(self, step: int) -> Session:
         """A session of its own that stands there, replayed from the nearest moment that was kept."""
         entries = until(self.entries, step)
         reached = [mark for mark in self._marks if mark.length <= len(entries)]
         start, session = (reached[-1].length, reached[-1].again()) if reached else (0, self.environment.fresh())
-        for entry in entries[start:]:
-            session = play(self.environment, session, entry)
-        return session
+        return replayed(self.environment, entries[start:], session)
 
     def close(self) -> None:
+        """Let go of its sessions; what was asked of it before may still be answered."""
+        self._broken = True
         self._front.close()
         self._marks.clear()
 
@@ -148,9 +149,8 @@ def until(entries: list[Entry], step: int) -> list[Entry]:
     return entries[: lengths[step]]
 
 
-def replayed(environment: ServedEnvironment, entries: list[Entry]) -> Session:
-    """A session that has lived through these entries."""
-    session = environment.fresh()
+def replayed(environment: ServedEnvironment, entries: list[Entry], session: Session) -> Session:
+    """This session, or its fork, after it has lived through these entries too."""
     try:
         for entry in entries:
             session = play(environment, session, entry)

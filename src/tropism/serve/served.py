@@ -80,7 +80,8 @@ class ServedSession:
             return function(*arguments)
         lock = self._turn()
         await lock.acquire()
-        work = asyncio.ensure_future(self._in_thread(function, *arguments))
+        run = self._home.replays.run if arguments[:1] == ("fork",) else self._in_thread
+        work = asyncio.ensure_future(run(function, *arguments))
         work.add_done_callback(lambda _: self._release(lock))
         return await asyncio.shield(work)  # a caller that gives up does not let another in
 

@@ -5,7 +5,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from heapq import nlargest
@@ -16,6 +16,7 @@ from tropism.errors import ServerError, shorten
 from tropism.serve import refusal
 from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, in_thread
 from tropism.serve.recordings import NoRecordings, Recordings
+from tropism.serve.replays import Replays
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
 from tropism.serve.store import Entry, MemoryStore, Saved, Store
@@ -38,6 +39,8 @@ class Sessions:
         self.store = store or MemoryStore()
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=THREADS)
+        self.replays = Replays()
+        self.leaves: Callable[[ServedSession], None] = lambda _: None  # called when one is live no more
         self.opened = 0
         self._live: dict[str, ServedSession] = {}
         self._by_owner: dict[str, int] = {}
@@ -168,6 +171,7 @@ class Sessions:
         if self._live.pop(served.id, None) is None:
             return False
         self.free_place(served.owner)
+        self.leaves(served)
         return True
 
     async def expire(self) -> None:
@@ -206,6 +210,7 @@ class Sessions:
             self._release(served)
             served.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
+        self.replays.stop()
         self.recordings.close()
 
     def rows(self, owner: str) -> dict[str, Any]:

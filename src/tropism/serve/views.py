@@ -2,9 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,8 +13,10 @@ from tropism.serve.asked import convert, history_from, whole_number
 from tropism.serve.branch import fork, rewound
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.portrait import Portrait, portrait
-from tropism.serve.reel import LONGEST, Reel, Source, drawn
+from tropism.serve.reel import LONGEST, Reel, Source
+from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
+from tropism.serve.watched import Watched
 from tropism.wire.codec import encode
 
 MOST_REELS = 32  # episodes looked at lately, kept replayed
@@ -24,9 +24,8 @@ MOST_ROWS = 2000  # of a history, told at once
 LARGEST_PICTURES = 2**26  # bytes, all pictures kept
 DRAWN_AT_ONCE = 2
 MOST_WAITING = 64  # requests for pictures and lists of recordings
-PATIENCE = 2.0  # seconds; a replay that takes longer goes on, and what there is by then is told
 MADE_AT_ONCE = 2  # portraits: the first of an environment compiles it
-LONGEST_TURN = 10.0  # seconds that a request waits for the one before
+LEAVING = 2.0  # seconds that replays get to end when the server stops
 
 T = TypeVar("T")
 
@@ -44,66 +43,6 @@ class ForkAsked(msgspec.Struct, forbid_unknown_fields=True):
     seed: Any = None
 
 
-class Watched:
-    """One episode that is looked at, as far as it was replayed."""
-
-    def __init__(self, source: Source, threads: ThreadPoolExecutor):
-        self.source = source
-        self._threads = threads
-        self._turn = asyncio.Lock()
-        self.reel = Reel(source)
-
-    async def follow(self) -> None:
-        """Replay what was done since somebody last looked; what takes longer than a while goes on alone."""
-        work = asyncio.ensure_future(self._turn_to(nullcontext(), self._extend))
-        await asyncio.wait({work}, timeout=PATIENCE)
-        if work.done():
-            work.result()
-        else:
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def _extend(self) -> None:
-        """Bring the reel to where the episode stands; a reel anew where it is another."""
-        episode = self.source.episode()  # first: entries may be of a later episode, never of an earlier one
-        entries = self.source.entries()
-        if not self.reel.begins(entries):
-            old, self.reel = self.reel, Reel(self.source)
-            old.close()
-        self.reel.episode = episode
-        self.reel.extend(entries)
-
-    def shows(self, step: int) -> bool:
-        """Whether this step of the current episode was replayed already."""
-        return self.reel.episode == self.source.episode() and 0 <= step < len(self.reel.rows)
-
-    async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int) -> bytes | None:
-        """A picture; of a pure environment it holds up nobody who looks at the same session."""
-        if not self.source.environment.env.traced:
-            return await self._turn_to(gate, reel.picture, step)
-        moment = await self._turn_to(nullcontext(), reel.at, step)
-        async with gate:
-            return await in_thread(self._threads, drawn, moment)
-
-    async def _turn_to(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call in a thread; never two at a time, even where a caller gives up."""
-        try:
-            async with asyncio.timeout(LONGEST_TURN):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise ServerError("TIMEOUT", "the episode is still being replayed; try again later") from None
-        work = asyncio.ensure_future(self._through(gate, call, *arguments))
-        work.add_done_callback(lambda _: self._turn.release())
-        return await asyncio.shield(work)
-
-    async def _through(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
-        async with gate:
-            return await in_thread(self._threads, call, *arguments)
-
-    @property
-    def busy(self) -> bool:
-        return self._turn.locked()
-
-
 class Views:
     """What can be seen of the sessions and recordings of one server, and how to fork them, not to step them."""
 
@@ -115,13 +54,15 @@ class Views:
         self._drawing = asyncio.Semaphore(DRAWN_AT_ONCE)
         self._making = asyncio.Semaphore(MADE_AT_ONCE)
         self._portraits: dict[str, asyncio.Future[Portrait]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        sessions.leaves = self.forget
 
     def session(self, view: str, owner: str) -> Watched:
         """The live session of this caller that has this view."""
         watched = self._watched.get((view, owner))
         if watched is not None and watched.source.standing()[0] != "closed":
             return self._watch((view, owner), watched)
-        return self._watch((view, owner), Watched(self.sessions.seen(view, owner), self.sessions.threads))
+        return self._watch((view, owner), self._new(self.sessions.seen(view, owner)))
 
     async def recording(self, environment: ServedEnvironment, number: str) -> Watched:
         """A recorded episode, whoever played it."""
@@ -134,18 +75,40 @@ class Views:
             source = self.sessions.recordings.source(environment, known)
             await environment.prepare(self.sessions.threads)
             await self._in_line(in_thread(self.sessions.threads, source.entries))  # or there is none
-            watched = Watched(source, self.sessions.threads)
+            watched = self._watched.get(place) or self._new(source)  # another may have come in the meantime
         return self._watch(place, watched)
 
     def _watch(self, place: tuple[str, ...], watched: Watched) -> Watched:
         """Keep what was looked at last."""
+        before = self._watched.get(place)
+        if before is not None and before is not watched:
+            self._leave(before)
         self._watched[place] = watched
         self._watched.move_to_end(place)
         if len(self._watched) > MOST_REELS:
-            _, oldest = self._watched.popitem(last=False)
-            if not oldest.busy:
-                oldest.reel.close()
+            self._leave(self._watched.popitem(last=False)[1])
         return watched
+
+    def _new(self, source: Source) -> Watched:
+        return Watched(source, self.sessions.replays, self.sessions.threads)
+
+    def _leave(self, watched: Watched) -> None:
+        leaving = asyncio.ensure_future(watched.leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    def forget(self, served: ServedSession) -> None:
+        """Nobody looks at a session that has gone."""
+        watched = self._watched.pop((served.view, served.owner), None) if self._watched else None
+        if watched is not None:
+            self._leave(watched)
+
+    async def stop(self) -> None:
+        """Let go of everything that was replayed."""
+        while self._watched:
+            self._leave(self._watched.popitem()[1])
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=LEAVING)
 
     async def recordings(self, environment: ServedEnvironment, data: dict[str, Any]) -> bytes:
         """The latest recordings of an environment."""
@@ -210,8 +173,8 @@ class Views:
         """A new session of the caller's that goes on from this step; the other one never knows."""
         asked, source = convert(data, ForkAsked), watched.source
         branched = partial(rewound, source, asked.step, asked.seed)
-        threads = self.sessions.threads
-        return await in_thread(threads, fork, self.sessions, source.environment, owner, branched, asked.seed)
+        replays = self.sessions.replays
+        return await replays.run(fork, self.sessions, source.environment, owner, branched, asked.seed)
 
     async def portrait(self, environment: ServedEnvironment) -> Portrait:
         """A picture of an environment, made when it is first asked for."""
