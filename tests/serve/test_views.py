@@ -19,7 +19,7 @@ from tests.serve.test_sharing import TOKENS, act, bearer
 
 from tropism import Session, make
 from tropism.core.environment import Environment
-from tropism.serve import replays
+from tropism.serve import reel, replays, views
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 from tropism.serve.reel import named_numbers
@@ -95,6 +95,25 @@ def test_a_picture_is_of_the_current_episode_though_nobody_asked_for_its_history
         session.reset(seed=4)
         session.step(0)
         assert (picture_of(caller.get(f"/sessions/{view}/picture?step=1")) == session.render()).all()
+
+
+def test_a_long_history_is_told_in_parts_and_has_an_end(server: Running, monkeypatch: pytest.MonkeyPatch):
+    with server.http("GridWorld-v0") as caller:
+        view = begun(caller, [1, 2, 1, 2, 0])
+        whole = caller.get(f"/sessions/{view}/history").json()["rows"]
+        monkeypatch.setattr(views, "LARGEST_ROWS", 500)
+        rows: list[Any] = []
+        while len(rows) < 6:
+            told = caller.get(f"/sessions/{view}/history?from={len(rows)}")
+            assert 1 <= len(told.json()["rows"]) < 6
+            rows += told.json()["rows"]
+        assert rows == whole
+        assert caller.get(f"/sessions/{view}/history?from=6").json()["rows"] == []
+        monkeypatch.setattr(reel, "LARGEST", 500)
+        other = caller.post(f"/sessions/{view}/fork", json={"step": 5}).json()["view"]
+        told = caller.get(f"/sessions/{other}/history").json()
+        assert 0 < told["step_count"] < 5
+        assert caller.get(f"/sessions/{other}/history?from={told['step_count'] + 1}").json()["rows"] == []
 
 
 def test_the_parts_of_an_observation_have_names_of_their_own():

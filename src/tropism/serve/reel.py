@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import count
+from itertools import accumulate, count
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -13,9 +13,11 @@ from tropism.errors import DivergedError, StateError, TropismError, ValidationEr
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.png import png
 from tropism.serve.store import Entry
+from tropism.wire.codec import encode
 
 MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to replay others from
 LONGEST = 20_000  # entries; what comes after those is not shown
+LARGEST = 2**26  # bytes of its rows; likewise
 MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
 WHOLE = "observation"
 LONGEST_TEXT = 16_384  # characters
@@ -78,7 +80,8 @@ class Reel:
         self.take = next(takes)  # tells a reel from the one that had been shown before
         self.episode: int | None = None
         self.entries: list[Entry] = []
-        self.rows: list[Row] = []
+        self.rows: list[msgspec.Raw] = []  # each a Row, as it is told
+        self.size = 0  # bytes of all rows
         self._front = environment.fresh()
         self._marks: list[Mark] = []
         self._stride = 1
@@ -93,7 +96,9 @@ class Reel:
         """Replay what has been done since."""
         if self._failed is not None:
             raise self._failed()
-        for entry in entries[len(self.entries) : LONGEST]:
+        for entry in entries[len(self.entries) :]:
+            if self.full:
+                return
             try:
                 self._front = play(self.environment, self._front, entry)
                 self.source.check(self._front)
@@ -105,8 +110,20 @@ class Reel:
                 raise
             self.entries.append(entry)
             if entry.kind != "reseed":
-                self.rows.append(_row(self._front, entry))
+                self.rows.append(msgspec.Raw(encode(_row(self._front, entry))))
+                self.size += len(self.rows[-1])
                 self._mark()
+
+    @property
+    def full(self) -> bool:
+        """Whether no more of this episode is shown."""
+        return len(self.entries) >= LONGEST or self.size >= LARGEST
+
+    def told(self, start: int, most: int, largest: int) -> list[msgspec.Raw]:
+        """Rows from this one on: at most that many, and that many bytes unless the first has more."""
+        rows = self.rows[start : start + most]
+        sizes = accumulate(len(row) for row in rows)
+        return rows[: max(1, sum(size <= largest for size in sizes))]
 
     def _mark(self) -> None:
         """Keep this moment where it costs nothing; when there are too many, every second one is let go."""

@@ -13,14 +13,16 @@ from tropism.serve.asked import convert, history_from, whole_number
 from tropism.serve.branch import fork, rewound
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.portrait import Portrait, portrait
-from tropism.serve.reel import LONGEST, Reel, Source
+from tropism.serve.reel import Reel, Source
 from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
 from tropism.serve.watched import Watched
 from tropism.wire.codec import encode
 
 MOST_REELS = 32  # episodes looked at lately, kept replayed
+LARGEST_REELS = 2**28  # bytes, all their rows
 MOST_ROWS = 2000  # of a history, told at once
+LARGEST_ROWS = 2**22  # bytes, those of one reply
 LARGEST_PICTURES = 2**26  # bytes, all pictures kept
 DRAWN_AT_ONCE = 2
 MOST_WAITING = 64  # requests for pictures and lists of recordings
@@ -85,8 +87,10 @@ class Views:
             self._leave(before)
         self._watched[place] = watched
         self._watched.move_to_end(place)
-        if len(self._watched) > MOST_REELS:
+        sizes = [each.reel.size for each in self._watched.values()]
+        while len(self._watched) > 1 and (len(self._watched) > MOST_REELS or sum(sizes) > LARGEST_REELS):
             self._leave(self._watched.popitem(last=False)[1])
+            del sizes[0]
         return watched
 
     def _new(self, source: Source) -> Watched:
@@ -121,7 +125,6 @@ class Views:
         start = history_from(data)
         await watched.follow()
         reel, (lifecycle, step_count) = watched.reel, watched.source.standing()
-        rows = reel.rows[start : start + MOST_ROWS]
         begin = reel.entries[0].payload if reel.entries else {"seed": None, "options": None}
         return encode(
             {
@@ -130,9 +133,9 @@ class Views:
                 "seed": None if begin["seed"] is None else str(begin["seed"]),  # JavaScript has no such numbers
                 "options": begin["options"],
                 "lifecycle": lifecycle,
-                "step_count": min(step_count, LONGEST - 1),
+                "step_count": len(reel.rows) - 1 if reel.full else step_count,
                 "from": start,
-                "rows": rows,
+                "rows": reel.told(start, MOST_ROWS, LARGEST_ROWS),
             }
         )
 
