@@ -222,6 +222,7 @@ def test_what_cannot_be_seen_is_said(server: Running):
         view = echo.post("/reset", json={}).json()["view"]
         blank = echo.get(f"/sessions/{view}/picture?step=0")
         assert (blank.status_code, blank.content) == (204, b"")
+        assert not {"content-type", "content-length", "transfer-encoding"} & {*blank.headers}
         echo.post("/close")
         assert_refused(echo.get(f"/sessions/{view}/history"), "SESSION_ERROR")
 
@@ -386,6 +387,17 @@ def test_the_page_is_served_with_its_rules_and_nothing_else_is(server: Running):
             assert_refused(caller.get(path), "NOT_FOUND")
         assert_refused(caller.post("/", json={}), "METHOD_NOT_ALLOWED")
         assert_refused(caller.get("/", headers={"Host": "evil.example"}), "FORBIDDEN")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/page/app.js", "/health", "/picture", "/nowhere", "/mcp"])
+def test_no_reply_is_framed_or_taken_for_something_else(server: Running, path: str):
+    with server.http() as caller:
+        for headers in ({}, {"Host": "evil.example"}):
+            told = caller.get(path, headers=headers).headers
+            assert told["x-content-type-options"] == "nosniff"
+            assert "frame-ancestors 'none'" in told["content-security-policy"]
+        own = caller.get(path).headers["content-security-policy"]
+        assert ("default-src 'self'" in own) == (path in ("/", "/docs", "/page/app.js"))
 
 
 def test_an_environment_has_a_picture_or_words(server: Running):

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,8 +12,8 @@ from tropism.errors import ServerError
 from tropism.serve import files as page_files
 from tropism.serve import jsonrpc, openapi
 from tropism.serve.environment import ServedEnvironment
-from tropism.serve.guard import Guard, refuse
-from tropism.serve.http import Answer, Requests, refused, respond
+from tropism.serve.guard import SAFE, UNFRAMED, Guard, refuse
+from tropism.serve.http import NO_CONTENT, Answer, Requests, refused, respond
 from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.portrait import PNG
 from tropism.serve.recordings import Recordings
@@ -44,7 +43,6 @@ GETS = (
 )
 SEEN = ("sessions", "recordings")
 VIEWED = ("history", "picture", "fork")  # what can be asked of sessions/{view}/… and recordings/{number}/…
-HTML = b"text/html; charset=utf-8"
 
 
 class App:
@@ -142,7 +140,7 @@ class App:
         if kind == "fork":
             return Answer(await views.fork(watched, owner, data))
         picture = await views.picture(watched, data)
-        return Answer(b"", 204) if picture is None else Answer(picture, media_type=PNG)
+        return Answer(b"", NO_CONTENT) if picture is None else Answer(picture, media_type=PNG)
 
     def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
         """What can be read without a session."""
@@ -156,7 +154,7 @@ class App:
             case "openapi.json":
                 return _json(openapi.document(environment, root))
             case "docs":
-                return Answer(files("tropism.serve").joinpath("docs.html").read_bytes(), media_type=HTML)
+                return page_files.answer(page_files.DOCS)
             case "metrics":
                 return Answer(self.metrics.text().encode(), media_type=TYPE)
             case "sessions":
@@ -216,7 +214,7 @@ class App:
 
     async def _sdk(self, scope: Any, receive: Any, send: Any) -> None:
         if self._mcp is not None:
-            await self._mcp.handle(scope, receive, send)
+            await self._mcp.handle(scope, receive, _safely(send))
             return
         message = "this server speaks MCP when it is installed with the extra: pip install 'tropism[mcp]'"
         await respond(send, _json(jsonrpc.error(None, jsonrpc.NO_METHOD, message)), "")
@@ -272,6 +270,17 @@ def _again(body: bytes, receive: Any) -> Callable[[], Any]:
         return next(messages, None) or await receive()
 
     return replay
+
+
+def _safely(send: Any) -> Any:
+    """A `send` whose replies have the headers that ours have."""
+
+    async def send_safely(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *SAFE, UNFRAMED]}
+        await send(message)
+
+    return send_safely
 
 
 def _json(value: Any) -> Answer:

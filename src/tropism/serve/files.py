@@ -6,7 +6,7 @@ from importlib.resources import files
 from tropism.errors import ServerError
 from tropism.serve.http import Answer
 
-HOME = "index.html"
+HOME, DOCS = "index.html", "docs.html"
 TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
@@ -14,12 +14,8 @@ TYPES = {
     ".svg": b"image/svg+xml",
 }
 # The page runs nothing but its own files, and asks nobody but this server.
-POLICY = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-SAFE = [
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
+POLICY = b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+PRIVATE = [(b"referrer-policy", b"no-referrer")]
 
 
 @cache
@@ -37,4 +33,4 @@ def answer(name: str) -> Answer:
     if name not in page():
         raise ServerError("NOT_FOUND", f"the page has no file {name!r}")
     media_type, body = page()[name]
-    return Answer(body, media_type=media_type, headers=list(SAFE))
+    return Answer(body, media_type=media_type, policy=POLICY, headers=list(PRIVATE))

@@ -11,6 +11,9 @@ from tropism.serve.settings import LOOPBACK, Settings
 from tropism.wire.codec import encode
 
 PUBLIC = ("/", "/docs", "/health")  # and the page's files: a browser asks for those before it can be given a token
+SAFE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # on every reply
+POLICY = b"content-security-policy"
+UNFRAMED = (POLICY, b"frame-ancestors 'none'")  # on every reply that has no policy of its own
 ANYBODY = "anybody"  # the owner of sessions on a server without tokens
 
 
@@ -44,7 +47,7 @@ class Guard:
 
     async def _permit(self, headers: dict[str, str], send: Any) -> None:
         """Tell a browser, which asks before it lets a page call, what a page of this origin may send."""
-        told = [(b"access-control-allow-methods", b"GET, POST"), (b"access-control-max-age", b"600")]
+        told = [*SAFE, UNFRAMED, (b"access-control-allow-methods", b"GET, POST"), (b"access-control-max-age", b"600")]
         told.append((b"access-control-allow-headers", b"authorization, content-type, x-session-id"))
         start = {"type": "http.response.start", "status": 204, "headers": told}
         await self._readable(headers, send)(start)
@@ -97,7 +100,7 @@ async def refuse(scope: Any, send: Any, reason: ServerError) -> None:
     """Answer an HTTP request, or a socket before it is accepted."""
     prefix = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
     body = encode(refusal.data(reason))
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *SAFE, UNFRAMED]
     if reason.code == "UNAUTHORIZED":
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": f"{prefix}.start", "status": refusal.STATUS[reason.code], "headers": headers})

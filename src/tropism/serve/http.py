@@ -9,7 +9,7 @@ from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve import refusal
 from tropism.serve.asked import Nothing, convert, whole_number
 from tropism.serve.environment import ServedEnvironment
-from tropism.serve.guard import cookie
+from tropism.serve.guard import POLICY, SAFE, UNFRAMED, cookie
 from tropism.serve.metrics import Metrics
 from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
@@ -17,6 +17,7 @@ from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
 
 HEADER = "x-session-id"
+NO_CONTENT = 204
 
 
 class StepBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,6 +33,7 @@ class Answer(msgspec.Struct):
     status: int = 200
     media_type: bytes = b"application/json"
     session: ServedSession | None = None
+    policy: bytes = UNFRAMED[1]
     headers: list[tuple[bytes, bytes]] = []
 
 
@@ -126,12 +128,10 @@ class Requests:
 
 async def respond(send: Any, answer: Answer, root: str) -> None:
     """Send an answer; it names its session in a header and in a cookie for this environment's paths."""
-    headers = [
-        (b"content-type", answer.media_type),
-        (b"content-length", str(len(answer.body)).encode()),
-        (b"cache-control", b"no-store"),
-        *answer.headers,
-    ]
+    headers = [*SAFE, (POLICY, answer.policy), *answer.headers]
+    if answer.status != NO_CONTENT:
+        headers.append((b"content-type", answer.media_type))
+        headers.append((b"content-length", str(len(answer.body)).encode()))
     if answer.session is not None:
         name, id = cookie_name(answer.session.environment), answer.session.id
         headers.append((HEADER.encode(), id.encode()))

@@ -23,6 +23,7 @@ from tropism.serve import refusal
 from tropism.serve.app import App
 from tropism.serve.direct import DirectSocket
 from tropism.serve.environment import THREADS, ServedEnvironment
+from tropism.serve.guard import SAFE, UNFRAMED
 from tropism.serve.settings import Settings
 from tropism.wire.codec import encode
 
@@ -155,7 +156,8 @@ class Impatient(HttpToolsProtocol):
         """Answer what never became a request."""
         body, status = encode(refusal.data(reason)), refusal.STATUS[reason.code]
         head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        safe = b"".join(b"%b: %b\r\n" % header for header in (*SAFE, UNFRAMED))
+        self.transport.write(head.encode() + safe + b"connection: close\r\n\r\n" + body)
         self.transport.close()
 
     def _too_slow(self) -> None:
