@@ -16,11 +16,12 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)),
 };
 
-/** The sessions that this tab may step: their ids by their views. */
+/** The sessions that this tab may step: their ids and environments by their views. */
 export const own = {
   all: () => JSON.parse(sessionStorage.getItem(SESSIONS) ?? "{}"),
-  id: (view) => own.all()[view],
-  add: (view, id) => sessionStorage.setItem(SESSIONS, JSON.stringify({ ...own.all(), [view]: id })),
+  id: (view) => own.all()[view]?.id,
+  environment: (view) => own.all()[view]?.environment,
+  add: (view, id, environment) => sessionStorage.setItem(SESSIONS, JSON.stringify({ ...own.all(), [view]: { id, environment } })),
   forget(view) {
     const { [view]: _, ...others } = own.all();
     sessionStorage.setItem(SESSIONS, JSON.stringify(others));

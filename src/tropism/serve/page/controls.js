@@ -146,7 +146,7 @@ function record({ properties, required = [] }, act) {
 
 function field(name, schema, required) {
   const { input, read, clear = () => {} } = editor(name, schema);
-  if (required) input.required = true;
+  if (required && input.type !== "checkbox") input.required = true; // unchecked is an answer too
   const element = make("label", { class: `field ${input.type ?? ""}` }, make("span", {}, schema.title ?? name), input);
   return { name, element, input, read, clear };
 }

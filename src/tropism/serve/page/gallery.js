@@ -55,8 +55,9 @@ async function show(frame, blob) {
   corner.drawImage(bitmap, -3, -3);
   const [red, green, blue] = corner.getImageData(0, 0, 1, 1).data;
   frame.style.backgroundColor = `rgb(${red} ${green} ${blue})`;
-  const image = make("img", { alt: "", src: URL.createObjectURL(blob) });
-  await image.decode();
+  const url = URL.createObjectURL(blob);
+  const image = make("img", { alt: "", src: url });
+  await image.decode().finally(() => URL.revokeObjectURL(url));
   frame.append(image);
 }
 

@@ -15,6 +15,7 @@ export class Player {
     this.cursor = 0;
     this.following = true; // stay at the live end
     this.playing = false;
+    this.plays = 0;
     this.drawn = draws ? undefined : false; // until the first picture tells
     this.lanes = new Map();
     this.#build();
@@ -73,13 +74,14 @@ export class Player {
   async play(on) {
     if (on === this.playing) return;
     this.playing = on;
+    const mine = ++this.plays; // paused and played again at once, only the later loop goes on
     this.toggle.replaceChildren(icon(on ? "pause" : "play"));
     this.toggle.setAttribute("aria-label", on ? "Pause" : "Play the episode");
     if (on && this.atEnd) this.cursor = 0;
-    while (this.playing) {
+    while (this.playing && mine === this.plays) {
       const shown = this.seek(this.cursor + 1, { keepPlaying: true });
       await Promise.all([shown, new Promise((done) => setTimeout(done, FRAME))]);
-      if (this.atEnd) this.play(false);
+      if (mine === this.plays && this.atEnd) this.play(false);
     }
   }
 

@@ -16,13 +16,20 @@ const MODES = { play: "playing", watch: "watching", recorded: "recorded" };
 
 const opened = new Map(); // the first replies of sessions whose past the server cannot tell, by their views
 
+let begun = 0;
+
 /** Open a session of an environment and go to it. */
 export async function begin(name) {
+  const [mine, address] = [++begun, location.hash];
   const environment = (await get("/list_environments")).find((each) => each.name === name);
   if (!environment) throw new Error(`this server has no environment ${name}`);
   const reply = await post(`${environment.url}/reset`, environment.replayable ? seeded(randomSeed()) : {});
   const { view, session_id: id } = reply;
-  own.add(view, id);
+  if (mine !== begun || location.hash !== address) {
+    await post(`${environment.url}/close`, {}, id); // nobody waits for it any more
+    return;
+  }
+  own.add(view, id, name);
   if (!environment.replayable) opened.set(view, reply);
   location.replace(`#/session/${view}`);
 }
@@ -39,8 +46,19 @@ export async function session(view) {
   if (opened.has(view)) {
     source.add(moment(opened.get(view), null));
     source.told = { environment: opened.get(view).environment, seed: null };
-  } else await source.refresh();
+  } else await revived(source, view);
   return staged(source, own.id(view) ? "play" : "watch", view);
+}
+
+/** Fetch what there is; a session of ours that was put away is taken up again by whoever names its id. */
+async function revived(source, view) {
+  try {
+    await source.refresh();
+  } catch (error) {
+    if (error.code !== "SESSION_ERROR" || !own.id(view)) throw error;
+    await get(`/envs/${encodeURIComponent(own.environment(view))}/state`, { session: own.id(view) });
+    await source.refresh();
+  }
 }
 
 export async function recording(name, number) {
@@ -154,7 +172,9 @@ class Stage {
 
   reset() {
     return this.#inTurn(async () => {
-      const reply = await post(`${this.environment.url}/reset`, this.environment.replayable ? seeded(this.seed.value.trim() || randomSeed()) : {}, this.id);
+      const seed = this.seed.value.trim() || randomSeed();
+      const reply = await post(`${this.environment.url}/reset`, this.environment.replayable ? seeded(seed) : {}, this.id);
+      if (this.environment.replayable && /^\d+$/.test(seed)) this.source.told = { ...this.source.told, seed: String(BigInt(seed)) };
       this.player.following = true;
       await this.#learn(reply, null);
       if (this.source.told.seed) this.seed.value = this.source.told.seed;

@@ -67,7 +67,7 @@ export class Source {
   /** The view of a new session of our own that goes on from this step. */
   async fork(step) {
     const twin = await post(`${this.address}/fork`, { step });
-    own.add(twin.view, twin.session_id);
+    own.add(twin.view, twin.session_id, this.told.environment);
     return twin.view;
   }
 

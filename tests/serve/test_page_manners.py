@@ -1,0 +1,75 @@
+"""The page in a real browser: who leaves and comes back, what is read out, and which keys are the game's."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.serve.browser import browsing, visiting
+from tests.serve.running import Running, labs, running, until
+from tests.serve.test_page import expect_step, play
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running("PlumeNav-v0", "Pendulum-v1", "Echo-v0", own=labs()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, server: Running) -> Iterator[Page]:
+    with visiting(browser, server) as tab:
+        yield tab
+
+
+def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):
+    with running("GridWorld-v0", idle_timeout=0.2) as server, visiting(browser, server, expected="404") as page:
+        view = play(page, server, "GridWorld-v0")
+        page.goto(f"{server.url}/#/recordings")
+        until(lambda: len(server.app.sessions) == 0)
+        page.goto(f"{server.url}/#/session/{view}")
+        expect(page.locator(".session")).to_have_attribute("data-mode", "play")
+        expect_step(page, 0)
+
+
+def test_a_session_that_nobody_waits_for_is_closed(page: Page, server: Running):
+    before = len(server.app.sessions)
+    page.goto(server.url)
+    page.route("**/reset", lambda route: (page.evaluate("location.hash = '#/sessions'"), route.continue_()))
+    with page.expect_response("**/close") as closed:
+        page.evaluate("location.hash = '#/play/Echo-v0'")
+    assert closed.value.ok
+    assert page.url.endswith("#/sessions")
+    assert len(server.app.sessions) == before
+
+
+def test_an_episode_paused_and_played_again_is_played_once(page: Page, server: Running):
+    view = play(page, server, "PlumeNav-v0", seed=1)
+    for step in range(20):
+        page.keyboard.press("ArrowLeft")
+        expect_step(page, step + 1)
+    page.keyboard.press("p")
+    for _ in range(6):
+        page.keyboard.press("p")
+    begin = page.evaluate("performance.now()")
+    expect_step(page, 20)
+    assert page.evaluate("performance.now()") - begin > 1200, view
+
+
+def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Running):
+    play(page, server, "Lab-v0", seed=31)
+    page.locator("#seed").fill("32")
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator(".hidden[aria-live]")).to_have_text("A new episode begins.")
+    expect(page.locator("#seed")).to_have_value("32")
+
+
+def test_the_interface_is_described(page: Page, server: Running):
+    page.goto(f"{server.url}/envs/Echo-v0/docs")
+    expect(page.locator("h1")).to_have_text("Echo-v0")
+    expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
