@@ -73,3 +73,65 @@ def test_the_interface_is_described(page: Page, server: Running):
     page.goto(f"{server.url}/envs/Echo-v0/docs")
     expect(page.locator("h1")).to_have_text("Echo-v0")
     expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
+
+
+def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Running):
+    play(page, server, "PlumeNav-v0", seed=1)
+    page.keyboard.press("ArrowLeft")
+    expect_step(page, 1)
+    page.keyboard.press("r")
+    expect(page.get_by_role("alert")).to_contain_text("press r again")
+    expect_step(page, 1)
+    page.keyboard.press("r")
+    expect_step(page, 0)
+
+
+def test_single_keys_can_be_turned_off_and_stay_so(page: Page, server: Running):
+    play(page, server, "PlumeNav-v0", seed=1)
+    page.get_by_role("switch", name="Keyboard shortcuts").uncheck()
+    page.locator("h1").focus()
+    page.keyboard.press("ArrowLeft")
+    expect_step(page, 1)
+    for key in (",", "0", "r"):
+        page.keyboard.press(key)
+    page.keyboard.press("ArrowLeft")
+    expect_step(page, 2)
+    page.reload()
+    switch = page.get_by_role("switch", name="Keyboard shortcuts")
+    expect(switch).not_to_be_checked()
+    switch.check()
+    page.locator("h1").focus()
+    page.keyboard.press(",")
+    expect_step(page, 1, 2)
+
+
+def test_keys_that_scroll_or_open_something_do_not_step(page: Page, server: Running):
+    play(page, server, "Pendulum-v1", seed=1)
+    for selector in (".right summary", ".bar a >> nth=0", "pre.words"):
+        page.locator(selector).focus()
+        page.keyboard.press(" ")
+        page.keyboard.press("ArrowLeft")
+    page.locator("h1").focus()
+    page.keyboard.press(" ")
+    expect_step(page, 1)
+
+
+def test_what_is_read_out_is_read_once(page: Page, server: Running):
+    play(page, server, "PlumeNav-v0", seed=1)
+    assert page.locator("output").count() == 0
+    page.evaluate("""window.changes = 0;
+        for (const box of document.querySelectorAll('#state, #notice'))
+            new MutationObserver((all) => (window.changes += all.filter((each) => each.type !== 'attributes').length))
+                .observe(box, { childList: true, subtree: true, characterData: true });""")
+    page.keyboard.press("ArrowLeft")
+    expect_step(page, 1)
+    assert page.evaluate("window.changes") == 0
+    toggle = page.get_by_role("button", name="Play the episode")
+    expect(toggle).to_have_attribute("title", "Play the episode")
+
+
+def test_trouble_has_a_title_and_the_focus(browser: Browser, server: Running):
+    with visiting(browser, server, expected="404") as page:
+        page.goto(f"{server.url}/#/session/nobody")
+        expect(page.locator("h1")).to_be_focused()
+        expect(page).to_have_title("Trouble · Tropism")

@@ -1,7 +1,7 @@
 // The page: which view belongs to which address, and what the bar at the top says.
 
 import { get, open, token } from "./api.js";
-import { make } from "./dom.js";
+import { make, say } from "./dom.js";
 import { gallery } from "./gallery.js";
 import { recordings } from "./recordings.js";
 import { begin, recording, session } from "./session.js";
@@ -62,7 +62,10 @@ async function route() {
     document.title = title;
     main.querySelector("h1")?.focus({ preventScroll: true });
   } catch (error) {
-    if (mine === turn) main.replaceChildren(trouble(error));
+    if (mine !== turn) return;
+    main.replaceChildren(trouble(error));
+    document.title = "Trouble · Tropism";
+    main.querySelector("h1").focus({ preventScroll: true });
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
   }
@@ -76,7 +79,7 @@ function trouble(error) {
 document.addEventListener("connection", ({ detail }) => {
   const state = document.querySelector("#state");
   state.dataset.state = detail;
-  state.querySelector("span").textContent = STATES[detail];
+  say(state.querySelector("span"), STATES[detail]);
   document.querySelector("#token").hidden = !token.get();
 });
 document.addEventListener("sessions", ({ detail }) => {

@@ -11,7 +11,7 @@ export function lane(label, seek) {
   const line = draw("path", { class: "line" });
   const area = draw("path", { class: "area" });
   const cursor = draw("line", { class: "cursor", y1: 0, y2: HEIGHT });
-  const value = make("output");
+  const value = make("span", { class: "value" });
   const [top, bottom] = [make("span", { class: "top" }), make("span", { class: "bottom" })];
   const svg = draw(
     "svg",

@@ -27,12 +27,14 @@ export function say(element, text) {
 
 let hiding;
 
-/** A message at the foot of the page, for a while. */
+/** A message at the foot of the page, for a while; one that is shown already is not read out again. */
 export function notify(text) {
   const box = document.querySelector("#notice");
   clearTimeout(hiding);
-  box.textContent = text;
-  box.hidden = false;
+  if (box.hidden || box.textContent !== text) {
+    box.textContent = text;
+    box.hidden = false;
+  }
   hiding = setTimeout(() => (box.hidden = true), 8000);
 }
 

@@ -33,7 +33,7 @@ export class Player {
     this.charts = make("div", { class: "charts", "aria-label": "Charts" });
     this.slider = make("input", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Step of the episode" });
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
-    this.place = make("output", { class: "place" });
+    this.place = make("span", { class: "place" });
     const button = (label, sign, onclick) => make("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick }, icon(sign));
     this.toggle = button("Play the episode", "play", () => this.play(!this.playing));
     this.transport = make(
@@ -76,7 +76,7 @@ export class Player {
     this.playing = on;
     const mine = ++this.plays; // paused and played again at once, only the later loop goes on
     this.toggle.replaceChildren(icon(on ? "pause" : "play"));
-    this.toggle.setAttribute("aria-label", on ? "Pause" : "Play the episode");
+    for (const name of ["aria-label", "title"]) this.toggle.setAttribute(name, on ? "Pause" : "Play the episode");
     if (on && this.atEnd) this.cursor = 0;
     while (this.playing && mine === this.plays) {
       const shown = this.seek(this.cursor + 1, { keepPlaying: true });

@@ -4,13 +4,13 @@ import { get, own, post } from "./api.js";
 import { controls } from "./controls.js";
 import { make, notify, number, say } from "./dom.js";
 import { Player } from "./player.js";
+import { isOurs, shortcuts } from "./shortcuts.js";
 import { liveSource, recordedSource } from "./source.js";
 
 const EVERY = 400; // milliseconds between looks at a session that somebody else plays
 const LONGEST = 15_000; // milliseconds between them while the server is in trouble
 const MOST_ASKED = 4; // requests, that and those that wait
-const EDITED = ["INPUT", "TEXTAREA", "SELECT"];
-const SHORTCUTS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
+const SURE = 2000; // milliseconds in which a key that ends an episode is to be pressed again
 
 const MODES = { play: "playing", watch: "watching", recorded: "recorded" };
 
@@ -109,7 +109,6 @@ class Stage {
   #layout(schema) {
     const { name, description } = this.environment;
     const facts = make("dl", { class: "facts" }, Object.entries(this.facts).map(([word, value]) => make("div", {}, make("dt", {}, word), value)));
-    const keys = make("p", { class: "keys" }, SHORTCUTS.filter(([key]) => this.id || key !== "r").map(([key, word]) => [make("kbd", {}, key), ` ${word} `]).flat());
     const code = make("details", { class: "schema" }, make("summary", {}, "Schema"), make("pre", { tabindex: 0 }, JSON.stringify(schema, null, 1)));
     return make(
       "section",
@@ -122,7 +121,7 @@ class Stage {
         facts,
         this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
         make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
-        keys, code),
+        ...shortcuts(Boolean(this.id)), code),
       this.heard,
     );
   }
@@ -182,6 +181,14 @@ class Stage {
     });
   }
 
+  /** An episode under way ends only where the key is pressed twice. */
+  resetIfSure() {
+    const row = this.source.rows.at(-1);
+    if (row.step === 0 || row.lifecycle !== "ready" || performance.now() - this.warned < SURE) return this.reset();
+    this.warned = performance.now();
+    notify("An episode is under way: press r again to begin another.");
+  }
+
   /** What a reply says becomes a moment; where a replay is cheap, the server tells all there is to show. */
   async #learn(reply, action) {
     if (this.environment.blocking || !this.environment.replayable) this.source.add(moment(reply, action, this.source.rows.at(-1)));
@@ -230,8 +237,7 @@ class Stage {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || EDITED.includes(event.target.tagName)) return;
-    if (document.querySelector("dialog[open]")) return;
+    if (!isOurs(event)) return;
     if (event.repeat && this.asked > 0) return event.preventDefault(); // a key that is held goes as fast as its steps
     const does = {
       ",": () => this.player.seek(this.player.cursor - 1),
@@ -239,7 +245,7 @@ class Stage {
       p: () => this.player.play(!this.player.playing),
       e: () => this.player.seek(this.source.last),
       f: () => this.forkHere(),
-      r: () => this.id && this.reset(),
+      r: () => this.id && !event.repeat && this.resetIfSure(),
     }[event.key];
     if (does) does();
     if (does || this.controls?.key(event)) event.preventDefault();
@@ -247,16 +253,17 @@ class Stage {
 
   /** Follow a session as it is stepped, or a recording until the server has replayed it. */
   async #watch() {
-    let wait = EVERY;
+    let [wait, trouble] = [EVERY, ""];
     while (!this.closed && (this.mode === "watch" || this.source.last < this.source.told.step_count)) {
       await pause(wait);
       if (this.closed || document.hidden) continue;
       try {
         if (await this.source.refresh()) this.player.update();
-        wait = EVERY;
+        [wait, trouble] = [EVERY, ""];
       } catch (error) {
         if (this.closed) return;
-        notify(error.message);
+        if (error.message !== trouble) notify(error.message);
+        trouble = error.message;
         if (error.status >= 400 && error.status < 500) return; // asked again, it would be refused again
         wait = Math.min(2 * wait, LONGEST);
       }
