@@ -132,7 +132,7 @@ def test_what_cannot_be_replayed_says_so(tmp_path: Path):
     reader = Reader(tmp_path)
     with pytest.raises(StateError, match="Unwritable says that it cannot be replayed"):
         first_difference(session, reader[0])
-    with pytest.raises(ValidationError, match="an environment with an id"):
+    with pytest.raises(ValidationError, match="registered here"):
         session_of(reader.manifest)
 
 

@@ -110,14 +110,19 @@ def export_to_minari(
     name: Name,
     author: Annotated[str | None, typer.Option(help="Who made the dataset.")] = None,
     description: Annotated[str | None, typer.Option(help="What is in it.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
+    ] = None,
 ) -> None:
     """Write recordings as a local Minari dataset (in MINARI_DATASETS_PATH, or ~/.minari/datasets).
 
     Example: tropism minari export recordings/cartpole tropism/cartpole-v0
     """
+    from tropism.core.session import Session
     from tropism.gym.minari import to_minari
 
-    dataset = to_minari(folder, name, author=author, description=description)
+    session = None if env is None else Session(*environment(env, None, None))
+    dataset = to_minari(folder, name, session, author=author, description=description)
     console.print(f"{escape(name)}: {dataset.total_episodes} episodes, {dataset.total_steps} steps")
 
 

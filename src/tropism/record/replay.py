@@ -11,10 +11,12 @@ from tropism.core.agent import name_of
 from tropism.core.episode import Timestep
 from tropism.core.registry import make
 from tropism.core.session import Session
-from tropism.errors import StateError, ValidationError
+from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import same
 from tropism.record.manifest import Manifest, params_of
 from tropism.record.reader import Episode
+
+HOW = "an id that is registered here; give the class that was recorded (--env module:Class)"
 
 
 class Difference(NamedTuple):
@@ -32,8 +34,11 @@ def session_of(manifest: Manifest) -> Session:
         made = importlib.import_module("tropism.gym.recording").registered(manifest.env["gymnasium"])
         return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
     if manifest.env is None or "id" not in manifest.env:
-        raise ValidationError("env", manifest.env, "an environment with an id; give the one that was recorded")
-    env, _ = make(manifest.env["id"], **manifest.env["arguments"])
+        raise ValidationError("env", manifest.env, HOW)
+    try:
+        env, _ = make(manifest.env["id"], **manifest.env["arguments"])
+    except UnknownEnvironmentError:
+        raise ValidationError("env", manifest.env["id"], HOW) from None
     return Session(env, params_of(env, manifest.params))
 
 

@@ -93,5 +93,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 theme(document.querySelector("#theme"));
-addEventListener("hashchange", route);
+addEventListener("hashchange", () => {
+  document.querySelector("#notice").hidden = true; // it is about the page that was left
+  route();
+});
 route();

@@ -155,6 +155,7 @@ class Stage {
     if (!atEnd) return this.mode === "recorded" ? "" : "You are looking back: fork here to play on from this step.";
     if (over) return `The episode has ${row.lifecycle === "truncated" ? "run out of steps" : "ended"}: return ${number(row.total_reward)}.`;
     if (this.mode === "recorded") return "The recording ends here: fork to play on.";
+    if (this.gone) return "This session was closed. What is seen here stays; it cannot be forked any more.";
     return this.id ? "" : "Live: you see each step as it is made.";
   }
 
@@ -262,6 +263,11 @@ class Stage {
         [wait, trouble] = [EVERY, ""];
       } catch (error) {
         if (this.closed) return;
+        if (error.status === 404) {
+          this.gone = true;
+          this.player.update();
+          return;
+        }
         if (error.message !== trouble) notify(error.message);
         trouble = error.message;
         if (error.status >= 400 && error.status < 500) return; // asked again, it would be refused again
