@@ -192,6 +192,17 @@ def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page,
         expect_step(page, 0)
 
 
+def test_a_watcher_is_told_that_the_session_was_closed(browser: Browser, server: Running):
+    with visiting(browser, server, expected="404") as page:
+        with Client(f"{server.url}/envs/PlumeNav-v0") as agent:
+            agent.reset(seed=3)
+            view = next(row["view"] for row in sessions(server) if row["attached"])
+            page.goto(f"{server.url}/#/session/{view}")
+            expect(page.locator(".banner")).to_contain_text("Live")
+        expect(page.locator(".banner")).to_contain_text("This session was closed")
+        expect(page.locator("#notice")).to_be_hidden()
+
+
 def sessions(server: Running) -> list[dict[str, Any]]:
     with server.http() as caller:
         return caller.get("/sessions").json()["sessions"]
