@@ -28,6 +28,9 @@ PUREJAXRL = Rival("PureJaxRL's manner, 500,000 steps", "gymnax", "all", {16: 1, 
 ZOO = Rival("Stable-Baselines3 with RL Zoo's numbers, to 475", "stable_baselines3", "zoo", {16: 0.05})
 DEFAULTS = Rival("Stable-Baselines3 with its defaults, to 475", "stable_baselines3", "defaults", {16: 0.05})
 
+EQUAL = Rival(
+    "Stable-Baselines3 with its defaults, 500,000 steps at its rate", "stable_baselines3", "defaults", {16: 0.05}
+)
 WARM = Rival("the same, our compilation not counted", "stable_baselines3", "zoo")
 
 TRAINING = Comparison(
@@ -35,7 +38,7 @@ TRAINING = Comparison(
     title="PPO on CartPole, compilation included, CPU",
     case="ppo",
     sizes=(16, 4),
-    rivals=(PUREJAXRL, ZOO, DEFAULTS, WARM),
+    rivals=(PUREJAXRL, ZOO, DEFAULTS, EQUAL, WARM),
     unit="s",
 )
 
@@ -48,9 +51,10 @@ class Duel:
     size: int
 
     def ours(self, seed: int) -> dict[str, Any]:
-        to_learnt = self.rival.case != "all"
-        request = {"num_envs": self.size, "seed": seed, "total_steps": TOTAL_STEPS, "to_learnt": to_learnt}
-        return trained("tropism", lambda: sys.executable, request)
+        return trained("tropism", lambda: sys.executable, self.request(seed, self.rival.case != "all"))
+
+    def request(self, seed: int, to_learnt: bool) -> dict[str, Any]:
+        return {"num_envs": self.size, "seed": seed, "total_steps": TOTAL_STEPS, "to_learnt": to_learnt}
 
     def theirs(self, seed: int) -> dict[str, Any]:
         if self.rival.case == "all":
@@ -90,6 +94,10 @@ def fought(duel: Duel, repeats: int, versions: dict[str, str]) -> list[dict[str,
     mine, its = ([answer["seconds"] for answer in answers] for answers in (ours, theirs))
     learnt = [sum(answer["mean"] >= LEARNT for answer in answers) for answers in (ours, theirs)]
     rows = [{**duel_row(duel.size, duel.rival, mine, its), "learnt": learnt}]
+    if duel.rival is DEFAULTS:
+        whole = [trained("tropism", lambda: sys.executable, duel.request(seed, False)) for seed in range(repeats)]
+        rates = [answer["seconds"] / answer["steps"] * TOTAL_STEPS for answer in theirs]
+        rows.append(duel_row(duel.size, EQUAL, [answer["seconds"] for answer in whole], rates))
     if duel.rival is ZOO:
         running = [answer["seconds"] - answer["compiling"] for answer in ours]
         rows.append(duel_row(duel.size, WARM, running, its))
