@@ -166,9 +166,14 @@ def print_evaluations(results: list[Any]) -> None:
     console.print(table)
 
 
+FORMS = {  # of a mean and its interval; short, so that four columns fit a terminal
+    "success": lambda mean, low, high: f"{mean:.1%} [{100 * low:.0f}, {100 * high:.0f}]",
+    "time_to_find": "{:.1f} [{:.0f}, {:.0f}]".format,
+    "path_efficiency": "{:.2f} [{:.2f}, {:.2f}]".format,
+}
+
+
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    form = "{:.1%}" if name == "success" else "{:.3g}"
-    mean, low, high = (form.format(number) for number in value)
-    return f"{mean} [{low}, {high}]".replace("[", r"\[")
+    return escape(FORMS.get(name, "{:.4g} [{:.4g}, {:.4g}]".format)(*value))
