@@ -3,6 +3,8 @@ PYTHON ?= python3
 RUNS ?= runs
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 READY := .venv/.ready
+# One more than there are cores: many tests wait for a server or a sandbox.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # The lock says which pyright: do not look for a later one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -13,8 +15,8 @@ setup: $(READY)  ## .venv with all extras and the development tools, as locked
 demo: $(READY)  ## an agent learns to find a smell; pictures and a report in runs/demo/
 	.venv/bin/python -m tropism demo --out $(RUNS)/demo
 
-test: $(READY)  ## the fast tests
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+test: $(READY)  ## the fast tests; ARGS="-m slow" for the others
+	.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 5 --dist loadfile $(ARGS)
 
 check: $(READY)  ## format, lint, types, layers
 	.venv/bin/ruff format --check .
