@@ -4,7 +4,7 @@ RUNS ?= runs
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 READY := .venv/.ready
 # One more than there are cores: many tests wait for a server or a sandbox.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The lock says which pyright: do not look for a later one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
