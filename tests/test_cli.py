@@ -170,4 +170,4 @@ def test_train_writes_an_agent_goes_on_and_overwrites_nothing(
     assert run(monkeypatch, *small, "--resume") == 0
     assert json.loads(capsys.readouterr().out) == told
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
-    assert "begun with" in capsys.readouterr().err
+    assert "was begun" in capsys.readouterr().err
