@@ -80,21 +80,23 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
         "/list_environments": _get("Every environment of this server.", {"type": "array", "items": {"type": "object"}}),
         **_looks(fork),
     }
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": environment.id,
-            "version": PROTOCOL,
-            "description": environment.summary,
-            "x-server": __version__,
-        },
-        "servers": [{"url": root or "/"}],
-        "paths": paths,
-        "components": {
-            "schemas": {"Error": ERROR},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
+    return _read_by_all(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": environment.id,
+                "version": PROTOCOL,
+                "description": environment.summary,
+                "x-server": __version__,
+            },
+            "servers": [{"url": root or "/"}],
+            "paths": paths,
+            "components": {
+                "schemas": {"Error": ERROR},
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            },
+        }
+    )
 
 
 def _looks(fork: dict[str, Any]) -> dict[str, Any]:
@@ -173,3 +175,13 @@ def _operation(summary: str, reply: dict[str, Any], *, of_session: bool) -> dict
         responses[str(status)] = {"description": "refused", "content": error}
     header = {"name": "X-Session-Id", "in": "header", "required": False, "schema": {"type": "string"}}
     return {"summary": summary, "responses": responses, "parameters": [header] if of_session else []}
+
+
+def _read_by_all(schema: Any) -> Any:
+    """Without the entries of fixed lists, which some tools take for those of an older draft; `/schema` tells them."""
+    if isinstance(schema, list):
+        return [_read_by_all(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    hidden = ("prefixItems", "items") if "prefixItems" in schema else ()
+    return {name: _read_by_all(part) for name, part in schema.items() if name not in hidden}
