@@ -1,6 +1,7 @@
 """Whatever comes in over a real socket: a clear reply, and the session goes on as if nothing had been said."""
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -431,6 +432,12 @@ def test_half_closed_within_a_request_nothing_happens(server: Running, http: htt
         caller.recv(65536)
 
 
-def test_metrics_count_refusals(server: Running, http: httpx.Client):
+def test_metrics_count_refusals(http: httpx.Client):
+    def counted() -> int:
+        told = re.search(r'tropism_errors_total\{code="INVALID_JSON"\} (\d+)', http.get("/metrics").text)
+        return int(told[1]) if told else 0
+
+    before = counted()
     http.post("/step", content=b"{")
-    assert 'tropism_errors_total{code="INVALID_JSON"}' in http.get("/metrics").text
+    http.post("/step", content=b"{")
+    assert counted() == before + 2

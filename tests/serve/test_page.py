@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.serve.browser import browsing, visiting
+from tests.serve.browser import visiting
 from tests.serve.running import Running, labs, running
 
 from tropism import Session, make
@@ -23,18 +23,6 @@ ARROWS = {"ArrowUp": 0, "ArrowRight": 1, "ArrowDown": 2, "ArrowLeft": 3}
 def server() -> Iterator[Running]:
     with running(*IDS, own=labs()) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as started:
-        yield started
-
-
-@pytest.fixture
-def page(browser: Browser, server: Running) -> Iterator[Page]:
-    with visiting(browser, server) as tab:
-        yield tab
 
 
 def play(page: Page, server: Running, id: str, seed: int | None = None) -> str:

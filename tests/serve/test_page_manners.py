@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.serve.browser import browsing, visiting
+from tests.serve.browser import visiting
 from tests.serve.running import Running, labs, running, until
 from tests.serve.test_page import expect_step, play
 
@@ -13,18 +13,6 @@ from tests.serve.test_page import expect_step, play
 def server() -> Iterator[Running]:
     with running("PlumeNav-v0", "Pendulum-v1", "Echo-v0", own=labs()) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as started:
-        yield started
-
-
-@pytest.fixture
-def page(browser: Browser, server: Running) -> Iterator[Page]:
-    with visiting(browser, server) as tab:
-        yield tab
 
 
 def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):

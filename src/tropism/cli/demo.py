@@ -34,7 +34,7 @@ def demo(
 
     Example: tropism demo --out runs/demo
 
-    Ctrl-C stops it and leaves what there is.
+    Ctrl-C stops it and leaves what there is. The exit code is 1 where the agent does not beat them in --steps.
     """
     begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
 
@@ -43,7 +43,7 @@ def demo(
         return f"What there is, is in {escape(str(out))}/: open report.html."
 
     with interruptible(left), progress_bar() as bar:
-        show.run(bar)
+        won = show.run(bar)
     print_evaluations(show.evaluations)
     console.print(
         f"{time.perf_counter() - begun:.0f} seconds. Open [bold]{escape(str(out))}/report.html[/] for the pictures. "
@@ -51,6 +51,12 @@ def demo(
         highlight=False,
         soft_wrap=True,
     )
+    if not won:
+        console.print(
+            f"The agent did not beat the strategies in {steps:,} steps: give it more, or another --seed.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
 
 
 class _Show:
@@ -74,7 +80,8 @@ class _Show:
         for name in ("agent.gif", "evaluation.png", "found.png", "curve.png", "evaluation.json", "report.html"):
             (out / name).unlink(missing_ok=True)  # a report shows nothing of another run
 
-    def run(self, bar: Progress) -> None:
+    def run(self, bar: Progress) -> bool:
+        """Whether the agent beat the strategies, on episodes that it was not chosen by."""
         tasks = [bar.add_task(name, total=None) for name in ("strategies", "training", "pictures")]
         for name in bar.track(RIVALS, task_id=tasks[0]):
             self.evaluations.append(self._evaluate(name, EPISODES))
@@ -82,6 +89,8 @@ class _Show:
         self.evaluations.append(self._evaluate(str(self.out), EPISODES, "trained agent"))
         for draw in bar.track((self._draw, self._film, self.report), task_id=tasks[2]):
             draw()
+        *rivals, agent = (each.search.success for each in self.evaluations)
+        return agent.low > max(rival.high for rival in rivals)
 
     def _evaluate(self, name: str, episodes: int, label: str | None = None, seed: int = UNSEEN) -> Any:
         from tropism.train.evaluate import evaluate
