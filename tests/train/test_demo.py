@@ -1,6 +1,5 @@
 """The demo, interrupted: what is done is kept and reported."""
 
-import functools
 import signal
 import subprocess
 import sys
@@ -15,10 +14,9 @@ from tropism.train.players import named
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_report_and_an_agent(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tropism", "demo", "--out", str(tmp_path)]
     # What runs in the background of a shell ignores Ctrl-C, and so would its children.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tropism", "demo", "--out", str(tmp_path)]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 240
     while not (tmp_path / "agent.tropism").exists():
         assert demo.poll() is None
