@@ -127,7 +127,7 @@ class Trainer(Module):
         agent = Agent(size, self.env.action_space(self.params), config.hidden, config.recurrent, agent_key)
         memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_envs, *leaf.shape)), agent.memory())
         none = jnp.zeros(config.num_envs)
-        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none, jnp.full(config.num_envs, jnp.nan))
+        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none, jnp.full_like(none, jnp.nan))
         optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
         return TrainState(
             agent, optimizer, Moments.none((size,)), Moments.none(()), playing, random.key_data(key), jnp.int32(0)

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from tropism.core.check.compare import TOLERANCE, host
@@ -76,32 +75,38 @@ def _lane(moment: Moment, lane: int) -> Any:
 
 
 def check_params(subject: Subject) -> Finding | None:
-    """Every number is nudged in its own lane of one batch, and each lane compared with plain calls."""
+    """Every number is nudged in its own lane of one batch, and each lane compared with an episode of its own.
+
+    A last lane has them all nudged: that one is compared with plain calls too, which take their time.
+    """
     names, rows = _variants(subject.params)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *rows)
-    lengths: list[int] = []
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    traced: list[int] = []  # the length of each episode that was compiled
 
     def episode(params: Any, keys: Any, actions: list[Any]) -> list[Moment]:
-        lengths.append(len(actions))
+        traced.append(len(actions))
         return _episode(calls_of(subject.env, params), keys, actions)
 
-    batch = jax.jit(jax.vmap(episode, (0, None, None)))
+    alone, batch = jax.jit(episode), jax.jit(jax.vmap(episode, (0, None, None)))
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
         keys = [subject.key(seed, time) for time in range(len(actions) + 1)]
         actions = jax.tree.map(jnp.asarray, actions)
-        moments = batch(stacked, keys, actions)
-        batch(jax.tree.map(lambda leaf: leaf[::-1], stacked), keys, actions)
-        if lengths.count(len(actions)) > 1:
+        before = len(traced)
+        episodes = [alone(params, keys, actions) for params in rows]
+        if len(traced) > before + 1:
             return Finding("step", "a new value of a param compiled the environment again")
-        for lane, (name, params) in enumerate(zip(names, rows, strict=True)):
-            plain = [host(moment) for moment in _episode(calls_of(subject.env, params), keys, actions)]
-            found = compare_runs("step", [_lane(moment, lane) for moment in moments], plain, TOLERANCE)
+        moments = batch(stacked, keys, actions)
+        for lane, (name, mine) in enumerate(zip(names, episodes, strict=True)):
+            theirs = [_lane(moment, lane) for moment in moments]
+            found = compare_runs("step", theirs, [host(moment) for moment in mine], TOLERANCE)
             if found is not None:
                 return found._replace(message=f"with {name} under vmap, {found.message}")
-        return None
+        plain = [host(moment) for moment in _episode(calls_of(subject.env, rows[-1]), keys, actions)]
+        found = compare_runs("step", [host(moment) for moment in episodes[-1]], plain, TOLERANCE)
+        return found and found._replace(message=f"with {names[-1]} under jit, {found.message}")
 
-    return subject.smallest(fails, PARAMS_STEPS) if len(rows) > 1 else None
+    return subject.smallest(fails, PARAMS_STEPS) if len(rows) > 2 else None
 
 
 def _episode(calls: Calls, keys: list[Any], actions: list[Any]) -> list[Moment]:
@@ -114,17 +119,18 @@ def _episode(calls: Calls, keys: list[Any], actions: list[Any]) -> list[Moment]:
 
 
 def _variants(params: Any) -> tuple[list[str], list[Any]]:
-    """The params as they are, and once more for each real leaf with that one nudged."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(params)
-    names, rows = ["params as they are"], [params]
+    """The params as they are, as arrays; once more for each real leaf with that one nudged; and with all."""
+    arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), params)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(arrays)
     values = [leaf for _, leaf in leaves]
+    names, rows = ["params as they are"], [structure.unflatten(values)]
+    nudged = [_nudged(leaf) for leaf in values]
     for i, (path, leaf) in enumerate(leaves):
-        if np.asarray(leaf).dtype.kind == "f":
+        if nudged[i] is not leaf:
             names.append(f"params{jax.tree_util.keystr(path)} nudged")
-            rows.append(structure.unflatten([*values[:i], _nudged(leaf), *values[i + 1 :]]))
-    return names, rows
+            rows.append(structure.unflatten([*values[:i], nudged[i], *values[i + 1 :]]))
+    return [*names, "all params nudged"], [*rows, structure.unflatten(nudged)]
 
 
 def _nudged(leaf: Any) -> Any:
-    nudged = np.where(np.asarray(leaf) == 0, 1 - NUDGE, np.asarray(leaf) * NUDGE)
-    return float(nudged) if isinstance(leaf, float) else jnp.asarray(nudged, leaf.dtype)
+    return jnp.where(leaf == 0, 1 - NUDGE, leaf * NUDGE).astype(leaf.dtype) if leaf.dtype.kind == "f" else leaf
