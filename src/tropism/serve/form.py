@@ -109,7 +109,7 @@ class Form:
         if "text" not in (self._action_fields or ()):
             forms.append(_one_field("text", {"type": "string", "description": "The action in words."}))
         properties = {name: part for form in forms for name, part in form["properties"].items()}
-        return {"type": "object", "title": "Action", "properties": properties, "anyOf": forms}
+        return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
         schema, words = self.observation_space.json_schema(), self._env.observation_words()
@@ -156,7 +156,7 @@ def _only_field(message: type | None) -> str | None:
 
 
 def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: schema}, "required": [name]}
+    return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
 
 
 def state_json(session: Session) -> dict[str, Any]:

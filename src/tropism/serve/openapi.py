@@ -3,6 +3,7 @@
 from typing import Any
 
 from tropism import __version__
+from tropism.serve.asked import LONGEST_NUMBER
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.refusal import STATUS
 
@@ -136,7 +137,7 @@ def _seen(place: str, schema: dict[str, Any], fork: dict[str, Any]) -> dict[str,
 
 def _asked(name: str, description: str, *, required: bool) -> dict[str, Any]:
     """A step or a number in the address."""
-    schema = {"type": "integer", "minimum": 0}
+    schema = {"type": "integer", "minimum": 0, "maximum": 10**LONGEST_NUMBER - 1}
     return {"name": name, "in": "query", "required": required, "schema": schema, "description": description}
 
 

@@ -129,7 +129,8 @@ class ServedSession:
             store.remember(self.id, request_id, mark + reply)
             return reply
         if kept[:MARK] != mark:
-            raise ValidationError("request_id", request_id, "an id of its own: another request had this one")
+            message = f"another request had the request_id {shorten(request_id)}; give each an id of its own"
+            raise StateError("request_id", request_id, "an id of its own", message)
         return kept[MARK:]
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:

@@ -13,7 +13,7 @@ const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: 
 
 /** Controls that call `act` with an action; each has `element`, `key(event)` and `update(row, enabled)`. */
 export function controls(schema, act) {
-  const form = schema.anyOf[0];
+  const form = schema.oneOf[0];
   const names = Object.keys(form.properties);
   if (names.length === 1 && names[0] === "value") {
     const value = form.properties.value;

@@ -95,7 +95,7 @@ class Stage {
     this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
     const schema = await get(`${this.environment.url}/schema`);
-    this.words = schema.action.anyOf[0].properties.value?.oneOf ?? [];
+    this.words = schema.action.oneOf[0].properties.value?.oneOf ?? [];
     this.controls = this.id && controls(schema.action, (action) => this.act(action));
     this.element = this.#layout(schema);
     this.onKey = (event) => this.key(event);
