@@ -5,6 +5,7 @@ TropismError
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
 ├── StateError(RuntimeError)             the call does not fit the state the object is in
 ├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
+├── ProcessError(RuntimeError)           the process that an episode lived in ended, or cannot answer
 ├── ServerError(RuntimeError)            a server refuses a request, under a code
 ├── SandboxError(RuntimeError)           code cannot be run in isolation here, so it is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
@@ -44,6 +45,10 @@ class StateError(TropismError, RuntimeError):
 
 class DivergedError(TropismError, RuntimeError):
     """Replaying an episode gave something else than was recorded."""
+
+
+class ProcessError(TropismError, RuntimeError):
+    """The process of an episode ended, or something cannot be sent to it or back; the cause has its traceback."""
 
 
 class ServerError(TropismError, RuntimeError):

@@ -92,6 +92,10 @@ class Adapted(Environment):
     def identified(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "episode_id" in _taken(self.kind)
 
+    @property
+    def known_as(self) -> str:
+        return self.kind.__name__
+
     def default_params(self) -> AgentParams:
         return AgentParams()
 
@@ -173,8 +177,8 @@ def is_agent(kind: Any) -> bool:
 
 def name_of(env: Any) -> str:
     """What people call an environment: the name of its class, or of the one that is adapted."""
-    if isinstance(env, Adapted):
-        return env.kind.__name__
+    if isinstance(env, Environment):
+        return env.known_as
     return env.__name__ if is_agent(env) else type(env).__name__
 
 

@@ -50,6 +50,8 @@ class Environment(Module):
     endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
     # True: a step may take long, so a server runs it in a thread of its own; a host environment's default.
     blocking: ClassVar[bool] = False
+    isolated: ClassVar[bool] = False  # True: its episodes live in processes of their own already
+    interruptible: ClassVar[bool] = False  # True: a host environment that may be closed in the middle of a step
     # The fields that an action or observation which is no record has when it is served, as frozen dataclasses
     # of wire/messages.py: the one field of the former is the action, those of the latter come from `message`.
     action_message: ClassVar[type | None] = None
@@ -59,6 +61,11 @@ class Environment(Module):
         super().__init_subclass__(**options)
         if "traced" in cls.__dict__ and "blocking" not in cls.__dict__:
             cls.blocking = not cls.traced
+
+    @property
+    def known_as(self) -> str:
+        """What people call it; something that stands for another environment has the name of that."""
+        return type(self).__name__
 
     @classmethod
     def absence(cls) -> str | None:
@@ -124,6 +131,10 @@ class Environment(Module):
     def message(self, obs: Any, info: Info) -> dict[str, Any]:
         """The fields of `observation_message`, as JSON values, of what a reset or a step returned."""
         return {}
+
+    def lost(self, state: Any) -> bool:
+        """Whether a host environment's state is gone for good, so that its episode has to be lived through again."""
+        return False
 
     def close(self, state: Any) -> None:
         """Let go of what a host environment's state holds outside Python."""

@@ -54,6 +54,7 @@ class HostEngine:
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
+        self._revive()
         key = host_key(self._stream, self._time + 1)
         obs, self._state, reward, done, info = self._env_step(key, self._state, value, self._params)
         self._time += 1
@@ -75,9 +76,16 @@ class HostEngine:
         return self._params
 
     def state(self) -> Any:
+        self._revive()
         return self._state
 
+    def _revive(self) -> None:
+        """Live through the episode again where what it lived in is gone."""
+        if self.env.replayable and self.env.lost(self._state):
+            self._state = self.moment()()._state
+
     def render(self) -> Any:
+        self._revive()
         return self.env.render(self._state, self._params)
 
     def sibling(self) -> "HostEngine":

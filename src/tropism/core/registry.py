@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from tropism.core.agent import Adapted, adapt, built, is_agent
+from tropism.core.apart import Apart
 from tropism.core.environment import Environment, override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
@@ -121,6 +122,7 @@ def _absence(spec: EnvironmentSpec) -> str | None:
 def identify(env: Environment) -> dict[str, Any] | None:
     """The id and arguments that make this very environment, if they can be written down."""
     _load()
+    env = env.env if isinstance(env, Apart) else env
     source = _made.get(env)
     if source is None:
         kind = env.kind if isinstance(env, Adapted) else type(env)

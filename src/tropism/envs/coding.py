@@ -88,6 +88,7 @@ class Coding(Environment):
 
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
+    isolated: ClassVar[bool] = True
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)

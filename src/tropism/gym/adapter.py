@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -99,15 +100,15 @@ def _recipe(source: Any) -> Recipe:
     if isinstance(source, gymnasium.Env):
         if source.spec is not None and all(wrapper.kwargs is not None for wrapper in source.spec.additional_wrappers):
             return _from_spec(source.spec)
-        return Recipe(id(source), lambda: copy.deepcopy(source))
+        return Recipe(id(source), partial(copy.deepcopy, source))
     if callable(source):
-        return Recipe(source, lambda: _checked(source))
+        return Recipe(source, partial(_checked, source))
     raise ValidationError("gym_env", source, "a Gymnasium id, environment, or a function that makes one")
 
 
 def _from_spec(spec: Any) -> Recipe:
     drawn = _drawn(spec)
-    return Recipe(repr(drawn), lambda: gymnasium.make(drawn))
+    return Recipe(repr(drawn), partial(gymnasium.make, drawn))
 
 
 def _drawn(spec: EnvSpec) -> EnvSpec:

@@ -1,0 +1,144 @@
+"""A host environment that can be told to die, in each of the ways there are."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tropism import ValidationError
+from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.spaces import Box, Discrete, Space
+
+STAY, SEGFAULT, EXIT, KILLED, QUIT, RAISE, REFUSE, ODD, UNSENDABLE, HANG, END = range(11)
+CODE = 7
+SECRET = "the password is swordfish"
+
+
+class OddError(Exception):
+    """Cannot be made again from what it was made of."""
+
+    def __init__(self, one: str, two: str):
+        super().__init__(f"{one} {two}")
+
+
+class FragileParams(EnvParams):
+    gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class Place:
+    start: int
+    pid: int
+    steps: int = 0
+    total: float = 0.0
+
+
+class Fragile(Environment):
+    """Adds what its keys draw; `leave` is a folder where it writes a file when it is closed."""
+
+    traced = False
+
+    leave: str = ""
+
+    def default_params(self) -> FragileParams:
+        return FragileParams()
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Place]:
+        state = Place(key % 1000, os.getpid())
+        return self.observation(state), state
+
+    def step(self, key: Any, state: Place, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
+        done, info = outcome(int(action) == END, False, {"note": f"step {state.steps}"})
+        die(int(action))
+        total = state.total + params.gain * np.random.default_rng(key).random()
+        state = Place(state.start, state.pid, state.steps + 1, total)
+        obs: Any = threading.Lock() if action == UNSENDABLE else self.observation(state)
+        return obs, state, total, done, info
+
+    def observation(self, state: Place) -> Any:
+        return np.array([state.start, state.steps, state.total])
+
+    def observation_space(self, params: Any) -> Space:
+        return Box(0.0, 1e6, (3,))
+
+    def action_space(self, params: Any) -> Space:
+        return Discrete(11)
+
+    def action_words(self) -> tuple[str, ...]:
+        return ("stay", "segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang", "end")
+
+    def observation_words(self) -> tuple[str, ...]:
+        return ("start", "steps", "total")
+
+    def info(self, state: Place, params: Any) -> Info:
+        return {"steps": state.steps, "gain": params.gain}
+
+    def render(self, state: Place, params: Any) -> Any:
+        return np.full((4, 5, 3), state.steps, np.uint8)
+
+    def agent_spot(self, state: Place, params: Any) -> tuple[float, float]:
+        return state.steps / 100, 0.5
+
+    def describe(self, state: Place, obs: Any, params: Any) -> str:
+        return f"after {state.steps} steps: {obs[2]:.6f}"
+
+    def close(self, state: Place) -> None:
+        if self.leave:
+            (Path(self.leave) / str(state.pid)).write_text("closed")
+
+
+class Unrepeatable(Fragile):
+    """Says that its episodes do not repeat."""
+
+    replayable = False
+
+
+class Forgetful(Fragile):
+    """Says that its episodes repeat, and is wrong."""
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Place]:
+        obs, state = super().reset(key, params)
+        return obs + state.pid, state
+
+
+class Holding(Fragile):
+    """Has what no other process can be sent."""
+
+    def __init__(self):
+        self.leave: Any = threading.Lock()
+
+
+class Reluctant(Fragile):
+    """Cannot be closed."""
+
+    def close(self, state: Place) -> None:
+        raise OSError("no")
+
+
+def die(action: int) -> None:
+    match action:
+        case 1:
+            ctypes.string_at(0)
+        case 2:
+            os._exit(CODE)
+        case 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 4:
+            sys.exit(CODE)
+        case 5:
+            raise LookupError(SECRET)
+        case 6:
+            raise ValidationError("action", action, "another")
+        case 7:
+            raise OddError(SECRET, "and more")
+        case 9:
+            time.sleep(3600)
+        case _:
+            return
