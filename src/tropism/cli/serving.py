@@ -43,6 +43,14 @@ def serve(
     record: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before it is answered.")
     ] = None,
+    processes: Annotated[
+        bool,
+        typer.Option(
+            "--processes",
+            help="Each session of a host environment that blocks in a process of its own: a crash in native code ends "
+            "that process, not the server. Costs a fork at each reset, a pipe at each step, and memory.",
+        ),
+    ] = False,
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="What is logged, as JSON lines on standard error.")] = Level.warning,
@@ -67,6 +75,7 @@ def serve(
         max_body=max_body,
         allowed_hosts=tuple(allow_host or ()),
         allowed_origins=tuple(allow_origin or ()),
+        processes=processes,
     )
     log_to_stderr(log_level.value)
     chosen = [id_of(target) for target in ids or ()]

@@ -58,7 +58,8 @@ class App:
     ):
         self.absent = dict(absent or {})
         self.settings = settings or Settings()
-        self.environments = dict(environments)
+        processes = self.settings.processes
+        self.environments = {id: each.apart() if processes else each for id, each in environments.items()}
         self.default = next(iter(self.environments.values()))
         self.sessions = Sessions(self.environments, self.settings, store, recordings)
         self.views = Views(self.sessions)

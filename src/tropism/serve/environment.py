@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from jax import random
 
+from tropism.core.apart import apart
 from tropism.core.environment import Environment
 from tropism.core.session import Session
 from tropism.serve.form import Form
@@ -32,6 +33,13 @@ class ServedEnvironment:
         self.inline = False
         self._ready = False
         self._lock = asyncio.Lock()
+
+    def apart(self) -> "ServedEnvironment":
+        """The same with a process for each session, where this one's process could come to harm."""
+        env = self.env
+        if env.traced or env.isolated or not env.blocking:
+            return self
+        return ServedEnvironment(self.id, apart(env), self.params, self.summary)
 
     @property
     def replayable(self) -> bool:

@@ -4,7 +4,14 @@ import logging
 import secrets
 from typing import Any
 
-from tropism.errors import DivergedError, ServerError, StateError, UnknownEnvironmentError, ValidationError
+from tropism.errors import (
+    DivergedError,
+    ProcessError,
+    ServerError,
+    StateError,
+    UnknownEnvironmentError,
+    ValidationError,
+)
 
 # The HTTP status of each code. The codes are OpenEnv's, and our own after them.
 STATUS = {
@@ -49,8 +56,8 @@ def refusal(error: Exception, **context: Any) -> ServerError:
             return ServerError(code, str(error))
     id = secrets.token_hex(8)
     log.error("the environment raised", exc_info=error, extra={"error_id": id, **context})
-    message = f"the environment raised {type(error).__name__}; the server's log has it under {id}"
-    return ServerError("EXECUTION_ERROR", message, id)
+    what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(error).__name__}"
+    return ServerError("EXECUTION_ERROR", f"{what}; the server's log has it under {id}", id)
 
 
 def data(error: ServerError) -> dict[str, Any]:

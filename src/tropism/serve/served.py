@@ -155,6 +155,8 @@ class ServedSession:
             if in_time:
                 return await step
             step.add_done_callback(lambda done: done.cancelled() or (done.exception(), late.close()))
+            if self.environment.env.interruptible:
+                await self._in_thread(late.close)
             self.session = await self._in_thread(before)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
 

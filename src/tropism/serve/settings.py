@@ -23,6 +23,7 @@ class Settings:
     body_timeout: float = 30.0
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    processes: bool = False  # one for each session of a host environment that blocks
 
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.tokens:
