@@ -17,6 +17,7 @@ import pytest
 from tests.core import fragile
 from tests.core.agents import Guessing, Stranger
 from tests.core.fragile import CODE, SECRET, STAY, Forgetful, Fragile, Holding, Reluctant, Unrepeatable
+from tests.core.threaded import Threaded
 
 from tropism import DivergedError, Session, StateError, ValidationError, check_environment
 from tropism.core.apart import Apart, apart
@@ -104,10 +105,8 @@ def test_class_based_environments_live_apart_too(factory: Any):
 def test_gymnasium_environments_live_apart_too():
     inside = from_gymnasium("CartPole-v1")
     with Session(apart(inside)) as there, Session(inside) as here:
-        for one, other in zip(there.reset(seed=1), here.reset(seed=1), strict=True):
-            assert np.array_equal(one, other)
-        for one, other in zip(there.step(1), here.step(1), strict=True):
-            assert np.array_equal(one, other)
+        assert there.reset(seed=1).obs.tolist() == here.reset(seed=1).obs.tolist()
+        assert there.step(1).obs.tolist() == here.step(1).obs.tolist()
 
 
 def test_it_obeys_the_law_of_environments():
@@ -299,6 +298,12 @@ def test_the_nursery_is_started_again_when_it_ends(env: Apart):
         until(lambda: "Z" in Path(f"/proc/{nursery}/stat").read_text() if exists(nursery) else True)
         session.reset(seed=4)
         assert session.step(STAY).obs.tolist()[:2] == [4, 1]
+
+
+def test_what_starts_threads_when_it_is_imported_is_imported_in_each_process():
+    with Session(apart(Threaded())) as session, Session(apart(Fragile())) as other:
+        assert session.reset(seed=3).info == {"beating": True}
+        assert other.reset(seed=3).obs.tolist()[0] == 3
 
 
 @pytest.mark.parametrize("thing", [CartPole(), 3, None])

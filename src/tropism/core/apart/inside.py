@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import importlib
+import json
 import os
 import pickle
 import signal
@@ -22,20 +23,16 @@ import numpy as np
 
 from tropism.core.environment import Environment
 
-ORDER = struct.Struct("<iI")  # to the nursery: what, and a process; back: a process or how one ended, and a length
-START, KILL, END = range(3)
-FIT, UNFIT = b"F", b"U"
+ORDER = struct.Struct("<iI")  # to a nursery: what, and a process or a length; back: a number, and a length of words
+IMPORT, START, KILL, END = range(4)
 LONGEST_TRACE = 2**16  # bytes
 CLOSING = 5  # seconds that an environment has to close itself when nobody is left to ask it to
 THREADS = Path("/proc/self/task")
 
 
-def main(control: int, modules: Iterable[str]) -> None:
-    """The nursery: imports, then does what it is told for as long as there is somebody who tells it."""
+def main(control: int) -> None:
+    """The nursery: does what it is told, for as long as there is somebody who tells it."""
     with socket.socket(fileno=control) as told:
-        told.sendall(FIT if _imported(modules) else UNFIT)
-        gc.collect()
-        gc.freeze()  # or the collector would write to pages that parent and children share
         forks = Forks(told)
         with suppress(OSError):
             while forks.obey():
@@ -46,9 +43,13 @@ def main(control: int, modules: Iterable[str]) -> None:
 def _imported(modules: Iterable[str]) -> bool:
     """Whether nothing that was imported has started threads: a fork would stop them wherever they are."""
     before = _threads()
+    gc.unfreeze()
     for name in modules:
         with suppress(Exception):  # a child that needs it will say what is wrong
             importlib.import_module(name)
+    sys.stdout.flush()  # or each child would print it again
+    gc.collect()
+    gc.freeze()  # or the collector would write to pages that parent and children share
     return _threads() <= before
 
 
@@ -69,7 +70,10 @@ class Forks:
         if not data:
             return False
         order, pid = ORDER.unpack(data)
-        if order == START:
+        if order == IMPORT:
+            names = json.loads(self._control.recv(pid, socket.MSG_WAITALL))
+            code, words = int(_imported(names)), b""
+        elif order == START:
             code, words = self._start(channels[0])
         elif order == KILL:
             code, words = self._kill(pid), b""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import jax
 
-from tropism.core.apart.inside import END, FIT, KILL, ORDER, START
+from tropism.core.apart.inside import END, IMPORT, KILL, ORDER, START
 from tropism.errors import ProcessError
 
 LEAVING = 5.0  # seconds that a nursery has to end
@@ -22,7 +22,7 @@ BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
 from tropism.core.apart.inside import main
-main(int(sys.argv[1]), sys.argv[3:])
+main(int(sys.argv[1]))
 """
 
 
@@ -40,32 +40,41 @@ class Ending(NamedTuple):
 
 
 class Nursery:
-    """One for a set of modules. JAX runs threads in this process, which therefore cannot be forked itself."""
+    """Forks in place of this process, in which JAX runs threads: those would be missing in a fork of it."""
 
-    def __init__(self, modules: tuple[str, ...]):
+    def __init__(self) -> None:
+        self.imported: set[str] = set()
         self.dropped: deque[int] = deque()  # children that nobody has any more; the next order ends them
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps(sys.path), *modules],
+                [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps(sys.path)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for the server, which lets steps under way finish
                 env=_environment(),
             )
-        self.fit = self._control.recv(len(FIT)) == FIT
+        atexit.register(self.close)
 
     @property
     def alive(self) -> bool:
         return self._control.fileno() >= 0 and self._process.poll() is None
+
+    def prepare(self, modules: set[str]) -> bool:
+        """Import them; whether that has started no thread, so that it can still be forked."""
+        self.imported |= modules
+        try:
+            return bool(self._order(IMPORT, 0, json.dumps(sorted(modules)).encode()).code)
+        except OSError:
+            return False
 
     def start(self, channel: int) -> int:
         """The number of a process that answers at this end of a channel."""
         try:
             while self.dropped:
                 self._order(END, self.dropped.popleft())
-            pid, why = self._order(START, 0, channel)
+            pid, why = self._order(START, 0, b"", channel)
         except OSError as error:
             pid, why = 0, str(error)
         if pid <= 0:
@@ -95,10 +104,11 @@ class Nursery:
             self._process.kill()
             self._process.wait()
 
-    def _order(self, order: int, pid: int, *channel: int) -> Ending:
+    def _order(self, order: int, pid: int, data: bytes = b"", *channel: int) -> Ending:
         with self._lock:
             try:
-                socket.send_fds(self._control, [ORDER.pack(order, pid)], channel)
+                socket.send_fds(self._control, [ORDER.pack(order, pid or len(data))], channel)
+                self._control.sendall(data)
                 code, length = ORDER.unpack(self._received(ORDER.size))
                 return Ending(code, self._received(length).decode(errors="replace"))
             except BaseException:
@@ -112,29 +122,23 @@ class Nursery:
         return data
 
 
-_nurseries: dict[tuple[int, tuple[str, ...]], Nursery] = {}
-_starting = threading.Lock()
+_nurseries: dict[int, Nursery] = {}  # by the process that has it: a fork of that needs another
+_threaded: set[str] = set()  # modules that start threads: each child imports them by itself, which takes longer
+_choosing = threading.Lock()
 
 
 def nursery_of(modules: tuple[str, ...]) -> Nursery:
-    """The one of this process that has imported these; another, where it has ended."""
-    which = os.getpid(), modules
-    with _starting:
-        if which not in _nurseries or not _nurseries[which].alive:
-            _nurseries[which] = _begun(modules)
-        return _nurseries[which]
-
-
-def _begun(modules: tuple[str, ...]) -> Nursery:
-    nursery = Nursery(modules)
-    if not nursery.fit and modules:  # then each child has to import them by itself, which takes longer
-        nursery.close()
-        nursery = Nursery(())
-    if not nursery.fit:
-        nursery.close()
-        raise ProcessError("process", sys.executable, "one that starts", "the process that starts others has ended")
-    atexit.register(nursery.close)
-    return nursery
+    """The one of this process, which has imported these; another, where it has ended."""
+    with _choosing:
+        nursery = _nurseries.get(os.getpid())
+        if nursery is None or not nursery.alive:
+            nursery = Nursery()
+        wanted = {*modules} - nursery.imported - _threaded
+        if wanted and not nursery.prepare(wanted):
+            _threaded.update(wanted)
+            nursery = Nursery()
+        _nurseries[os.getpid()] = nursery
+        return nursery
 
 
 def _environment() -> dict[str, str]:
