@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from tropism import ValidationError
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box, Discrete, Space
 
-STAY, SEGFAULT, EXIT, KILLED, QUIT, RAISE, REFUSE, ODD, UNSENDABLE, HANG, END = range(11)
+STAY, SEGFAULT, EXIT, KILLED, QUIT, RAISE, REFUSE, ODD, UNSENDABLE, HANG, END, ORPHAN = range(12)
 CODE = 7
+ORPHANED = 5.0  # seconds that a process which the environment started lives on
 SECRET = "the password is swordfish"
 
 
@@ -69,10 +71,11 @@ class Fragile(Environment):
         return Box(0.0, 1e6, (3,))
 
     def action_space(self, params: Any) -> Space:
-        return Discrete(11)
+        return Discrete(12)
 
     def action_words(self) -> tuple[str, ...]:
-        return ("stay", "segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang", "end")
+        deaths = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
+        return ("stay", *deaths, "end", "orphan")
 
     def observation_words(self) -> tuple[str, ...]:
         return ("start", "steps", "total")
@@ -108,6 +111,14 @@ class Forgetful(Fragile):
         return obs + state.pid, state
 
 
+class Drawing(Fragile):
+    """Draws from the generator that all of NumPy shares."""
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Place]:
+        obs, state = super().reset(key, params)
+        return obs + np.random.random(), state  # noqa: NPY002
+
+
 class Holding(Fragile):
     """Has what no other process can be sent."""
 
@@ -124,21 +135,27 @@ class Reluctant(Fragile):
 
 def die(action: int) -> None:
     match action:
-        case 1:
-            ctypes.string_at(0)
-        case 2:
-            os._exit(CODE)
-        case 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        case 4:
-            sys.exit(CODE)
         case 5:
             raise LookupError(SECRET)
         case 6:
             raise ValidationError("action", action, "another")
         case 7:
             raise OddError(SECRET, "and more")
-        case 9:
-            time.sleep(3600)
         case _:
-            return
+            DEATHS.get(action, lambda: None)()
+
+
+def leave_an_orphan() -> None:
+    if os.fork() == 0:
+        time.sleep(ORPHANED)
+    os._exit(CODE)
+
+
+DEATHS: dict[int, Callable[[], Any]] = {
+    SEGFAULT: lambda: ctypes.string_at(0),
+    EXIT: lambda: os._exit(CODE),
+    KILLED: lambda: os.kill(os.getpid(), signal.SIGKILL),
+    QUIT: lambda: sys.exit(CODE),
+    HANG: lambda: time.sleep(3600),
+    ORPHAN: leave_an_orphan,
+}

@@ -16,7 +16,18 @@ import numpy as np
 import pytest
 from tests.core import fragile
 from tests.core.agents import Guessing, Stranger
-from tests.core.fragile import CODE, SECRET, STAY, Forgetful, Fragile, Holding, Reluctant, Unrepeatable
+from tests.core.fragile import (
+    CODE,
+    ORPHANED,
+    SECRET,
+    STAY,
+    Drawing,
+    Forgetful,
+    Fragile,
+    Holding,
+    Reluctant,
+    Unrepeatable,
+)
 from tests.core.threaded import Threaded
 
 from tropism import DivergedError, Session, StateError, ValidationError, check_environment
@@ -172,6 +183,37 @@ def test_a_death_is_told_and_harms_nobody_else(env: Apart, death: int, words: st
             session.step(death)
         assert session.reset(seed=4).obs.tolist() == here.reset(seed=4).obs.tolist()
         assert session.step(STAY).obs.tolist() == here.step(STAY).obs.tolist()
+
+
+def test_what_the_environment_itself_has_started_does_not_hide_its_death(env: Apart):
+    with Session(env) as session:
+        session.reset(seed=3)
+        start = time.monotonic()
+        with pytest.raises(ProcessError, match=f"exited with code {CODE}"):
+            session.step(fragile.ORPHAN)
+        assert time.monotonic() - start < ORPHANED / 2
+
+
+def test_a_step_that_is_interrupted_has_not_happened(env: Apart):
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Session(env) as session, Session(Fragile()) as here:
+            for each in (session, here):
+                each.reset(seed=3)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                session.step(fragile.HANG)
+            assert session.step(STAY).obs.tolist() == here.step(STAY).obs.tolist()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_processes_do_not_draw_the_same_where_nothing_seeds_them():
+    with Session(apart(Drawing())) as one, Session(one.env) as other:
+        assert one.reset(seed=3).obs.tolist() != other.reset(seed=3).obs.tolist()
 
 
 def test_one_that_is_killed_between_steps_comes_back(env: Apart):
