@@ -81,7 +81,7 @@ class HostEngine:
 
     def _revive(self) -> None:
         """Live through the episode again where what it lived in is gone."""
-        if self.env.replayable and self.env.lost(self._state):
+        if self.env.lost(self._state) and self.env.replayable:
             self._state = self.moment()()._state
 
     def render(self) -> Any:

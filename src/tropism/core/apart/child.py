@@ -29,7 +29,7 @@ class Child:
         self._nursery = nursery_of(modules)
         self._channel, theirs = Pipe()
         try:
-            self._pid = self._nursery.start(theirs.fileno())
+            self.pid = self._nursery.start(theirs.fileno())
         except BaseException:
             self._channel.close()
             raise
@@ -38,7 +38,7 @@ class Child:
         self._turn = threading.Lock()
         self._stopped = False
         self._params: Any = NOTHING  # those that the child has; they may be large
-        self._finalizer = weakref.finalize(self, _drop, self._nursery, self._pid, self._channel)
+        self._finalizer = weakref.finalize(self, _drop, self._nursery, self.pid, self._channel)
         try:
             self.ask("make", None, env)
         except BaseException:
@@ -49,10 +49,6 @@ class Child:
     def alive(self) -> bool:
         """Whether there is a process to ask, as far as it is known."""
         return self._finalizer.alive
-
-    @property
-    def pid(self) -> int:
-        return self._pid
 
     def ask(self, call: str, params: Any, *arguments: Any) -> Any:
         """What a method of the environment returns there, or raises."""
@@ -111,7 +107,7 @@ class Child:
         """Let the environment close itself, then end; in the middle of a step, end at once."""
         if not self._turn.acquire(blocking=False):
             self._stopped = True
-            self._nursery.kill(self._pid)  # whoever waits for an answer hears that there is none
+            self._nursery.kill(self.pid)  # whoever waits for an answer hears that there is none
             return
         try:
             if self.alive:
@@ -138,7 +134,7 @@ class Child:
     def _bury(self) -> Ending:
         self._finalizer.detach()
         self._channel.close()
-        return self._nursery.end(self._pid)
+        return self._nursery.end(self.pid)
 
 
 def _drop(nursery: Nursery, pid: int, channel: Connection) -> None:

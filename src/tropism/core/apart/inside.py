@@ -41,7 +41,7 @@ def main(control: int) -> None:
 
 
 def _imported(modules: Iterable[str]) -> bool:
-    """Whether nothing that was imported has started threads: a fork would stop them wherever they are."""
+    """False where an import has started threads: a fork would not have them, but whatever they had locked."""
     before = _threads()
     gc.unfreeze()
     for name in modules:

@@ -62,7 +62,7 @@ class Nursery:
         return self._control.fileno() >= 0 and self._process.poll() is None
 
     def prepare(self, modules: set[str]) -> bool:
-        """Import them; whether that has started no thread, so that it can still be forked."""
+        """Import them; False where that has started threads, so that it must not be forked."""
         self.imported |= modules
         try:
             return bool(self._order(IMPORT, 0, json.dumps(sorted(modules)).encode()).code)
@@ -86,7 +86,7 @@ class Nursery:
         try:
             self._order(KILL, pid)
         except OSError:
-            return  # the children of a nursery end with it
+            return  # nobody is left who could; it ends by itself when it looks for the next question
 
     def end(self, pid: int) -> Ending:
         """Kill a child unless it has ended already; how it ended."""
