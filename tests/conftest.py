@@ -15,7 +15,7 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-from tropism.core import batch, program
+from tropism.core import batch, program, registry
 
 # The first example of a property compiles and the others do not, so a time limit per example means nothing.
 # On a build machine the examples are always the same ones, so that a red build can be repeated.
@@ -39,3 +39,11 @@ def untyped() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry of its own for one test."""
+    registry.registered()
+    monkeypatch.setattr(registry, "_specs", dict(registry._specs))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(registry, "_made", {})

@@ -52,6 +52,7 @@ def test_a_part_is_not_replaced_by_a_number() -> None:
         make("PlumeNav-v0", params={"field": 3})
 
 
+@pytest.mark.usefixtures("shelf")
 def test_a_class_with_a_required_argument_can_be_registered_and_says_what_it_needs() -> None:
     class Maze(GridWorld):
         def __init__(self, size: int):

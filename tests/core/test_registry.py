@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 from tests.core.lines import HostLine, Line
 
-from tropism.core import registry
 from tropism.core.registry import EnvironmentSpec, identify, make, register, registered
 from tropism.envs.cartpole import CartPole
 from tropism.envs.grid_world import GridWorld
 from tropism.errors import UnknownEnvironmentError, ValidationError
-
-
-@pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of its own for one test."""
-    registered()
-    monkeypatch.setattr(registry, "_specs", dict(registry._specs))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(registry, "_made", {})
 
 
 def test_make_gives_the_environment_and_its_params():
