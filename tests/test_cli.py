@@ -65,6 +65,65 @@ def test_a_mistake_ends_in_one_message_and_exit_code_2(
     assert "Traceback" not in printed
 
 
+OWN = """
+from tropism.envs.grid_world import GridWorld
+
+
+def halve(x):
+    return x / 0
+
+
+class Broken(GridWorld):
+    def reset(self, key, params):
+        return halve(1)
+
+
+class Two(GridWorld):
+    def reset(self, key, params):
+        return 1
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("rollout", "own:Broken"),
+        ("train", "own:Broken", "--total-steps", "2048", "--out", "trained"),
+        ("evaluate", "GridWorld-v0", "--policy", "own:halve"),
+        ("check", "own_sooner:Broken"),
+        ("check", "own_unread:Broken"),
+    ],
+)
+def test_an_exception_in_the_users_code_shows_that_code_and_none_of_ours(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"own": OWN, "own_sooner": "x = 1 / 0", "own_unread": "x = ("}
+    for name, text in own.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *arguments) == 1
+    printed = capsys.readouterr().err
+    sys.modules.pop("own", None)
+    assert "error: your own code raised" in printed
+    files = [line.split('"')[1] for line in printed.splitlines() if line.startswith('  File "')]
+    assert files
+    assert {Path(file).parent for file in files} == {tmp_path}
+    assert "JAX" not in printed
+
+
+def test_what_an_environment_returns_is_its_users_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "rollout", "own:Two") == 1
+    printed = capsys.readouterr().err
+    sys.modules.pop("own", None)
+    assert "own:Two: compiling" in printed
+    assert "own:Two could not be used" in printed
+    assert "Traceback" not in printed
+
+
 def test_a_recording_is_read_from_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 
 from tropism import __version__
+from tropism.cli import blame
 from tropism.cli.demo import demo
 from tropism.cli.environments import check, list_environments
 from tropism.cli.evaluating import evaluate
@@ -49,9 +50,16 @@ def about(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one message and exit code 2."""
+    """Run the command line; a user's mistake ends in one message and exit code 2, an exception in their code in 1."""
     try:
         app()
     except TropismError as error:
         errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
+    except Exception as error:
+        words = blame.told(error)
+        if words is None:
+            raise
+        errors.print("[red]error:[/]", end=" ")
+        sys.stderr.write(words)  # as it is: carets point at columns
+        sys.exit(1)

@@ -124,7 +124,7 @@ def _there(url: str, name: str, greedy: bool, token: str | None, seed: int, epis
 
 def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
     with progress_bar() as bar:
-        task = bar.add_task(escape(name), total=episodes)
+        task = bar.add_task(name, total=episodes)
         return run(lambda done: bar.update(task, completed=done))
 
 

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from tropism.errors import ValidationError
 
-console = Console()
-errors = Console(stderr=True)
+console = Console(emoji=False)  # `module:Two:` is a name
+errors = Console(stderr=True, emoji=False)
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
 Id = Annotated[
@@ -102,7 +102,7 @@ def pair(option: str, text: str) -> tuple[str, Any]:
 
 def progress_bar() -> Progress:
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
