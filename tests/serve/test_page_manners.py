@@ -63,6 +63,15 @@ def test_the_interface_is_described(page: Page, server: Running):
     expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
 
 
+def test_the_interface_of_each_environment_is_a_click_away(page: Page, server: Running):
+    page.goto(f"{server.url}/docs")
+    expect(page.locator("h1")).to_have_text("PlumeNav-v0")
+    expect(page.locator("nav [aria-current]")).to_have_text("PlumeNav-v0")
+    page.get_by_role("link", name="Pendulum-v1").click()
+    expect(page.locator("h1")).to_have_text("Pendulum-v1")
+    expect(page.locator("summary", has_text="/envs/Pendulum-v1/step")).to_be_visible()
+
+
 def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.keyboard.press("ArrowLeft")
