@@ -72,6 +72,18 @@ def test_the_interface_of_each_environment_is_a_click_away(page: Page, server: R
     expect(page.locator("summary", has_text="/envs/Pendulum-v1/step")).to_be_visible()
 
 
+def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
+    page.set_viewport_size({"width": 390, "height": 844})
+    play(page, server, "PlumeNav-v0", seed=1)
+    fits = "box => box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth"
+    page.locator(".words").evaluate("box => (box.textContent = 'a row of a board\\n'.repeat(14))")
+    assert page.locator(".words").evaluate(fits)
+    page.goto(server.url)
+    card = page.locator(".card").first
+    card.locator("h3 a, p").evaluate_all("all => all.forEach((each) => (each.textContent = 'word'.repeat(99)))")
+    assert card.evaluate(fits)
+
+
 def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.keyboard.press("ArrowLeft")
