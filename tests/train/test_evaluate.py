@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from tropism.cli import app
@@ -85,6 +86,22 @@ def test_an_environment_without_a_source_has_returns_only(tmp_path: Path) -> Non
     assert set(result.summary()) == {"policy", "episodes", "seed", "return", "steps"}
     pictures.evaluation("CartPole-v1", env, params, [result], tmp_path / "returns.png")
     assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    env, params = make("PlumeNav-v0")
+    corners = np.array([[[40.0, 40.0], [80.0, 60.0]]])  # between them no search began
+    searched = Search(np.array([True, False]), np.ones(2), corners)
+    evaluations = [Evaluation(name, 0, np.ones(2), np.ones(2, int), searched) for name in "abc"]
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    pictures.evaluation("PlumeNav-v0", env, params, evaluations, tmp_path / "searches.png")
+    drawn[0].draw_without_rendering()
+    *grid, _bar = (axes.get_position() for axes in drawn[0].axes)
+    places = np.array([cell.bounds for cell in grid]).reshape(2, 3, 4)
+    np.testing.assert_allclose(places[..., 2:], places[0, 0, 2:] + np.zeros((2, 3, 2)), rtol=1e-3)
+    np.testing.assert_allclose(places[0, :, 0], places[1, :, 0], rtol=1e-3)
+    np.testing.assert_allclose(places[..., 1], places[:, :1, 1] + np.zeros((2, 3)), rtol=1e-3)
 
 
 @pytest.mark.usefixtures("own")

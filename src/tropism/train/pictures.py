@@ -19,6 +19,7 @@ from tropism.train.evaluate import Evaluation, Search
 SHOWN = 24  # ways in a picture: more hide one another
 WINDOW = 5  # reports that a learning curve is smoothed over
 BINS = 6  # of a start map, along each side
+SIDE = 3.4  # inches
 COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#2e4057")
 FOUND, LOST = "#ffd60a", "#ff5c38"
 
@@ -56,17 +57,26 @@ def evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation]
     if not isinstance(env, PlumeNav) or not searches:
         return _returns(id, evaluations, path)
     plume = _plume(env, params, evaluations[0].seed)
-    figure = Figure((4.2 * len(searches), 7.6), layout="constrained")
-    grid = figure.subplots(2, len(searches), squeeze=False)
-    for column, (policy, search) in enumerate(searches):
-        _ways(grid[0, column], env, params, plume, policy, search)
-        image = _starts(grid[1, column], search)
-        if column + 1 == len(searches):
-            figure.colorbar(image, ax=grid[1], shrink=0.7)
-    figure.suptitle(f"{id}: the same {len(evaluations[0].returns)} episodes for each")
+    figure, grid = _pairs(len(searches), (env.high[1] - env.low[1]) / (env.high[0] - env.low[0]))
+    for axes, (policy, search) in zip(grid[0], searches, strict=True):
+        _ways(axes, env, params, plume, policy, search)
+    images = [_starts(axes, search) for axes, (_, search) in zip(grid[1], searches, strict=True)]
+    label = "found, by where the search began (grey: none began there)"
+    figure.colorbar(images[0], ax=grid[1], location="bottom", label=label, shrink=0.9 / len(searches))
+    grid[1, 0].set_ylabel("y")
+    figure.suptitle(f"{id}\nthe same {len(evaluations[0].returns)} episodes for each")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     return None
+
+
+def _pairs(count: int, shape: float) -> tuple[Figure, Any]:
+    """A column of two axes for each policy, all of them `SIDE` inches wide and of the arena's shape."""
+    figure = Figure((SIDE * count + 1.2, 2 * SIDE * shape + 2.8), layout="compressed")
+    grid = figure.subplots(2, count, squeeze=False, sharey="row")
+    for axes in grid.flat:
+        axes.set_box_aspect(shape)
+    return figure, grid
 
 
 def found_in_time(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -125,8 +135,9 @@ def _starts(axes: Axes, search: Search) -> Any:
     won = np.histogram2d(x[search.found], y[search.found], edges)[0]
     share = np.where(begun > 0, won / np.maximum(begun, 1), np.nan)
     image = axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap="viridis")
-    axes.set(title="found, by start", aspect="equal", xlabel="x", ylabel="y")
+    axes.set(xlabel="x", facecolor="lightgrey")
     axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
     return image
 
 
