@@ -160,11 +160,14 @@ class Broken(GridWorld):
     assert "finite-rewards" in done.stdout
 
 
-def test_render_writes_a_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_render_writes_a_film(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "new" / "film.gif"
-    assert run(monkeypatch, "render", "GridWorld-v0", "--steps", "5", "-o", str(path)) == 0
+    assert run(monkeypatch, "render", "GridWorld-v0", "--param", "max_steps=5", "-o", str(path)) == 0
     with Image.open(path) as image:
         assert getattr(image, "n_frames", 1) == 6
+    assert " 6/6 " in capsys.readouterr().err  # the bar ends with the episode, however short that was
 
 
 def test_render_writes_a_video(tmp_path: Path) -> None:

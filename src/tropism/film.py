@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,20 @@ def save(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
     if path.suffix.lower() == ".mp4":
         _save_mp4(path, pictures)
         return
-    images = [Image.fromarray(image) for image in pictures]
+    images = (Image.fromarray(image) for image in pictures)
     if path.suffix.lower() == ".png":
-        images[-1].save(path)
+        *_, last = images
+        last.save(path)
     else:
-        images[0].save(path, save_all=True, append_images=images[1:], duration=1000 // FRAMES_PER_SECOND, loop=0)
+        path.write_bytes(_gif(images))
+
+
+def _gif(images: Iterator[Image.Image]) -> bytes:
+    """Each picture is encoded as soon as it is drawn, so that the last one drawn ends the work."""
+    film = BytesIO()
+    timing = {"duration": 1000 // FRAMES_PER_SECOND, "loop": 0}
+    next(images).save(film, "GIF", save_all=True, append_images=images, **timing)
+    return film.getvalue()
 
 
 def _save_mp4(path: Path, pictures: Iterator[NDArray[Any]]) -> None:

@@ -70,8 +70,10 @@ def render(
     film.check_path(out)
     session = Session(*environment(id, param, arg))
     with progress_bar() as bar:
+        task = bar.add_task(id, total=steps + 1)
         pictures = film.frames(session, film.random_actions(seed), steps, seed)
-        film.save(out, iter(bar.track(pictures, total=steps + 1, description=id)))
+        film.save(out, iter(bar.track(pictures, task_id=task)))
+        bar.update(task, total=session.step_count + 1)  # the episode may have ended sooner
     console.print(
         f"{escape(str(out))}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}"
     )

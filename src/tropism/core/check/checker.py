@@ -104,7 +104,7 @@ def check_environment(
 
     `env` is an Environment, or the pair that `make` returns; `params` are its params or a dict of those
     that differ. Random episodes of up to `num_steps` steps are drawn from `seed`. `progress` is called
-    before each law with its name, how many have been checked, and how many there are.
+    before each law with its name, how many have been checked, and how many there are; and after the last.
     """
     length = check_count("num_steps", num_steps)
     if isinstance(env, tuple) and len(env) == 2 and params is None:
@@ -120,6 +120,8 @@ def check_environment(
         if progress is not None:
             progress(law.name, number, len(LAWS))
         results[law.name] = _judge(law, subject, results)
+    if progress is not None:
+        progress(LAWS[-1].name, len(LAWS), len(LAWS))
     return Report(name, tuple(results.values()))
 
 
