@@ -1,8 +1,6 @@
 """The recording wrapper, and datasets that Minari reads with its own API."""
 
-import errno
 import json
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import ClipAction, TimeLimit
 from jax import random
+from tests.record.full_disk import live_through_a_full_disk
 from tests.test_cli import run
 
 from tropism import Session, make
@@ -127,26 +126,7 @@ def test_wrappers_are_given_and_the_export_does_not_name_them(tmp_path: Path):
 def test_what_is_not_recorded_does_not_go_into_the_episode_before(
     id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    env = Recording(gymnasium.make(id), tmp_path)
-    env.reset(seed=0)
-    env.step(1)
-    with pytest.raises(ValidationError, match=r"less than 2\*\*64"):
-        env.reset(seed=2**64)
-    env.step(1)  # the environment did not leave its episode
-    for refused in (lambda: env.step(0), lambda: env.reset(seed=1)):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", full)
-            with pytest.raises(OSError, match="No space left"):
-                refused()
-        with pytest.raises(StateError, match="no episode is being recorded"):
-            env.step(0)
-        env.reset(seed=2)
-    env.step(0)
-    env.close()
-    assert [episode.actions.tolist() for episode in Reader(tmp_path)] == [[1, 1], [], [0]]
+    live_through_a_full_disk(Recording(gymnasium.make(id), tmp_path), tmp_path, monkeypatch)
 
 
 def test_a_vector_is_refused_with_words(tmp_path: Path):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.record.full_disk import live_through_a_full_disk
 
 from tropism import Box, Discrete, Session, Timestep, make
 from tropism.errors import StateError, ValidationError
@@ -207,6 +208,36 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
         Reader(folder)
 
 
+def damaged(folder: Path, how: str) -> None:
+    """A folder with a recording, spoilt."""
+    with Writer(folder, MANIFEST) as writer:
+        write(writer, 3)
+    manifest = folder / "manifest.json"
+    match how:
+        case "cut short":
+            manifest.write_text(manifest.read_text()[:50])
+        case "no JSON object":
+            manifest.write_text("[]")
+        case "lost":
+            manifest.unlink()
+        case "forgot a shard":
+            Writer(folder.parent / "empty", MANIFEST).close()
+            manifest.write_bytes((folder.parent / "empty" / "manifest.json").read_bytes())
+        case _:
+            Manifest.made({"id": "Other-v0", "arguments": {}}, {}, Discrete(100), Box(-1e9, 1e9, (2,))).write(folder)
+    (folder / ".lock").unlink()
+
+
+@pytest.mark.parametrize("how", ["cut short", "no JSON object", "lost", "forgot a shard", "of another environment"])
+def test_nothing_is_written_into_a_damaged_folder(how: str, tmp_path: Path):
+    folder = tmp_path / "folder"
+    damaged(folder, how)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ValidationError, match=r"one that Tropism wrote|nothing tells of steps-000000|another folder"):
+        Writer(folder, MANIFEST)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_manifest_says_what_was_recorded(tmp_path: Path):
     with Recorder(Session(*make("GridWorld-v0", size=7, params={"max_steps": 9})), tmp_path) as recorder:
         recorder.reset(seed=5)
@@ -259,22 +290,4 @@ def test_an_episode_with_a_hole_is_refused_and_the_others_are_read(tmp_path: Pat
 
 
 def test_what_is_not_recorded_does_not_go_into_the_episode_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with Recorder(Session(*make("CartPole-v1")), tmp_path) as recorder:
-        recorder.reset(seed=0)
-        recorder.step(1)
-        with pytest.raises(ValidationError, match=r"less than 2\*\*64"):
-            recorder.reset(seed=2**64)
-        recorder.step(1)  # the session did not leave its episode
-        for refused in (lambda: recorder.step(0), lambda: recorder.reset(seed=1)):
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "write", full)
-                with pytest.raises(OSError, match="No space left"):
-                    refused()
-            with pytest.raises(StateError, match="no episode is being recorded"):
-                recorder.step(0)
-            recorder.reset(seed=2)
-        recorder.step(0)
-    assert [episode.actions.tolist() for episode in Reader(tmp_path)] == [[1, 1], [], [0]]
+    live_through_a_full_disk(Recorder(Session(*make("CartPole-v1")), tmp_path), tmp_path, monkeypatch)

@@ -111,7 +111,7 @@ class Manifest:
         return cls.from_json(data, str(path))
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], place: str) -> "Manifest":
+    def from_json(cls, data: Any, place: str) -> "Manifest":
         """What `head` and `write` wrote."""
         try:
             written, tropism = data["format"], data["versions"]["tropism"]

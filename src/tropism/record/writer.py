@@ -14,7 +14,7 @@ from tropism.core.episode import Timestep
 from tropism.errors import StateError, ValidationError
 from tropism.record.columns import dumps
 from tropism.record.manifest import NAME, Manifest, Shard, sha256
-from tropism.record.tail import Tail, read_tail, shard_path, tail_numbers, tail_path
+from tropism.record.tail import STEM, SUFFIX, Tail, read_tail, shard_path, tail_numbers, tail_path
 
 SHARD_ROWS = 2**16
 SHARD_BYTES = 2**26  # of the tail, before compression
@@ -38,6 +38,7 @@ class Writer:
         self._sealing = ThreadPoolExecutor(1, "tropism-record")
         self._sealed: list[Future[None]] = []
         self._tail: Tail | None = None
+        _known(self.folder, manifest)  # what is refused is left as it is, without a lock
         try:
             self._lock = _locked(self.folder)
         except OSError as error:
@@ -50,11 +51,9 @@ class Writer:
 
     def _take_up(self, manifest: Manifest) -> None:
         """Go on with what the folder has; rows that another process left in a tail become a shard."""
-        self.manifest = manifest
-        if (self.folder / NAME).exists():
-            self.manifest = Manifest.read(self.folder)
-            self.manifest.check_same_subject(manifest, self.folder)
-        else:
+        known = _known(self.folder, manifest)
+        self.manifest = known or manifest
+        if known is None:
             manifest.write(self.folder)
         for number in tail_numbers(self.folder):
             self._seal(number)
@@ -144,6 +143,21 @@ class Writer:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _known(folder: Path, manifest: Manifest) -> Manifest | None:
+    """The folder's own manifest, where it has one; recordings of something else, and damaged ones, are refused."""
+    known, ours = None, set[str]()
+    if (folder / NAME).exists():
+        known = Manifest.read(folder)
+        known.check_same_subject(manifest, folder)
+        # A tail stays until the manifest lists its shard.
+        ours = {Path(shard.file).stem for shard in known.shards} | {tail.stem for tail in folder.glob(f"*{SUFFIX}")}
+    for path in sorted(folder.glob(f"{STEM}*")):
+        if path.stem not in ours:
+            expected = f"recordings that a {NAME} lists; nothing tells of {path.name}, and it might be overwritten"
+            raise ValidationError("folder", str(folder), expected)
+    return known
 
 
 def _seeds(rows: pa.Table) -> list[int | None]:
