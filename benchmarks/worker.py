@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from benchmarks.last_episodes import LastEpisodes
+
 Run = Callable[[int, int], float]
 """`run(num_steps, seed)` takes `num_steps` steps in every environment and returns the sum of all that was observed."""
 
@@ -25,6 +27,15 @@ def package_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:  # ours, run from the source tree
         return str(getattr(importlib.import_module(name), "__version__", "source"))
+
+
+def tell_training(trained: Callable[..., tuple[int, LastEpisodes]], packages: Sequence[str]) -> None:
+    """Train as the command line asks, and print how long that took, its steps, and how well its last episodes went."""
+    versions = {name: package_version(name) for name in packages}
+    start = time.perf_counter()
+    steps, episodes = trained(**json.loads(sys.argv[1]))
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "steps": steps, "mean": episodes.mean, "versions": versions}))
 
 
 def timed(run: Run, num_steps: int, seed: int) -> tuple[float, float]:

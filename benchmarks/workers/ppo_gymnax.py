@@ -4,9 +4,6 @@ The numbers are the ones that family uses for CartPole.
 """
 
 import importlib
-import json
-import sys
-import time
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +12,7 @@ import numpy as np
 from jax import lax, nn, random
 
 from benchmarks.last_episodes import LastEpisodes
-from benchmarks.worker import package_version
+from benchmarks.worker import tell_training
 
 gymnax: Any = importlib.import_module("gymnax")
 wrappers: Any = importlib.import_module("gymnax.wrappers")
@@ -151,14 +148,5 @@ def trained(num_envs: int, seed: int, total_steps: int) -> tuple[int, LastEpisod
     return training.num_updates * num_envs * NUM_STEPS, episodes
 
 
-def main() -> None:
-    request = json.loads(sys.argv[1])
-    versions = {name: package_version(name) for name in ("gymnax", "flax", "optax", "jax")}
-    start = time.perf_counter()
-    steps, episodes = trained(**request)
-    seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "steps": steps, "mean": episodes.mean, "versions": versions}))
-
-
 if __name__ == "__main__":
-    main()
+    tell_training(trained, ("gymnax", "flax", "optax", "jax"))

@@ -1,13 +1,11 @@
 """Stable-Baselines3's PPO on Gymnasium's CartPole until it is learnt, with its defaults or with RL Zoo's numbers."""
 
 import importlib
-import json
-import sys
 import time
 from typing import Any
 
 from benchmarks.last_episodes import LastEpisodes
-from benchmarks.worker import package_version
+from benchmarks.worker import tell_training
 
 library: Any = importlib.import_module("stable_baselines3")
 callbacks: Any = importlib.import_module("stable_baselines3.common.callbacks")
@@ -55,14 +53,5 @@ def trained(numbers: str, seed: int, limit: float) -> tuple[int, LastEpisodes]:
     return int(model.num_timesteps), until.episodes
 
 
-def main() -> None:
-    request = json.loads(sys.argv[1])
-    versions = {name: package_version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
-    start = time.perf_counter()
-    steps, episodes = trained(**request)
-    seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "steps": steps, "mean": episodes.mean, "versions": versions}))
-
-
 if __name__ == "__main__":
-    main()
+    tell_training(trained, ("stable-baselines3", "torch", "gymnasium"))
