@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tropism import cli, registered
+from tropism.train.presets import PRESETS
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -186,6 +187,16 @@ def test_every_command_has_an_example_in_its_help(
         name = command.name or command.callback.__name__
         assert run(monkeypatch, name, "--help") == 0
         assert "Example: tropism" in capsys.readouterr().out
+
+
+def test_the_help_of_train_tells_the_presets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "train", "--help") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for id, preset in PRESETS.items():
+        assert f"{id}" in told
+        assert all(f"{name} {value}" in told for name, value in preset.items())
 
 
 def test_check_takes_a_class_based_environment(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tropism.errors import ValidationError
 
 
 def _takes_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Every field of PPO's `Config` as an option; None stands for the preset's or the default."""
+    """Every field of PPO's `Config` as an option; None stands for the preset's or the default, which the help tells."""
     from tropism.train.config import Config
 
     kinds = get_type_hints(Config)
@@ -43,7 +43,18 @@ def _takes_config(command: Callable[..., None]) -> Callable[..., None]:
     every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + options
     command.__signature__ = inspect.Signature(every)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {p.name: p.annotation for p in every}
+    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which go before the defaults below:\n\n{_presets()}"
     return command
+
+
+def _presets() -> str:
+    """A paragraph for each preset: the environments that it is for, and its numbers."""
+    from tropism.train.presets import PRESETS
+
+    told: dict[str, list[str]] = {}
+    for id, preset in PRESETS.items():
+        told.setdefault(", ".join(f"{name} {value}" for name, value in preset.items()), []).append(id)
+    return "\n\n".join(f"{', '.join(ids)}: {numbers}." for numbers, ids in told.items())
 
 
 @_takes_config
@@ -64,7 +75,7 @@ def train(
     as_json: AsJson = False,
     **config: Any,
 ) -> None:
-    """Train an agent with PPO, compiled; numbers not given come from the environment's preset.
+    """Train an agent with PPO, compiled; numbers not given are those of the environment's preset, or the defaults.
 
     Example: tropism train CartPole-v1 --seeds 4
     """
