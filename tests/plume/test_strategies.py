@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +25,7 @@ from tropism.plume.strategies import (
     as_policy,
     first_memories,
 )
+from tropism.plume.strategies.fitted import fitted
 from tropism.plume.strategies.steering import has_compass, steer
 
 BODIES: list[Any] = [Cardinal(), Compass(), Oriented(), Continuous(speed=1.0, dt=1.0)]
@@ -71,7 +73,7 @@ def assert_beats(env: PlumeNav, strategy: Strategy, *rivals: Strategy, num: int 
 
 
 def walks(motion: Motion) -> tuple[Strategy, Strategy]:
-    return RandomWalk(motion), RandomWalk(motion, turning=0.1)
+    return RandomWalk(motion, turning=1.0), RandomWalk(motion)
 
 
 @pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], ids=name_of)
@@ -142,6 +144,14 @@ def test_a_strategy_is_a_policy_for_a_rollout() -> None:
     run = rollout(PlumeNav(), as_policy(strategy), 0, 16, 300, policy_state=memories, collect=False)
     assert int(run.episodes.episodes) > 16
     assert float(run.episodes.mean_return) == 1
+
+
+def test_a_name_means_the_strategy_as_it_is_by_default() -> None:
+    """Of the README's task: what it constructs by hand is what `tropism evaluate` calls by name."""
+    env = make("PlumeNavMeander-v0")[0]
+    assert isinstance(env, PlumeNav)
+    for name, strategy in (("random-walk", RandomWalk()), ("cast-and-surge", CastAndSurge(smell=0, wind=(1, 2)))):
+        assert eqx.tree_equal(fitted(name, env.sensor, env.motion), strategy)
 
 
 def test_numbers_of_a_strategy_map() -> None:

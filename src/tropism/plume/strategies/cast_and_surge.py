@@ -34,7 +34,7 @@ class CastAndSurge(Strategy):
     smell: int = eqx.field(static=True, default=0)
     wind: tuple[int, int] = eqx.field(static=True, default=(1, 2))
     apparent: bool = eqx.field(static=True, default=False)
-    threshold: Any = 0.01  # the least smell that is one
+    threshold: Any = 0.003  # the least smell that is one, as a nose tells it that goes from 0 to 1
     surge: Any = 3.0  # steps
     width: Any = 10.0  # steps
     angle: Any = 90.0  # degrees between upwind and a leg; above 90 a cast drifts downwind

@@ -14,22 +14,21 @@ from tropism.plume.strategies.strategy import Strategy
 
 NAMES = ("random-walk", "klinotaxis", "run-and-tumble", "cast-and-surge")
 Smells = Concentration | Odour | Hits | Antennae
-FAINT = 0.003  # the least smell that is one, as a nose tells it that goes from 0 to 1
 
 
 def fitted(name: str, sensor: Sensor, motion: Motion) -> Strategy:
     """The strategy for agents that move by `motion` and sense a vector by `sensor`."""
     match name:
         case "random-walk":
-            return RandomWalk(motion, turning=0.1)
+            return RandomWalk(motion)
         case "klinotaxis":
             return Klinotaxis(motion, smell=_smell(name, sensor)[0])
         case "run-and-tumble":
             return RunAndTumble(motion, smell=_smell(name, sensor)[0])
         case "cast-and-surge":
             (smell, nose), (wind, feels) = _smell(name, sensor), _wind(name, sensor)
-            threshold = 0.5 if isinstance(nose, Odour) else FAINT
-            return CastAndSurge(motion, smell, (wind, wind + 1), feels.apparent, threshold=threshold)
+            threshold = {"threshold": 0.5} if isinstance(nose, Odour) else {}
+            return CastAndSurge(motion, smell, (wind, wind + 1), feels.apparent, **threshold)
         case _:
             raise ValidationError("strategy", name, f"one of {', '.join(NAMES)}")
 

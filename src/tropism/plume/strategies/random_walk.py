@@ -19,13 +19,13 @@ class RandomWalkMemory(eqx.Module):
 
 
 class RandomWalk(Strategy):
-    """Goes straight on and takes a random heading with probability `turning`, at each step by default.
+    """Goes straight on, and takes a random heading with probability `turning` at each step.
 
     Expects any observation, and works for every motion.
     """
 
     motion: Motion = Cardinal()
-    turning: Any = 1.0
+    turning: Any = 0.1
 
     def __check_init__(self) -> None:
         checks.fraction(turning=self.turning)
