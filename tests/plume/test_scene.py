@@ -14,6 +14,7 @@ def test_obstacles_and_the_outside_do_not_smell() -> None:
     points = jnp.array([[60.0, 64.0], [61.0, 64.0], [60.4, 64.4], [-1.0, 64.0], [64.0, 127.1], [127.0, 127.0]])
     smells = np.asarray(here.smell(points)) > 0
     np.testing.assert_array_equal(smells, [False, True, False, False, False, True])
+    np.testing.assert_allclose(here.raster(), here.smell(here.arena.raster()), rtol=1e-5)
 
 
 def test_obstacles_are_found_in_an_arena_of_any_scale() -> None:

@@ -59,7 +59,7 @@ def spot(arena: Arena, agent: Agent) -> tuple[float, float]:
 
 def plume(scene: Scene) -> Float[Array, "height width 3"]:
     """The concentration in colours, on a logarithmic scale; row 0 is the lowest y."""
-    strength = scene.smell(scene.arena.raster())
+    strength = scene.raster()
     share = strength / jnp.maximum(strength.max(), 1e-30)
     level = 1 - jnp.log(jnp.maximum(share, FAINTEST)) / jnp.log(FAINTEST)
     colors = jnp.array(COLORS, jnp.float32)

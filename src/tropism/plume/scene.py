@@ -66,10 +66,13 @@ class Arena(eqx.Module):
 
     def raster(self) -> Float[Array, "height width 2"]:
         """The points of the raster; row 0 is the lowest y."""
-        height, width = self.shape
-        x = jnp.linspace(self.low[0], self.high[0], width)
-        y = jnp.linspace(self.low[1], self.high[1], height)
+        x, y = self.lines()
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
+
+    def lines(self) -> tuple[Float[Array, " width"], Float[Array, " height"]]:
+        """The x of the raster's columns and the y of its rows."""
+        height, width = self.shape
+        return jnp.linspace(self.low[0], self.high[0], width), jnp.linspace(self.low[1], self.high[1], height)
 
     @property
     def cell_size(self) -> tuple[Any, Any]:
@@ -107,6 +110,11 @@ class Scene(eqx.Module):
         """The concentration at any points; obstacles and the outside of the arena do not smell."""
         strength = self.field.concentration(self.field_state, xy)
         return jnp.where(self.arena.inside(xy) & ~self.arena.blocked(xy), strength, 0)
+
+    def raster(self) -> Float[Array, "height width"]:
+        """The smell all over the arena, for a picture; row 0 is the lowest y."""
+        strength = self.field.raster(self.field_state, *self.arena.lines())
+        return strength if self.arena.obstacles is None else jnp.where(self.arena.obstacles, 0, strength)
 
     def wind(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return self.field.wind(self.field_state, xy)

@@ -20,7 +20,7 @@ FIELDS: dict[str, Field] = {
     "switching puffs": Puffs(max_puffs=300, flow=Switching.many()),
     "filaments": Filaments(max_puffs=100, warmup=20),
     "movie": synthetic(num_frames=5).field(),
-    "shared": share(Meander(), random.key(0), 4),
+    "shared": share(Meander(), random.key(0), 4).moved((3.0, 1.0)),
 }
 
 
@@ -55,6 +55,17 @@ def test_any_number_of_points_at_once(field: Field) -> None:
     np.testing.assert_allclose(smell(field, state, points[None]), [single], rtol=1e-5)
     assert field.wind(state, points[0]).shape == (2,)
     assert field.wind(state, points[None]).shape == (1, len(points), 2)
+
+
+def test_a_raster_is_what_its_points_smell(field: Field) -> None:
+    state = advanced(field, random.key(0))[1]
+    x, y = (
+        jnp.asarray(field.source[side]) + offsets for side, offsets in enumerate((jnp.arange(7), jnp.arange(-2, 3)))
+    )
+    points = jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
+    drawn = eqx.filter_jit(field.raster)(state, x, y)
+    assert drawn.max() > 0
+    np.testing.assert_allclose(drawn, smell(field, state, points), rtol=1e-4, atol=1e-6 * float(drawn.max()))
 
 
 def test_a_state_keeps_its_shape_so_that_it_scans(field: Field) -> None:

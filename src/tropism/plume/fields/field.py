@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
@@ -32,6 +33,10 @@ class Field(eqx.Module):
     @abstractmethod
     def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         """The velocity of the air, in length units a second."""
+
+    def raster(self, state: Any, x: Float[Array, " width"], y: Float[Array, " height"]) -> Float[Array, "height width"]:
+        """The concentration at each (x, y), for a picture: a field that has a quicker way may round otherwise there."""
+        return self.concentration(state, jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1))
 
     def moved(self, source: Any) -> "Field":
         """The same field with its source elsewhere."""

@@ -70,11 +70,24 @@ class Filaments(Field):
         return self._step(key, state, self.dt)
 
     def concentration(self, state: FilamentsState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
-        alive = state.squared > 0
-        squared = jnp.where(alive, state.squared, 1)
-        peak = jnp.where(alive, self.amount / ((8 * jnp.pi**3) ** 0.5 * squared**1.5), 0)
+        peak, squared = self._puffs(state)
         distance = (xy[..., 0, None] - state.x) ** 2 + (xy[..., 1, None] - state.y) ** 2
         return (peak * jnp.exp(distance * (-0.5 / squared))).sum(-1)
+
+    def raster(
+        self, state: FilamentsState, x: Float[Array, " width"], y: Float[Array, " height"]
+    ) -> Float[Array, "height width"]:
+        """As a product of matrices: each puff is a function of x times one of y."""
+        peak, squared = self._puffs(state)
+        across = jnp.exp((x[:, None] - state.x) ** 2 * (-0.5 / squared))
+        up = jnp.exp((y[:, None] - state.y) ** 2 * (-0.5 / squared))
+        return jnp.matmul(up * peak, across.T, precision=jax.lax.Precision.HIGHEST)
+
+    def _puffs(self, state: FilamentsState) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """The concentration in the middle of each puff, 0 where there is none, and its R²."""
+        alive = state.squared > 0
+        squared = jnp.where(alive, state.squared, 1)
+        return jnp.where(alive, self.amount / ((8 * jnp.pi**3) ** 0.5 * squared**1.5), 0), squared
 
     def wind(self, state: FilamentsState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return jnp.stack(self.air.velocity(state.air, xy[..., 0], xy[..., 1]), axis=-1)

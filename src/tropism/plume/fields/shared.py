@@ -33,6 +33,12 @@ class Shared(Field):
     def concentration(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         return self.inner.concentration(self.now(state), self._inner_point(xy))
 
+    def raster(
+        self, state: Int[Array, ""], x: Float[Array, " width"], y: Float[Array, " height"]
+    ) -> Float[Array, "height width"]:
+        moved = jnp.asarray(self.source) - jnp.asarray(self.inner.source)
+        return self.inner.raster(self.now(state), x - moved[0], y - moved[1])
+
     def wind(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return self.inner.wind(self.now(state), self._inner_point(xy))
 
