@@ -59,7 +59,7 @@ function line({ view, environment }) {
   const [step, total, state, age] = Array.from({ length: 4 }, () => make("td"));
   const word = mine ? "Play on" : "Watch";
   const go = make("a", { class: "button", href: `#/session/${view}`, "aria-label": `${word} ${environment}` }, word);
-  const element = make("tr", { "data-view": view }, make("th", { scope: "row", title: environment }, environment), step, total, state, age, make("td", {}, go));
+  const element = make("tr", { "data-view": view }, make("th", { scope: "row" }, environment), step, total, state, age, make("td", {}, go));
   const update = (session) => {
     element.dataset.state = session.lifecycle;
     say(step, String(session.step_count));
