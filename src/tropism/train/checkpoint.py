@@ -13,7 +13,7 @@ from jax import random
 from tropism.core.imported import environment_of
 from tropism.errors import ValidationError
 from tropism.train.config import Config
-from tropism.train.ppo import Trainer, TrainState, start
+from tropism.train.ppo import Trainer, TrainState, begin, start
 
 MAGIC = b"tropism-train-2\n"
 
@@ -33,7 +33,10 @@ class Training(NamedTuple):
 
     def start(self, trainer: Trainer) -> TrainState:
         """`seeds` agents, before their first update."""
-        return start(trainer, random.split(random.key(self.seed), self.seeds))
+        return start(trainer, self.keys())
+
+    def keys(self) -> Any:
+        return random.split(random.key(self.seed), self.seeds)
 
 
 def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) -> None:
@@ -54,7 +57,7 @@ def load(path: Path) -> tuple[Training, TrainState, list[Any]]:
     """A training, its agents, and their learning curve."""
     with _opened(path) as file:
         recipe, history = _header(file)
-        like = eqx.filter_eval_shape(recipe.start, recipe.trainer())
+        like = eqx.filter_eval_shape(begin, recipe.trainer(), recipe.keys())
         try:
             return recipe, eqx.tree_deserialise_leaves(file, like), history
         except (EOFError, OSError, RuntimeError, ValueError) as error:

@@ -7,13 +7,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import nn, random
+from jax import lax, nn, random
 from jaxtyping import Array, Float
 
 from tropism.core.module import Module
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
 
+ROUNDS = 50  # that make a matrix orthogonal: the smallest singular value grows by a half in each
 SMALL = 0.01  # gain of the last layer of the actor: the first actions are as good as random
 
 
@@ -115,10 +116,15 @@ def normals(key: Any, shapes: tuple[tuple[int, int], ...]) -> list[Float[Array, 
 
 
 def orthogonal(drawn: Float[Array, "out in"]) -> Float[Array, "out in"]:
-    """Normal numbers as a matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014)."""
+    """Normal numbers as the nearest matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014).
+
+    By products alone (Björck and Bowie 1971): each takes all singular values nearer to 1, from anywhere between 0
+    and √3. A decomposition would take half a second longer to compile.
+    """
     wide = drawn.shape[0] < drawn.shape[1]
-    q, r = jnp.linalg.qr(drawn.T if wide else drawn)
-    q = q * jnp.sign(jnp.diag(r))  # without the signs of LAPACK, all such matrices are as likely
+    tall = drawn.T if wide else drawn
+    first = tall / jnp.linalg.norm(tall)
+    q = lax.fori_loop(0, ROUNDS, lambda _, q: 1.5 * q - 0.5 * q @ (q.T @ q), first)
     return q.T if wide else q
 
 

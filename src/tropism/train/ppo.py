@@ -5,6 +5,7 @@ worth what the critic says of its last observation.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,6 +21,8 @@ from tropism.core.module import Module
 from tropism.core.transforms.auto_reset import auto_reset
 from tropism.train.config import Config
 from tropism.train.network import Actions, Agent, Memory, flat
+
+SHORT = 1_000_000  # steps of all agents: a training that is over sooner with a shorter compilation
 
 
 class Moments(Module):
@@ -257,22 +260,38 @@ class Trainer(Module):
         return -gain + config.value_weight * error - config.entropy * entropy.mean(), entropy.mean()
 
 
-@eqx.filter_jit
 def start(trainer: Trainer, keys: Any) -> TrainState:
     """An agent for each key, before its first update."""
-    return _each(trainer.init, keys)
+    return _compiled(begin, 0)(trainer, keys)  # what runs once is not worth a second of a compiler's thoughts
 
 
 def advance(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, Progress]:
     """Some updates of every agent, side by side, with a report of each; compiled once for any number of them."""
+    is_short = trainer.config.total_steps * len(train.updates) <= SHORT
+    update = _compiled(_update, 1 if is_short else None)
     reports: list[Progress] = []
     for _ in range(updates):
-        train, progress = _update(trainer, train)
+        train, progress = update(trainer, train)
         reports.append(progress)
     return train, jax.tree.map(lambda *values: np.stack(values, 1), *reports)
 
 
-@eqx.filter_jit
+def _compiled(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
+    """Optimised this much, where that saves time: on the CPU. How much decides about the last bits of a result."""
+    return _jitted(function, level if jax.default_backend() == "cpu" else None)
+
+
+@cache
+def _jitted(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
+    options = None if level is None else {"xla_backend_optimization_level": level, "xla_cpu_use_fusion_emitters": False}
+    return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]  handed on to `jax.jit`
+
+
+def begin(trainer: Trainer, keys: Any) -> TrainState:
+    """`start`, not compiled."""
+    return _each(trainer.init, keys)
+
+
 def _update(trainer: Trainer, train: TrainState) -> tuple[TrainState, Progress]:
     return _each(trainer.update, train)
 
