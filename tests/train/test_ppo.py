@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.config import Config
 from tropism.train.policy import load
-from tropism.train.ppo import Trainer
+from tropism.train.ppo import Trainer, advance
+from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, Report, Training, train
 
 SHORT = Training(
@@ -44,6 +46,17 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(whole), jax.tree.leaves(resumed))
 
 
+def test_an_update_is_compiled_once():
+    """What comes out is of the very types that went in: a weak one would be another program."""
+    trainer = SHORT.trainer()
+    before = SHORT.start(trainer)
+    after, _ = advance(trainer, before, 1)
+    types = [
+        [jax.typeof(leaf) for leaf in jax.tree.leaves(eqx.filter(state, eqx.is_array))] for state in (before, after)
+    ]
+    assert types[0] == types[1]
+
+
 def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="begun with"):
@@ -54,7 +67,9 @@ def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
 
 
 def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_path: Path):
-    recipe = Training("CartPole-v1", {}, {}, Config(total_steps=120_000), seed=3, seeds=4)
+    preset: dict[str, Any] = PRESETS["CartPole-v1"] | {"total_steps": 100_000}
+    config = Config(**preset)
+    recipe = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
     _, curve = train(recipe, tmp_path)
     best = np.max([returns for _, returns in curve[-10:]], axis=0)
     assert (best > 400).sum() >= 3
@@ -97,7 +112,7 @@ def test_learning_remembers_what_acting_remembered():
     config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)
     trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 9}), config)
     state = trainer.init(jax.random.key(0))
-    _, seen = trainer._act(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
+    _, seen = eqx.filter_jit(trainer._act)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
     assert seen.done.sum() >= 4 * 6  # memories are forgotten half-way
     advantage = jax.random.normal(jax.random.key(2), seen.reward.shape)
     data = trainer._pieces(state, seen, advantage)  # pyright: ignore[reportPrivateUsage]

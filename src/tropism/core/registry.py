@@ -103,7 +103,10 @@ def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
 
 
 def find(id: str) -> EnvironmentSpec:
-    _load()
+    if id in BUILT_IN and id not in _specs:
+        _specs[id] = _built_in(id)  # it alone: the others have much to import
+    elif id not in _specs:
+        _load()
     if id not in _specs:
         near = difflib.get_close_matches(str(id), _specs, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_specs)}"
@@ -203,8 +206,8 @@ def _summary(target: Any) -> str:
 @cache
 def _load() -> None:
     """Built-ins and other packages' entry points, once, on first use."""
-    for id, path in BUILT_IN.items():
-        _specs[id] = _built_in(id, _resolve(path))
+    for id in BUILT_IN:
+        _specs[id] = _specs.pop(id, None) or _built_in(id)  # in this order, whichever was there before
     for point in entry_points(group=GROUP):
         try:
             _specs.setdefault(point.name, _spec(point.name, point.load(), point.value))
@@ -212,14 +215,11 @@ def _load() -> None:
             warnings.warn(f"environment {point.name!r} of {point.value} is left out: {error}", stacklevel=2)
 
 
-def _built_in(id: str, target: Any) -> EnvironmentSpec:
+def _built_in(id: str) -> EnvironmentSpec:
     """Functions of ours are believed what they say they return: to build one may take seconds of compilation."""
+    module, name = BUILT_IN[id].split(":")
+    target = getattr(importlib.import_module(module), name)
     if not inspect.isfunction(target):
         return _spec(id, target, "built-in")
     kind = inspect.signature(target, eval_str=True).return_annotation
     return EnvironmentSpec(id, _summary(target), kind.traced, "built-in", target)
-
-
-def _resolve(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(importlib.import_module(module), name)

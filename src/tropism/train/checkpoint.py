@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import equinox as eqx
-from jax import random
 
+from tropism.core.episode import seed_words
 from tropism.core.imported import environment_of
 from tropism.errors import ValidationError
 from tropism.train.config import Config
@@ -33,10 +33,7 @@ class Training(NamedTuple):
 
     def start(self, trainer: Trainer) -> TrainState:
         """`seeds` agents, before their first update."""
-        return start(trainer, self.keys())
-
-    def keys(self) -> Any:
-        return random.split(random.key(self.seed), self.seeds)
+        return start(trainer, seed_words(self.seed), self.seeds)
 
 
 def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) -> None:
@@ -57,7 +54,7 @@ def load(path: Path) -> tuple[Training, TrainState, list[Any]]:
     """A training, its agents, and their learning curve."""
     with _opened(path) as file:
         recipe, history = _header(file)
-        like = eqx.filter_eval_shape(begin, recipe.trainer(), recipe.keys())
+        like = eqx.filter_eval_shape(begin, recipe.trainer(), seed_words(recipe.seed), recipe.seeds)
         try:
             return recipe, eqx.tree_deserialise_leaves(file, like), history
         except (EOFError, OSError, RuntimeError, ValueError) as error:

@@ -260,9 +260,9 @@ class Trainer(Module):
         return -gain + config.value_weight * error - config.entropy * entropy.mean(), entropy.mean()
 
 
-def start(trainer: Trainer, keys: Any) -> TrainState:
-    """An agent for each key, before its first update."""
-    return _compiled(begin, 0)(trainer, keys)  # what runs once is not worth a second of a compiler's thoughts
+def start(trainer: Trainer, key: Any, count: int) -> TrainState:
+    """So many agents, before their first update; `key` as words."""
+    return _compiled(begin, 0)(trainer, key, count)  # what runs once is not worth a second of a compiler's thoughts
 
 
 def advance(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, Progress]:
@@ -287,9 +287,9 @@ def _jitted(function: Callable[..., Any], level: int | None) -> Callable[..., An
     return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]  handed on to `jax.jit`
 
 
-def begin(trainer: Trainer, keys: Any) -> TrainState:
+def begin(trainer: Trainer, key: Any, count: int) -> TrainState:
     """`start`, not compiled."""
-    return _each(trainer.init, keys)
+    return _each(trainer.init, random.split(random.wrap_key_data(key), count))
 
 
 def _update(trainer: Trainer, train: TrainState) -> tuple[TrainState, Progress]:
