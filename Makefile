@@ -16,7 +16,7 @@ demo: $(READY)  ## an agent learns to find a smell; pictures and a report in run
 	.venv/bin/python -m tropism demo --out $(RUNS)/demo
 
 test: $(READY)  ## the fast tests; ARGS="-m slow" for the others
-	.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 5 --dist loadfile $(ARGS)
+	.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 5 --dist worksteal $(ARGS)
 
 check: $(READY)  ## format, lint, types, layers
 	.venv/bin/ruff format --check .
