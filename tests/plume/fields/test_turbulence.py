@@ -120,3 +120,22 @@ def test_without_noise_the_mean_wind_blows_for_ever() -> None:
 def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=name):
         Turbulence(**{name: value})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gale_stays_within_what_blows_at_the_edges(seed: int) -> None:
+    """However strong, the wind inside is never stronger than it was somewhere on the edge: nothing overshoots."""
+    air = Turbulence(gain=100.0)
+    state = air.init(random.key(seed))
+    strongest = jnp.abs(state.grid).max()
+
+    def advance(carry: Any, key: Any) -> tuple[Any, Any]:
+        state, strongest = carry
+        state = air.advance(key, state, 0.04)
+        strongest = jnp.maximum(strongest, jnp.abs(state.grid[:, 0]).max())
+        strongest = jnp.maximum(strongest, jnp.abs(state.grid[:, -1]).max())
+        return (state, strongest), jnp.abs(state.grid).max() / strongest
+
+    ratios = jax.lax.scan(advance, (state, strongest), random.split(random.key(seed + 100), 2_000))[1]
+    assert strongest > 10  # m/s
+    assert (ratios <= 1 + 1e-5).all()
