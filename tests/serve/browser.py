@@ -8,12 +8,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.serve.running import Running
 
 CHROMIUM = shutil.which("chromium")
 # As root, which build machines are, Chromium cannot use its own sandbox.
 ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
+PATIENCE = 30_000  # ms; a picture may first have to be compiled, on a busy machine
+
+expect.set_options(timeout=PATIENCE)
 
 
 @contextmanager
@@ -35,7 +38,7 @@ def visiting(browser: Browser, server: Running, expected: str = "", **settings: 
     """A tab of its own. Nothing may go wrong in it but what is expected, and it may ask nobody but the server."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, **settings)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
