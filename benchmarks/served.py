@@ -144,6 +144,11 @@ def stored(comparison: Comparison, rows: list[dict[str, Any]], repeats: int) -> 
     }
 
 
+def store(result: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{result['name']}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
@@ -164,10 +169,9 @@ def main() -> None:
         times.append(row(CPU, size, rival, ours.times, theirs.times))
         for label, taken in (("tropism", ours), ("openenv", theirs)):
             progress(f"{label}: {taken.bytes_per_session / 1024:.1f} KB a session, {taken.threads} threads")
-    args.results.mkdir(parents=True, exist_ok=True)
     for comparison, rows in ((STEPS, rates), (CPU, times)):
         result = stored(comparison, rows, args.repeats)
-        (args.results / f"{comparison.name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        store(result, args.results)
         print(rows_as_text(result))
 
 

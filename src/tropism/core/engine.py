@@ -190,5 +190,5 @@ def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
     return read
 
 
-def engine_of(env: Environment, params: Any) -> Engine:
-    return CompiledEngine(env, params) if env.traced else HostEngine(env, params)
+def engine_of(env: Environment, params: Any, copies: bool) -> Engine:
+    return CompiledEngine(env, params) if env.traced else HostEngine(env, params, copies)

@@ -1,5 +1,6 @@
 """One episode as a pure value: its key, its clock, its state. The only place that derives keys."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -115,4 +116,16 @@ def small_seed(seed: int) -> int:
 
 def host_key(seed: int, number: int) -> int:
     """The key of step `number` in a host environment, where keys are plain ints."""
-    return int.from_bytes(blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
+    return host_keys(seed)(number)
+
+
+def host_keys(seed: int) -> Callable[[int], int]:
+    """`host_key` of this seed."""
+    begun = blake2b(b"%d:" % seed, digest_size=8)
+
+    def key(number: int) -> int:
+        hashed = begun.copy()
+        hashed.update(b"%d" % number)
+        return int.from_bytes(hashed.digest(), "big")
+
+    return key

@@ -1,7 +1,7 @@
 """Copies of a host environment's values that share nothing which can change, made cheaply."""
 
 import copy
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -19,23 +19,26 @@ def fresh(value: Any) -> Any:
         return {name: item if type(item) in PLAIN else fresh(item) for name, item in value.items()}
     if kind is tuple:
         return tuple([item if type(item) in PLAIN else fresh(item) for item in value])
-    if not is_frozen(kind):
+    names = field_names(kind)
+    if names is None:
         return copy.deepcopy(value)
-    held = value.__dict__
-    loose = [name for name, item in held.items() if type(item) not in PLAIN]
-    if not loose:
+    for name in names:  # not by `__dict__`, which takes memory for as long as the value lives
+        if type(getattr(value, name)) not in PLAIN:
+            break
+    else:
         return value
     twin = object.__new__(kind)
     ours = twin.__dict__
-    ours.update(held)
-    for name in loose:
-        ours[name] = fresh(held[name])
+    ours.update(value.__dict__)
+    for name, item in ours.items():
+        if type(item) not in PLAIN:
+            ours[name] = fresh(item)
     return twin
 
 
 @cache
-def is_frozen(kind: type) -> bool:
-    """Whether it is a frozen dataclass of the plain sort, with a `__dict__` that holds all there is to it."""
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """Those of a frozen dataclass of the plain sort, with a `__dict__` that holds all there is to it; else None."""
     if not is_dataclass(kind) or issubclass(kind, eqx.Module) or kind.__dictoffset__ == 0:
-        return False
-    return bool(kind.__dataclass_params__.frozen)  # pyright: ignore
+        return None
+    return tuple(field.name for field in fields(kind)) if kind.__dataclass_params__.frozen else None  # pyright: ignore

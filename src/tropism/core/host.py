@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tropism.core.agent import name_of
 from tropism.core.environment import Environment, flags
-from tropism.core.episode import Timestep, host_key
+from tropism.core.episode import Timestep, host_keys
 from tropism.core.fresh import fresh
 from tropism.errors import DivergedError, StateError, ValidationError
 
@@ -25,16 +25,19 @@ class Reseeding(NamedTuple):
 class HostEngine:
     """Runs a host environment; its episode is its seed, its options and its actions."""
 
-    def __init__(self, env: Environment, params: Any):
+    def __init__(self, env: Environment, params: Any, copies: bool = True):
         self.env = env
+        self.copies = copies
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
+        self._env_lost = env.lost
         self._state: Any = None
-        self._last: tuple[Any, ...] = ()
+        self._last: Any = None
         self._params: Any = params
         self._base_params = params
-        self._seed = self._stream = 0
+        self._seed = 0
+        self._key = host_keys(0)
         self._options: dict[str, Any] = {}
         self._transcript: list[Any] = []  # actions; a Reseeding where a fork changed the seed
         self._time = 0
@@ -44,33 +47,32 @@ class HostEngine:
         self.close()
         self._state, self._params = state, params
         self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
-        self._stream = seed
-        self._last = obs, 0.0, False, False, self.env.info(state, params)
+        self._key = host_keys(seed)
+        self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
         return self.last()
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
-        seed = host_key(self._stream, -1)
+        seed = self._key(-1)
         return seed, self.reset(seed, params, options)
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
-        self._revive()
-        key = host_key(self._stream, self._time + 1)
-        obs, self._state, reward, done, info = self._env_step(key, self._state, value, self._params)
-        self._time += 1
+        if self._env_lost(self._state):
+            self._revive()
+        time = self._time + 1
+        obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
+        self._state, self._time = state, time
         self._transcript.append(fresh(value))
         terminated, truncated = flags(bool(done), info)
-        full = {**self._env_info(self._state, self._params), **info}
-        full.pop("terminated", None)
-        full.pop("truncated", None)
-        reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
-        self._last = obs, reward, terminated, truncated, full
-        return Timestep(fresh(obs), reward, terminated, truncated, full)
+        told = {**self._env_info(state, self._params), **info}
+        told.pop("terminated", None)
+        told.pop("truncated", None)
+        self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), told)
+        return last._replace(obs=fresh(obs)) if self.copies else last
 
     def last(self) -> Timestep:
         """A copy: what a caller does to an observation must not reach the digest of a snapshot."""
-        obs, *outcome = self._last
-        return Timestep(fresh(obs), *outcome)
+        return self._last._replace(obs=fresh(self._last.obs))
 
     def params(self) -> Any:
         return self._params
@@ -89,7 +91,7 @@ class HostEngine:
         return self.env.render(self._state, self._params)
 
     def sibling(self) -> "HostEngine":
-        return HostEngine(self.env, self._base_params)
+        return HostEngine(self.env, self._base_params, self.copies)
 
     def fork(self, seed: int | None) -> "HostEngine":
         if seed is not None:
@@ -107,7 +109,7 @@ class HostEngine:
 
         def again() -> HostEngine:
             # Copied, because an environment may hold a user's objects that change.
-            twin = HostEngine(copy.deepcopy(self.env), self._base_params)
+            twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
             twin.replay(*begin, transcript[:length], self._digest(last))
             return twin
 
@@ -120,7 +122,7 @@ class HostEngine:
     def reseed(self, seed: int) -> None:
         """Draw the rest of the episode from another seed."""
         self._check_reseedable(seed)
-        self._stream = seed
+        self._key = host_keys(seed)
         self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
@@ -169,8 +171,8 @@ class HostEngine:
             self.close()
             raise
 
-    def _digest(self, last: tuple[Any, ...]) -> str:
-        text = json.dumps(self.obs_space.to_json(last[0]), sort_keys=True)
+    def _digest(self, last: Timestep) -> str:
+        text = json.dumps(self.obs_space.to_json(last.obs), sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:

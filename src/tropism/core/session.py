@@ -44,12 +44,15 @@ ADVICE = {
 class Session:
     """Enforces the lifecycle, derives the seeds, counts, and refuses bad actions.
 
+    What a caller does to an observation does not reach the session: it hands out copies. Without `copies`, what a
+    step of a host environment returns is the session's own, for callers who only read it.
+
     >>> session = Session(env)
     >>> first = session.reset(seed=0)
     >>> then = session.step(1)
     """
 
-    def __init__(self, env: Any, params: Any = None):
+    def __init__(self, env: Any, params: Any = None, *, copies: bool = True):
         env = as_environment(env)
         if not isinstance(env, Environment):
             raise ValidationError("env", env, "an Environment; make(id) returns (env, params)")
@@ -57,7 +60,7 @@ class Session:
         self.params = override(env.default_params(), {} if params is None else params)
         self.action_space = env.action_space(self.params)
         self.observation_space = env.observation_space(self.params)
-        self._begin_life(engine_of(env, self.params))
+        self._begin_life(engine_of(env, self.params, copies))
 
     def _begin_life(self, engine: Engine) -> None:
         self.seed: int | None = None

@@ -96,7 +96,7 @@ def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]
     """A session of its own that goes on from this step of an episode, and what had happened by then."""
     entries, environment = until(source.entries(), step), source.environment
     own = entries[0].payload["episode_id"] if environment.env.identified else None  # what it is told, is replayed
-    entries[0] = entries[0]._replace(payload=entries[0].payload | {"episode_id": own})
+    entries[0] = entries[0].adding({"episode_id": own})
     session = replayed(environment, entries, environment.fresh())
     try:
         source.check(session)
@@ -127,7 +127,7 @@ def _take_in(
     begin, *steps = entries
     try:
         number = home.recordings.forked(environment.id, session, begin, seed)
-        begin = begin._replace(payload=begin.payload | {"episode_id": session.episode_id} | number)
+        begin = begin.adding({"episode_id": session.episode_id} | number)
         reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
         return home.adopt(environment, owner, session, [begin, *steps, *reseeded])
     except BaseException:

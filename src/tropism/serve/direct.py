@@ -2,6 +2,7 @@
 
 from asyncio import Future, get_running_loop
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -10,6 +11,7 @@ from websockets.frames import apply_mask  # pyright: ignore[reportPrivateImportU
 EXTENSION = "tropism.direct"  # under this name an application finds the protocol in its scope
 LINGERING = 5.0  # seconds
 WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
+SMALL, MIDDLING, LARGE = Struct("!BB"), Struct("!BBH"), Struct("!BBQ")  # how a frame begins
 
 
 class Mailbox:
@@ -41,7 +43,8 @@ class DirectSocket(WebSocketsSansIOProtocol):
 
     Queues, tasks and ASGI messages cost as much as a step itself. `answer` turns the payload of a request into
     that of its reply, or into None where it must wait: then, and for any other frame, uvicorn goes its own way.
-    The application sets it, and sets `idle` while it waits for the next message, so that replies keep their order.
+    The application sets it, and sets `idle` while it waits for the next message, so that replies keep their order;
+    what has come and is not done makes it busy again.
     """
 
     answer: Callable[[bytes], bytes | None] | None = None
@@ -62,11 +65,21 @@ class DirectSocket(WebSocketsSansIOProtocol):
         self.scope["headers"] = []
 
     def data_received(self, data: bytes) -> None:
-        reply = self._answered(data) if self.idle else None
+        if self.idle and self._answered(data):
+            return
+        super().data_received(data)
+        if not self.queue.empty() or self.frames or self.conn.reader.buffer:
+            self.idle = False  # until that is done, and the application waits again
+
+    def _answered(self, data: bytes) -> bool:
+        if self.answer is None or self.close_sent or not self.writable.is_set() or len(data) > self.config.ws_max_size:
+            return False
+        payload = _payload(data)
+        reply = None if payload is None else self.answer(payload)
         if reply is None:
-            super().data_received(data)
-        else:
-            self.transport.write(_header(len(reply)) + reply)
+            return False
+        self.transport.write(_header(len(reply)) + reply)
+        return True
 
     def handle_parser_exception(self) -> None:
         """Say why (too large a frame, say) and hang up, but read on for a while: data that nobody reads resets the
@@ -80,14 +93,6 @@ class DirectSocket(WebSocketsSansIOProtocol):
         self.transport.write_eof()
         self.close_sent = True
         self.close_timer = self.loop.call_later(LINGERING, self.transport.close)
-
-    def _answered(self, data: bytes) -> bytes | None:
-        if self.answer is None or self.close_sent or not self.writable.is_set() or len(data) > self.config.ws_max_size:
-            return None
-        if not self.queue.empty() or self.frames or self.conn.reader.buffer:  # something came before, and is not done
-            return None
-        payload = _payload(data)
-        return None if payload is None else self.answer(payload)
 
 
 def _payload(data: bytes) -> bytes | None:
@@ -105,10 +110,10 @@ def _payload(data: bytes) -> bytes | None:
 
 def _header(size: int) -> bytes:
     if size < TWO_BYTES:
-        return bytes((WHOLE_TEXT, size))
+        return SMALL.pack(WHOLE_TEXT, size)
     if size < 2**16:
-        return bytes((WHOLE_TEXT, TWO_BYTES)) + size.to_bytes(2, "big")
-    return bytes((WHOLE_TEXT, TWO_BYTES + 1)) + size.to_bytes(8, "big")
+        return MIDDLING.pack(WHOLE_TEXT, TWO_BYTES, size)
+    return LARGE.pack(WHOLE_TEXT, TWO_BYTES + 1, size)
 
 
 def direct_socket(scope: Any) -> DirectSocket | None:

@@ -53,7 +53,7 @@ class ServedEnvironment:
     @cached_property
     def _first(self) -> Session:
         """Never reset; the others share what it made."""
-        return Session(self.env, self.params)
+        return Session(self.env, self.params, copies=False)
 
     async def described(self, threads: ThreadPoolExecutor) -> None:
         """Make the form where that delays nobody; to look at an environment's spaces may take a while."""

@@ -28,6 +28,8 @@ class Form:
         self._observation_fields = _fields(self.observation_space)
         self._message_names = _message_names(self.observation_space)
         self._message_field = _only_field(self._env.action_message)
+        self._reads_fields = isinstance(self.action_space, Record | Model)
+        self._is_record = isinstance(self.observation_space, Record)
 
     def words(self, data: dict[str, Any]) -> str | None:
         """The text of an action given in words."""
@@ -41,7 +43,7 @@ class Form:
         """The action that these fields mean, not yet checked by the session."""
         if "metadata" in data and "metadata" not in (self._action_fields or ()):
             data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
-        if isinstance(self.action_space, Record | Model):
+        if self._reads_fields:
             return data  # the session reads a dict of fields
         if self._action_fields is not None:
             return self.action_space.from_json(data)
@@ -54,7 +56,7 @@ class Form:
 
     def written(self, action: Any) -> dict[str, Any]:
         """The fields that mean an action of the space: what `action` reads; a record is given by its fields."""
-        data = action if isinstance(self.action_space, Record | Model) else self.action_space.to_json(action)
+        data = action if self._reads_fields else self.action_space.to_json(action)
         return data if self._action_fields is not None else {"value": data}
 
     def reply(self, session: Session, timestep: Timestep, error: str | None = None) -> dict[str, Any]:
@@ -62,10 +64,10 @@ class Form:
         obs, reward, terminated, truncated, info = timestep
         observation = self._observation(session, obs, info)
         if error is not None:
-            observation["error"] = error
+            observation["error"], reward = error, 0.0
         return {
             "observation": observation,
-            "reward": 0.0 if error is not None else reward,
+            "reward": reward,
             "done": terminated or truncated,
             "terminated": terminated,
             "truncated": truncated,
@@ -74,7 +76,7 @@ class Form:
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
-            if isinstance(self.observation_space, Record):
+            if self._is_record:
                 return {name: getattr(obs, name) for name in self._message_names}
             told = self.observation_space.to_json(obs)
             return {name: told[name] for name in self._message_names}

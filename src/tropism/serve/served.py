@@ -69,7 +69,7 @@ class ServedSession:
 
     def quick(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
-        if not self.environment.inline or self.busy:
+        if kind not in PERFORMED or not self.environment.inline or self.busy:
             return False
         return kind in QUICK or (self.environment.env.traced and not isinstance(data.get("from"), dict))
 
@@ -115,7 +115,7 @@ class ServedSession:
     def perform_now(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, where that is quick."""
         self.used = time.monotonic()
-        return self._once(kind, data, request_id)
+        return PERFORMED[kind](self, data) if request_id is None else self._once(kind, data, request_id)
 
     def _once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         if request_id is None:
@@ -264,7 +264,7 @@ class ServedSession:
         self.session, old = session, self.session
         old.close()
         self._number = number.get(KEY)
-        for entry in (begin._replace(payload=begin.payload | number), *steps):
+        for entry in (begin.adding(number), *steps):
             home.store.append(self.id, entry)
         self.begun += 1
         return encode(

@@ -107,15 +107,15 @@ class Connection:
             frame = decode_frame(text)
         except ServerError:
             return None
-        asked = frame.data or {}
-        if frame.type not in PERFORMED or not session.quick(frame.type, asked):
+        kind, data = frame.type, frame.data or {}
+        if not session.quick(kind, data):
             return None
         try:
-            data = session.perform_now(frame.type, asked, frame.request_id)
-            kind = self._told(frame.type)
+            reply = session.perform_now(kind, data, frame.request_id)
+            kind = self._told(kind)
         except Exception as error:  # the outermost edge: every error has a reply
-            kind, data = "error", encode(refusal.data(self._refusal(error)))
-        return _written(kind, data, frame)
+            kind, reply = "error", encode(refusal.data(self._refusal(error)))
+        return _written(kind, reply, frame)
 
     def _told(self, kind: str) -> str:
         """The type of the reply, counted."""
@@ -215,8 +215,8 @@ async def _received(receive: Any, direct: DirectSocket | None) -> Any:
 
 
 def _written(kind: str, data: bytes, frame: Frame | None) -> bytes:
-    tail = b"}" if frame is None or frame.id is msgspec.UNSET else b',"id":' + encode(frame.id) + b"}"
-    return b'{"type":"' + kind.encode() + b'","data":' + data + tail
+    tail = b"}" if frame is None or frame.id is msgspec.UNSET else b',"id":%b}' % encode(frame.id)
+    return b'{"type":"%b","data":%b%b' % (kind.encode(), data, tail)
 
 
 def _before_reset(kind: str) -> Exception:

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from msgspec import Struct
+
 MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but not kept
 MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
 LARGEST_REPLIES = 2**24  # bytes, all of them
@@ -10,13 +12,17 @@ LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
 MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True, gc=False):  # there are many, and none can lead back to itself
     """One acknowledged reset or step."""
 
     kind: str
     payload: Any
     reward: float
     done: bool
+
+    def adding(self, more: dict[str, Any]) -> "Entry":
+        """The same with more in its payload."""
+        return Entry(self.kind, self.payload | more, self.reward, self.done)
 
 
 class Kept(NamedTuple):

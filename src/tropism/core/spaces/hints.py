@@ -53,20 +53,21 @@ def record_fields(cls: type) -> dict[str, Field]:
 
 def build(cls: type, data: Any, name: str) -> Any:
     """An instance of the dataclass from a mapping of its fields; each may itself be plain JSON."""
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise ValidationError(name, data, f"a {cls.__name__} or a dict of its fields")
     known = record_fields(cls)
     if not data.keys() <= known.keys():
         unknown = min(str(key) for key in data if key not in known)
         raise ValidationError(name, unknown, f"a field of {cls.__name__}: {', '.join(known)}")
     values: dict[str, Any] = {}
-    for field in known.values():
-        if field.name in data:
-            value = data[field.name]
-            values[field.name] = value if field.read is None else field.read(value, f"{name}.{field.name}")
-            check(field, values[field.name], name)
-        elif field.required:
-            raise ValidationError(name, dict(data), f"the field {field.name!r} of {cls.__name__}")
+    for field, hint, fits, read, required, _ in known.values():
+        if field in data:
+            value = data[field] if read is None else read(data[field], f"{name}.{field}")
+            if not fits(value):
+                raise _misfit(field, hint, value, name)
+            values[field] = value
+        elif required:
+            raise ValidationError(name, dict(data), f"the field {field!r} of {cls.__name__}")
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:  # what the class itself checks
@@ -75,7 +76,11 @@ def build(cls: type, data: Any, name: str) -> Any:
 
 def check(field: Field, value: Any, name: str) -> None:
     if not field.check(value):
-        raise ValidationError(f"{name}.{field.name}", value, spell(field.hint))
+        raise _misfit(field.name, field.hint, value, name)
+
+
+def _misfit(field: str, hint: Any, value: Any, name: str) -> ValidationError:
+    return ValidationError(f"{name}.{field}", value, spell(hint))
 
 
 def to_json(value: Any) -> Any:
