@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
-from benchmarks.table import rows_as_markdown
+from benchmarks.table import rates_as_markdown, rows_as_markdown
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -18,7 +18,10 @@ def filled(place: re.Match[str]) -> str:
     """A marked place of the page with the table of its result."""
     begin, name, end = place.groups()
     path = RESULTS / f"{name}.json"
-    table = rows_as_markdown(json.loads(path.read_text())) if path.exists() else "Not measured yet."
+    if not path.exists():
+        return f"{begin}\nNot measured yet.\n\n{end}"
+    result = json.loads(path.read_text())
+    table = rows_as_markdown(result) if "repeats" in result else rates_as_markdown(result)
     return f"{begin}\n{table}\n\n{end}"
 
 

@@ -1,8 +1,10 @@
 """A result as a table, for the terminal and for the documentation."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 COLUMNS = ("environments", "peer", "ours", "theirs", "ours / theirs", "spread", "target", "outcome")
+RATES = ("environment", "agents", "steps/s")
 
 
 def number(value: float) -> str:
@@ -32,7 +34,8 @@ def about(result: dict[str, Any]) -> str:
     """Where and with what it was measured."""
     machine = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(result["versions"].items()))
-    place = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
+    cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
+    place = f"{machine['processor']}, {cores}, {machine['system']}"
     if machine["device"].lower() != "cpu":
         place += f", {machine['device']}"
     return f"{result['unit']}, medians of {result['repeats']} interleaved repeats. {place}. {versions}."
@@ -50,6 +53,19 @@ def rows_as_text(result: dict[str, Any]) -> str:
 
 
 def rows_as_markdown(result: dict[str, Any]) -> str:
-    rows = [COLUMNS, ("---",) * len(COLUMNS), *(cells(row, result["unit"]) for row in result["rows"])]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n\n".join(["\n".join(lines), about(result), *skipped(result)])
+    rows = [cells(row, result["unit"]) for row in result["rows"]]
+    return "\n\n".join([_markdown(COLUMNS, rows), about(result), *skipped(result)])
+
+
+def rates_as_markdown(result: dict[str, Any]) -> str:
+    """Of a result without peers."""
+    rows = [(spelled(row), f"{row['agents']:,}", number(row["steps/s"])) for row in result["rows"]]
+    return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
+
+
+def spelled(row: dict[str, Any]) -> str:
+    return ", ".join([row["id"], *(f"`{name}={value}`" for name, value in row["arguments"].items())])
+
+
+def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, ("---",) * len(columns), *rows))

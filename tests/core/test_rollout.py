@@ -92,6 +92,16 @@ def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.
     assert capsys.readouterr().err.endswith(f"{STEPS}/{STEPS} steps\n")
 
 
+def test_the_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
+    base = run(restarts="select")
+    jax.clear_caches()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    unrolled = jax.make_jaxpr(lambda key: run(key=key, restarts="select").transitions)(random.key(0))
+    assert "optimization_barrier" in str(unrolled)
+    assert_same_to_rounding(run(restarts="select"), base)
+    jax.clear_caches()
+
+
 def test_collecting_nothing_keeps_the_sums():
     result = run(collect=False)
     assert result.transitions is None

@@ -14,6 +14,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from tests.core.fragile import SEGFAULT
+from tests.core.fragile import STAY as STAY_ALIVE
 from tests.serve.lab import RAISE, SECRET, STAY
 from tests.serve.running import Running, labs, running
 
@@ -46,11 +48,9 @@ async def over_http(url: str, token: str | None = None) -> AsyncGenerator[Client
 
 
 @asynccontextmanager
-async def over_stdio() -> AsyncGenerator[ClientSession]:
+async def over_stdio(*arguments: str) -> AsyncGenerator[ClientSession]:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "tropism", "mcp", "ConnectFour-v0"], env=environ
-    )
+    command = StdioServerParameters(command=sys.executable, args=["-m", "tropism", "mcp", *arguments], env=environ)
     async with stdio_client(command) as streams, ClientSession(*streams[:2]) as session:
         await session.initialize()
         yield session
@@ -99,7 +99,20 @@ def test_a_whole_game_over_http_of_one_environment(server: Running):
 
 
 def test_a_whole_game_over_stdio():
-    asyncio.run(play(over_stdio()))
+    asyncio.run(play(over_stdio("ConnectFour-v0")))
+
+
+def test_over_stdio_a_crash_ends_the_process_of_its_episode_alone():
+    async def scene() -> None:
+        arguments = ("tests.core.fragile:Fragile", "--processes", "--param", "gain=0")
+        async with over_stdio(*arguments) as session:
+            id = (await call(session, "reset", seed=1))["session_id"]
+            said = await refused(session, "step", session_id=id, action={"value": SEGFAULT})
+            assert "SIGSEGV" in said["message"]
+            turn = await call(session, "step", session_id=id, action={"value": STAY_ALIVE})
+            assert turn["observation"]["value"] == [1, 1, 0]
+
+    asyncio.run(scene())
 
 
 def test_forks_and_refusals(server: Running):

@@ -10,6 +10,16 @@ import typer
 from tropism.cli.terminal import Arguments, Ids, Params, id_of, pair
 
 
+Processes = Annotated[
+    bool,
+    typer.Option(
+        "--processes",
+        help="Each session of a host environment that blocks in a process of its own: a crash in native code ends "
+        "that process, not the server. Costs a fork at each reset, a pipe at each step, and memory.",
+    ),
+]
+
+
 class Level(StrEnum):
     """How much is logged."""
 
@@ -43,14 +53,7 @@ def serve(
     record: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before it is answered.")
     ] = None,
-    processes: Annotated[
-        bool,
-        typer.Option(
-            "--processes",
-            help="Each session of a host environment that blocks in a process of its own: a crash in native code ends "
-            "that process, not the server. Costs a fork at each reset, a pipe at each step, and memory.",
-        ),
-    ] = False,
+    processes: Processes = False,
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="What is logged, as JSON lines on standard error.")] = Level.warning,
@@ -61,7 +64,7 @@ def serve(
     Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
     """
     from tropism.serve.app import App
-    from tropism.serve.server import log_to_stderr, missing, run, served
+    from tropism.serve.server import log_to_stderr, missing, run
     from tropism.serve.settings import Settings
 
     settings = Settings(
@@ -78,9 +81,7 @@ def serve(
         processes=processes,
     )
     log_to_stderr(log_level.value)
-    chosen = [id_of(target) for target in ids or ()]
-    params = dict(pair("--param", text) for text in param or [])
-    environments = served(chosen, params, **dict(pair("--arg", text) for text in arg or []))
+    environments = _chosen(ids, param, arg)
 
     def ready(url: str) -> None:
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
@@ -90,22 +91,32 @@ def serve(
     run(App(environments, settings, absent=missing(ids or ()), recordings=recordings), ready)
 
 
+def _chosen(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
+    """The environments to serve, by what was said on the command line."""
+    from tropism.serve.server import served
+
+    params = dict(pair("--param", text) for text in param or [])
+    return served([id_of(target) for target in ids or ()], params, **dict(pair("--arg", text) for text in arg or []))
+
+
 def _recordings(folder: Path, environments: Iterable[Any]) -> Any:
     from tropism.serve.recorded import RecordedFolder
 
     return RecordedFolder(folder, environments)
 
 
-def mcp(ids: Ids = None) -> None:
+def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg: Arguments = None) -> None:
     """Speak MCP on standard input and output, for agents that start their own tools.
 
     Example: tropism mcp ConnectFour-v0
+    Example: tropism mcp ConnectFour-v0 --arg "opponent=minimax(3)"
     """
     import asyncio
 
     from tropism.serve.app import App
     from tropism.serve.mcp import serve_stdio
-    from tropism.serve.server import log_to_stderr, served
+    from tropism.serve.server import log_to_stderr
+    from tropism.serve.settings import Settings
 
     log_to_stderr("warning")
-    asyncio.run(serve_stdio(App(served(id_of(target) for target in ids or ())).tools))
+    asyncio.run(serve_stdio(App(_chosen(ids, param, arg), Settings(processes=processes)).tools))

@@ -29,7 +29,7 @@ from tropism.errors import ValidationError
 Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 REPORTS = 20  # how often a rollout with a progress bar reports
-ACCELERATOR_UNROLL = 4  # steps a loop iteration, where launching a kernel costs more than its work
+ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
 
 
 class Transition(NamedTuple):
@@ -212,14 +212,17 @@ def _run(
     Doing both ends inside lets the compiler drop what nobody reads, such as the observations of a random policy.
     """
 
+    unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
+
     def one(carry: _Carry, now: Any) -> tuple[_Carry, Any]:
         time, keys = now
         after, summand, transition = _step(plan, carry, keys, params, time)
-        totals = jax.tree.map(lambda total, new: total + new, carry.totals, summand)
-        return after._replace(totals=totals), transition if plan.collect else None
+        after = after._replace(totals=jax.tree.map(lambda total, new: total + new, carry.totals, summand))
+        if unroll > 1:  # or XLA makes one kernel of several steps, which computes them again for each of its outputs
+            after = lax.optimization_barrier(after)
+        return after, transition if plan.collect else None
 
     times = start + jnp.arange(length)
-    unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
     carry = _begin(plan, key, params, carry) if first else carry
     carry, transitions = lax.scan(one, carry, (times, _keys(key, times)), unroll=unroll)
     if not last:
