@@ -9,7 +9,6 @@ import typer
 
 from tropism.cli.terminal import Arguments, Ids, Params, id_of, pair
 
-
 Processes = Annotated[
     bool,
     typer.Option(
