@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from tropism.core.agent import name_of
-from tropism.core.environment import Environment, flags
+from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_keys
 from tropism.core.fresh import fresh
 from tropism.errors import DivergedError, StateError, ValidationError
@@ -63,10 +63,8 @@ class HostEngine:
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
         self._state, self._time = state, time
         self._transcript.append(fresh(value))
-        terminated, truncated = flags(bool(done), info)
         told = {**self._env_info(state, self._params), **info}
-        told.pop("terminated", None)
-        told.pop("truncated", None)
+        terminated, truncated = told.pop("terminated", done), told.pop("truncated", False)
         self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), told)
         return last._replace(obs=fresh(obs)) if self.copies else last
 

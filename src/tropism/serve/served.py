@@ -69,9 +69,11 @@ class ServedSession:
 
     def quick(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
-        if kind not in PERFORMED or not self.environment.inline or self.busy:
+        if not self.environment.inline or self.busy:
             return False
-        return kind in QUICK or (self.environment.env.traced and not isinstance(data.get("from"), dict))
+        if kind in QUICK:
+            return True
+        return kind in PERFORMED and self.environment.env.traced and not isinstance(data.get("from"), dict)
 
     async def run(self, quick: bool, function: Callable[..., T], *arguments: Any) -> T:
         """Call this at once where it is quick, otherwise in a thread; never two at a time."""

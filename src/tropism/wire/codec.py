@@ -64,6 +64,8 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
 
 def _check_depth(raw: bytes | str) -> None:
     """Refuse deep nesting before anything recurses into it; brackets inside strings do not count."""
+    if len(raw) <= DEEPEST:
+        return
     opened = raw.count("[") + raw.count("{") if isinstance(raw, str) else raw.count(b"[") + raw.count(b"{")
     if opened <= DEEPEST:
         return
