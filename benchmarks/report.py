@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
-from benchmarks.table import rates_as_markdown, rows_as_markdown
+from benchmarks.table import figures_as_markdown, rates_as_markdown, rows_as_markdown
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -21,7 +21,10 @@ def filled(place: re.Match[str]) -> str:
     if not path.exists():
         return f"{begin}\nNot measured yet.\n\n{end}"
     result = json.loads(path.read_text())
-    table = rows_as_markdown(result) if "repeats" in result else rates_as_markdown(result)
+    if "figures" in result:
+        table = figures_as_markdown(result)
+    else:
+        table = rows_as_markdown(result) if "repeats" in result else rates_as_markdown(result)
     return f"{begin}\n{table}\n\n{end}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 COLUMNS = ("environments", "peer", "ours", "theirs", "ours / theirs", "spread", "target", "outcome")
+FIGURES = ("what", "ours", "spread", "OpenEnv's", "target", "outcome")
 RATES = ("environment", "agents", "steps/s")
 
 
@@ -31,14 +32,18 @@ def cells(row: dict[str, Any], unit: str) -> tuple[str, ...]:
 
 
 def about(result: dict[str, Any]) -> str:
-    """Where and with what it was measured."""
+    """How, where and with what it was measured."""
+    return f"{result['unit']}, medians of {result['repeats']} interleaved repeats. {place(result)}"
+
+
+def place(result: dict[str, Any]) -> str:
     machine = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(result["versions"].items()))
     cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
-    place = f"{machine['processor']}, {cores}, {machine['system']}"
+    parts = [machine["processor"], cores, machine["system"]]
     if machine["device"].lower() != "cpu":
-        place += f", {machine['device']}"
-    return f"{result['unit']}, medians of {result['repeats']} interleaved repeats. {place}. {versions}."
+        parts.append(machine["device"])
+    return f"{', '.join(parts)}. {versions}."
 
 
 def skipped(result: dict[str, Any]) -> list[str]:
@@ -46,10 +51,30 @@ def skipped(result: dict[str, Any]) -> list[str]:
 
 
 def rows_as_text(result: dict[str, Any]) -> str:
-    rows = [COLUMNS, *(cells(row, result["unit"]) for row in result["rows"])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([result["title"], *lines, about(result), *skipped(result)])
+    rows = [cells(row, result["unit"]) for row in result["rows"]]
+    return "\n".join([result["title"], _text(COLUMNS, rows), about(result), *skipped(result)])
+
+
+def figures_as_text(result: dict[str, Any]) -> str:
+    return "\n".join([_text(FIGURES, map(figure, result["figures"])), place(result)])
+
+
+def figures_as_markdown(result: dict[str, Any]) -> str:
+    return "\n\n".join([_markdown(FIGURES, map(figure, result["figures"])), place(result)])
+
+
+def figure(row: dict[str, Any]) -> tuple[str, ...]:
+    """A figure with a target of its own; for some there is one of OpenEnv's."""
+    unit, (low, high), theirs = row["unit"], row["spread"], row["openenv"]
+    sign = "≥" if unit == "steps/s" else "≤"
+    return (
+        row["what"],
+        f"{number(row['ours'])} {unit}",
+        f"{number(low)} to {number(high)}" if high > low else "",
+        "" if theirs is None else f"{number(theirs)} {unit}",
+        f"{sign} {number(row['target'])} {unit}",
+        "ok" if row["met"] else "missed",
+    )
 
 
 def rows_as_markdown(result: dict[str, Any]) -> str:
@@ -65,6 +90,14 @@ def rates_as_markdown(result: dict[str, Any]) -> str:
 
 def spelled(row: dict[str, Any]) -> str:
     return ", ".join([row["id"], *(f"`{name}={value}`" for name, value in row["arguments"].items())])
+
+
+def _text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    table = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    )
 
 
 def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
