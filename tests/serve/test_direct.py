@@ -57,7 +57,7 @@ class Raw:
         """So many messages, and how many pongs came beside them."""
         while sum(frame.opcode is Opcode.TEXT for frame in self.frames) < count:
             self.receive()
-        told = [json.loads(frame.data) for frame in self.frames if frame.opcode is Opcode.TEXT]
+        told = [json.loads(bytes(frame.data)) for frame in self.frames if frame.opcode is Opcode.TEXT]
         pongs = sum(frame.opcode is Opcode.PONG for frame in self.frames)
         self.frames.clear()
         return told, pongs
