@@ -1,6 +1,7 @@
 """Episodes as films: GIF, MP4, or one picture."""
 
 import importlib
+import warnings
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -29,11 +30,17 @@ def random_actions(seed: int) -> Act:
 
 def frames(session: Session, act: Act, steps: int, seed: int) -> Iterator[NDArray[Any]]:
     """The pictures of one episode, the first before any step."""
+    for _ in moments(session, act, steps, seed):
+        yield picture(session)
+
+
+def moments(session: Session, act: Act, steps: int, seed: int) -> Iterator[Session]:
+    """The session after its reset and after each step of one episode."""
     timestep = session.reset(seed=seed)
-    yield picture(session)
+    yield session
     while session.step_count < steps and not (timestep.terminated or timestep.truncated):
         timestep = session.step(act(session))
-        yield picture(session)
+        yield session
 
 
 def picture(session: Session) -> NDArray[Any]:
@@ -86,7 +93,9 @@ def _save_mp4(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
     writer = encoder.write_frames(
         str(path), (width // 2 * 2, height // 2 * 2), fps=FRAMES_PER_SECOND, macro_block_size=1
     )
-    writer.send(None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # the encoder's process runs nothing of ours
+        writer.send(None)
     writer.send(first[even].copy())
     for image in pictures:
         writer.send(image[even].copy())

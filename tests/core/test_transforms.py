@@ -29,6 +29,7 @@ from tropism.core.transforms import (
 )
 from tropism.envs.cartpole import CartPole
 from tropism.envs.pixel_grid_world import PixelGridWorld
+from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
 
 PARAMS = LineParams(max_steps=5)
@@ -247,6 +248,19 @@ def test_params_are_drawn_anew_for_each_episode_and_what_follows_from_them_follo
         np.testing.assert_allclose(obs, expected, 1e-6)
     masses = {float(env.reset(random.key(seed), params)[1].memory["masspole"]) for seed in range(5)}
     assert len(masses) == 5
+
+
+def test_numbers_of_a_part_are_drawn_by_their_dotted_name():
+    env = randomize_params(PlumeNav(), {"field.sigma": (5.0, 6.0), "goal_radius": (1.0, 2.0)})
+    session = Session(env)
+    session.reset(seed=0)
+    x, y = session.step(0).info["agent_xy"]
+    sigma = float(session._engine.state().memory["field.sigma"])  # pyright: ignore[reportPrivateUsage]
+    assert 5.0 <= sigma <= 6.0
+    expected = np.exp(-((x - 64) ** 2 + (y - 64) ** 2) / (2 * sigma**2))
+    np.testing.assert_allclose(session.timestep.info["concentration_at_agent"], expected, rtol=1e-4)
+    with pytest.raises(ValidationError, match="a field of Gaussian: source, sigma"):
+        randomize_params(PlumeNav(), {"field.sigm": (5.0, 6.0)})
 
 
 def test_params_change_with_an_automatic_restart():

@@ -138,7 +138,10 @@ def test_unknown_options_are_refused() -> None:
         (lambda: PlumeNav(grid_size=(1, 128)), "grid_size"),
         (lambda: PlumeNav(grid_size=(64.0, 64)), "grid_size"),
         (lambda: PlumeNav(grid_size=128), "grid_size"),
-        (lambda: PlumeNav(grid_size=(32, 32)), "source"),
+        (lambda: PlumeNav(Gaussian((64.0, 64.0)), grid_size=(32, 32)), "source"),
+        (lambda: make("PlumeNavPuffs-v0", keep="x"), "keep"),
+        (lambda: make("PlumeNavPuffs-v0", keep=float("nan")), "keep"),
+        (lambda: make("PlumeNavPuffs-v0", shared="no"), "shared"),
         (lambda: PlumeNav(low=(5.0, 5.0), high=(5.0, 100.0)), "high"),
         (lambda: PlumeNav(low=(0.5, 0.0)), "low"),
         (lambda: PlumeNav(high=(np.inf, 1.0)), "high"),
@@ -273,3 +276,42 @@ def test_an_unknown_option_is_refused_with_the_known_ones():
     with pytest.raises(ValidationError, match="takes: params, source_location, start_location") as caught:
         session.reset(options={"start": (0, 0)})
     assert (caught.value.name, caught.value.value) == ("options", "start")
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"field.source": (900.0, 3.0)}, "source"),
+        ({"goal_radius": -1.0}, "goal_radius"),
+        ({"goal_radius": np.inf}, "goal_radius"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"field.flow.xy": 3.0}, "xy"),
+        ({"field.flow.xy": (1.0, 2.0, 3.0)}, "xy"),
+    ],
+)
+def test_impossible_params_are_refused_wherever_they_enter(params: Any, name: str):
+    for give in (
+        lambda: make("PlumeNav-v0", params=params),
+        lambda: Session(PlumeNav(), params),
+        lambda: Session(PlumeNav()).reset(seed=0, options={"params": params}),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            give()
+        assert caught.value.name == name
+
+
+def test_the_wind_is_a_param_and_is_felt():
+    env, params = make("PlumeNav-v0", params={"field.flow.xy": [1.0, -2.0]}, sensor=WindSense())
+    np.testing.assert_array_equal(Session(env, params).reset(seed=0).obs, [1.0, -2.0])
+
+
+def test_the_wind_of_a_film_is_told_by_whoever_has_the_film():
+    felt = {wind: Session(*make("PlumeNavMovie-v0", wind=wind)).reset(seed=0).obs[1:] for wind in (None, (0.5, -1.0))}
+    np.testing.assert_array_equal(felt[None], [16.0, 0.0])  # of the synthetic one
+    np.testing.assert_array_equal(felt[0.5, -1.0], [0.5, -1.0])
+    with pytest.raises(ValidationError, match="wind"):
+        make("PlumeNavMovie-v0", wind=(0.5, np.nan))
+
+
+def test_the_source_is_at_the_centre_of_any_grid():
+    assert make("PlumeNav-v0", grid_size=(12, 10))[1].field.source == (6.0, 5.0)

@@ -65,7 +65,7 @@ class Smoothed:
 
     def __init__(self, calls: Calls | None = None):
         self.calls: Calls = [] if calls is None else calls
-        self.observation_space = spaces.Box(-10.0, 10.0, (3,), np.float32)
+        self.observation_space = spaces.Box(-20.0, 20.0, (3,), np.float32)
         self.memory = 0.0
 
     def get_observation(self, env_state: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tropism import make
+from tropism.errors import ValidationError
 from tropism.gym import GymEnv, to_gymnasium
 
 
@@ -62,3 +63,29 @@ def test_without_a_display_it_warns_once_and_goes_on(monkeypatch: pytest.MonkeyP
         watch(env)
     assert len(caught) == 1
     env.close()
+
+
+def test_where_nothing_can_be_seen_it_warns_too(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
+    """SDL falls back on a driver that draws for nobody."""
+    quiet_pygame.display.quit()
+    monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
+    monkeypatch.setattr(quiet_pygame.display, "get_driver", lambda: "offscreen")
+    monkeypatch.setattr(quiet_pygame.display, "init", lambda: None)
+    env = human()
+    with pytest.warns(UserWarning, match="no display") as caught:
+        watch(env)
+    assert len(caught) == 1
+    env.close()
+
+
+def test_one_picture_may_be_asked_for_in_another_mode(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = to_gymnasium(*make("GridWorld-v0"))
+    env.reset(seed=0)
+    assert env.render(mode="rgb_array").ndim == 3
+    assert env.render(mode="human") is None
+    assert quiet_pygame.display.get_init()
+    env.close()
+    assert not quiet_pygame.display.get_init()
+    with pytest.raises(ValidationError, match="ansi"):
+        env.render(mode="ansi")

@@ -105,8 +105,8 @@ def test_the_past_of_a_switching_wind_is_steady() -> None:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: Constant((math.nan, 0.0)), "velocity"),
-        (lambda: Constant((1.0, 0.0, 0.0)), "velocity"),
+        (lambda: Constant((math.nan, 0.0)), "xy"),
+        (lambda: Constant((1.0, 0.0, 0.0)), "xy"),
         (lambda: Switching(speed=-1.0), "speed"),
         (lambda: Switching(interval=0.0), "interval"),
         (lambda: Wandering(time_constant=0.0), "time_constant"),

@@ -71,8 +71,11 @@ def render(
     session = Session(*environment(id, param, arg))
     with progress_bar() as bar:
         task = bar.add_task(id, total=steps + 1)
-        pictures = film.frames(session, film.random_actions(seed), steps, seed)
-        film.save(out, iter(bar.track(pictures, task_id=task)))
+        moments = iter(bar.track(film.moments(session, film.random_actions(seed), steps, seed), task_id=task))
+        if out.suffix.lower() == ".png":  # which shows the last one
+            *_, last = moments
+            moments = iter((last,))
+        film.save(out, map(film.picture, moments))
         bar.update(task, total=session.step_count + 1)  # the episode may have ended sooner
     console.print(
         f"{escape(str(out))}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}"

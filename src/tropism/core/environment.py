@@ -27,6 +27,9 @@ class EnvParams(Module):
     from other fields are computed where they are used, never stored.
     """
 
+    def check_numbers(self) -> None:
+        """Refuse, with a ValidationError, numbers that make no sense together; asked where some are given by name."""
+
 
 class EnvState(Module):
     """What an environment remembers; `time` counts the steps of this episode."""
@@ -178,19 +181,31 @@ def override(params: Any, values: Any) -> Any:
         raise ValidationError("params", values, f"a dict of numbers or {type(params).__name__}")
     for name, value in values.items():
         params = _override_one(params, str(name), str(name).split("."), value)
+    if values:
+        params.check_numbers()
     return params
 
 
 def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> Any:
-    known: list[str] = [field.name for field in fields(params)] if is_dataclass(type(params)) else []
-    if path[0] not in known:
-        expected = f"a field of {type(params).__name__}: {', '.join(known) or 'it has none'}"
-        raise ValidationError("params", full_name, expected)
-    current = getattr(params, path[0])
+    _check_number(full_name, value, number_at(params, full_name, path))
+    return replaced(params, path, value)
+
+
+def number_at(params: Any, full_name: str, path: list[str], what: str = "params") -> Any:
+    """What has this dotted name in params; refused where there is no such thing."""
+    for name in path:
+        known: list[str] = [field.name for field in fields(params)] if is_dataclass(type(params)) else []
+        if name not in known:
+            expected = f"a field of {type(params).__name__}: {', '.join(known) or 'it has none'}"
+            raise ValidationError(what, full_name, expected)
+        params = getattr(params, name)
+    return params
+
+
+def replaced(params: Any, path: list[str], value: Any) -> Any:
+    """Params with another value at the end of this path."""
     if len(path) > 1:
-        value = _override_one(current, full_name, path[1:], value)
-    else:
-        _check_number(full_name, value, current)
+        value = replaced(getattr(params, path[0]), path[1:], value)
     return replace(params, **{path[0]: value})
 
 

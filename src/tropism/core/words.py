@@ -1,6 +1,7 @@
 """A language agent's words as actions: a choice among words, one number, or anything said."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
 PUNCTUATION = " \t\r\n.!\"'`"
+LONGEST_PHRASE = 4  # words; what is longer may weigh one action against another
+NEGATION = re.compile(r"\b(no|not|never|avoid)\b|n't\b")
 
 
 def plain(text: str) -> str:
@@ -16,10 +19,25 @@ def plain(text: str) -> str:
 
 
 def parse_word(text: str, words: Sequence[str], space: Space) -> Any:
-    """The index of a word; otherwise the action as JSON."""
-    if plain(text) in words:
-        return words.index(plain(text))
+    """The index of a word, said alone or in a short phrase ("go left"); otherwise the action as JSON."""
+    said = plain(text)
+    if said in words:
+        return words.index(said)
+    meant = _meant(said, words) if len(said.split()) <= LONGEST_PHRASE else []
+    if len(meant) == 1:
+        return words.index(meant[0])
     return parse_json(text, text, space, f"one of {', '.join(words)}, or {space!r} as JSON")
+
+
+def _meant(said: str, words: Sequence[str]) -> list[str]:
+    """The words that occur in a phrase, longer ones before their parts; none where it says what not to do."""
+    if NEGATION.search(said):
+        return []
+    found: list[str] = []
+    for word in sorted(words, key=len, reverse=True):
+        said, times = re.subn(rf"\b{re.escape(word)}\b", " ", said)
+        found += [word] * times
+    return found
 
 
 def parse_number(text: str, space: Space) -> Any:

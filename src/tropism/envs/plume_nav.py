@@ -14,7 +14,7 @@ from tropism.core.environment import Environment, EnvParams, EnvState, Info, che
 from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
 from tropism.errors import ValidationError
-from tropism.plume import picture
+from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, Recording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
@@ -37,6 +37,11 @@ class PlumeNavParams(EnvParams):
     goal_radius: ArrayLike
     max_steps: ArrayLike
 
+    def check_numbers(self) -> None:
+        checks.non_negative(goal_radius=self.goal_radius)
+        checks.positive(max_steps=self.max_steps)
+        checks.inside(self.arena.low, self.arena.high, source=self.field.source)
+
 
 class PlumeNavState(EnvState):
     agent: Agent
@@ -48,10 +53,11 @@ class PlumeNavState(EnvState):
 class PlumeNav(Environment):
     """Choose the parts; their numbers become params.
 
-    `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed
-    on, whose own corners are the default bounds. `obstacles` is a (height, width) mask. `trail` is how
-    many past positions a picture shows. With `shared`, the plume is simulated once and all agents of a
-    batch move in that one realisation, each episode from another moment of it; else each has its own.
+    `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed on,
+    whose own corners are the default bounds. The default field is a Gaussian around its centre. `obstacles` is
+    a (height, width) mask. `trail` is how many past positions a picture shows. With `shared`, the plume is
+    simulated once and all agents of a batch move in that one realisation, each episode from another moment of
+    it; else each has its own.
     """
 
     field: Field | Recording
@@ -70,7 +76,7 @@ class PlumeNav(Environment):
 
     def __init__(
         self,
-        field: Field | Recording = Gaussian(source=(64.0, 64.0), sigma=20.0),
+        field: Field | Recording | None = None,
         sensor: Sensor = Concentration(),
         motion: Motion = Cardinal(),
         reward: Reward = SparseGoal(),
@@ -84,19 +90,21 @@ class PlumeNav(Environment):
         trail: Any = 0,
         shared: bool = False,
     ):
+        self.grid_size = checked_size(grid_size)
+        width, height = self.grid_size
+        field = Gaussian(source=(float(width // 2), float(height // 2)), sigma=20.0) if field is None else field
         self.field = _part("field", field, Field, Recording)
         self.sensor = _part("sensor", sensor, Sensor)
         self.motion = _part("motion", motion, Motion)
         self.reward = _part("reward", reward, Reward)
         self.start = _part("start", start, Start)
-        self.grid_size = checked_size(grid_size)
         self.low = (0.0, 0.0) if low is None else checked_point("low", low)
         self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else checked_point("high", high)
         self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
         self.goal_radius = _non_negative("goal_radius", goal_radius)
         self.max_steps = check_count("max_steps", max_steps)
         self.trail = check_count("trail", trail, 0)
-        self.shared = bool(shared)
+        self.shared = _flag("shared", shared)
         self._check_bounds()
         self._check_place("source", source_of(self.field))
         self._check_start()
@@ -251,6 +259,12 @@ def played(field: Field | Recording, steps: int) -> Field:
 
 def source_of(field: Field | Recording) -> Any:
     return field.source_point if isinstance(field, Recording) else field.source
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValidationError(name, value, "True or False")
+    return bool(value)
 
 
 def _part(name: str, value: Any, *kinds: type) -> Any:

@@ -1,24 +1,26 @@
 """Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
-from tropism.plume import wind
+from tropism.plume import checks
 from tropism.plume.fields import Filaments, Meander, Puffs, Recording, Turbulence, synthetic
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.receptors import Saturating
 from tropism.plume.rewards import Approach, Singh, SparseGoal, Sum
 from tropism.plume.sensors import Concentration, Odour, Together, WindSense
 from tropism.plume.start import Start
+from tropism.plume.wind import Constant, Switching
 
 WINDS = {
-    "constant": wind.Constant((0.5, 0.0)),
-    "switch_once": wind.Switching.once(),
-    "switch_many": wind.Switching.many(),
+    "constant": Constant((0.5, 0.0)),
+    "switch_once": Switching.once(),
+    "switch_many": Switching.many(),
 }
 
 
@@ -45,6 +47,7 @@ def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, tra
     """
     if regime not in WINDS:
         raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
+    checks.fraction(keep=keep)
     return PlumeNav(
         field=Puffs(flow=WINDS[regime], keep=keep, max_puffs=_crowd(keep)),
         sensor=Together((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
@@ -63,7 +66,7 @@ def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, tra
 
 def _crowd(keep: float) -> int:
     """Puffs on the 10 m to the end of the arena, of which 100 · `keep` are born a second; whatever the draw."""
-    mean = 2000 * min(max(keep, 0.0), 1.0)
+    mean = 2000 * keep
     return math.ceil(mean + 4.5 * mean**0.5) + 1
 
 
@@ -86,13 +89,21 @@ def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
 
 
 def movie(
-    recording: Any = None, pixel_size: Any = None, frame_rate: Any = None, source_pixel: Any = None, trail: int = 0
+    recording: Any = None,
+    pixel_size: Any = None,
+    frame_rate: Any = None,
+    source_pixel: Any = None,
+    wind: Any = None,
+    trail: int = 0,
 ) -> PlumeNav:
     """Find the source in a recorded plume, a Recording or a file; by default a small synthetic film.
 
-    The numbers are for a file that does not bring them.
+    The numbers are for a file that does not bring them. No film shows its wind: `wind` is the velocity that the
+    agent feels, (x, y); none unless it is given, but for the synthetic film.
     """
     recording = _recorded(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
+    if wind is not None:
+        recording = replace(recording, wind=wind)
     height, width = recording.frames.shape[1:]
     size = recording.pixel_size
     high = (size * (width - 1), size * (height - 1))

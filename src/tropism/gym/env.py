@@ -35,8 +35,11 @@ class GymEnv(gymnasium.Env[Any, Any]):
     def _connect(self) -> None:
         self._inward = inward(self.session.action_space)
         self._outward = outward(self.session.observation_space)
-        name = type(self.session.env).__name__
-        self._window = Window(name, FPS) if self.render_mode == "human" else None
+        self._window = self._make_window() if self.render_mode == "human" else None
+        self._asked_for: Window | None = None  # by render(mode="human") in another mode
+
+    def _make_window(self) -> Window:
+        return Window(type(self.session.env).__name__, FPS)
 
     @property
     def lifecycle(self) -> EnvironmentState:
@@ -85,24 +88,33 @@ class GymEnv(gymnasium.Env[Any, Any]):
             },
         )
 
-    def render(self) -> Any:
-        """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where the window shows it."""
-        if self.render_mode is None:
+    def render(self, mode: Any = None) -> Any:
+        """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where a window shows it.
+
+        `mode` is for this call, in place of the environment's own.
+        """
+        mode = self.render_mode if mode is None else mode
+        if mode is None:
             gymnasium.logger.warn("render() shows nothing: make the environment with a render_mode, such as rgb_array")
             return None
+        check_render_mode(mode, RENDER_MODES)
         picture = self.session.render()
-        if self._window is None:
+        if mode == "rgb_array":
             return picture
-        self._window.show(picture)
+        window = self._window or self._asked_for or self._make_window()
+        if window is not self._window:
+            self._asked_for = window
+        window.show(picture)
         return None
 
     def close(self) -> None:
         self.session.close()
-        if self._window is not None:
-            self._window.close()
+        for window in (self._window, self._asked_for):
+            if window is not None:
+                window.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_inward", "_outward", "_window")
+        made_anew = ("_inward", "_outward", "_window", "_asked_for")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """The window that render_mode="human" shows."""
 
 import importlib
+import os
 import warnings
 from typing import Any
 
 import numpy as np
 
+UNSEEN = ("dummy", "offscreen")  # what SDL falls back on
 INSTALL = 'pip install "tropism[human]"'
 
 
@@ -42,8 +44,11 @@ class Window:
             return
         try:
             self._pygame.display.init()
+            if self._pygame.display.get_driver() in UNSEEN and "SDL_VIDEODRIVER" not in os.environ:
+                raise self._pygame.error("nothing to open a window on")
             self._screen = self._pygame.display.set_mode(size)
         except self._pygame.error as error:
+            self._pygame.display.quit()
             self._give_up(f"there is no display ({error}); render_mode='rgb_array' needs none")
             return
         self._pygame.display.set_caption(self._title)

@@ -13,8 +13,7 @@ from tropism.envs.plume_host import PlumeHost
 from tropism.envs.plume_nav import PlumeNav, checked_point, checked_size
 from tropism.envs.plume_parts import Parts
 from tropism.errors import ValidationError
-from tropism.gym.env import FPS, RENDER_MODES, GymEnv, check_render_mode
-from tropism.gym.human import Window
+from tropism.gym.env import RENDER_MODES, GymEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
 from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, Recording, Shared
 from tropism.plume.motion import Cardinal, Motion
@@ -94,13 +93,6 @@ class PlumeEnv(GymEnv):
         super().__init__(env, params, render_mode)
         self._keep_spaces(sensor_model, action_model)
 
-    def _connect(self) -> None:
-        super()._connect()
-        self._shown: Window | None = None  # by render(mode="human") in another mode
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_shown"}
-
     def _keep_spaces(self, sensor: Any, motion: Any) -> None:
         """A user's own spaces are the environment's, not copies of them."""
         if isinstance(getattr(sensor, "observation_space", None), gymnasium.Space):
@@ -142,23 +134,6 @@ class PlumeEnv(GymEnv):
     @property
     def plume(self) -> Any:
         return self._parts.plume if self._parts is not None and self._parts.owns_plume else self._base.field
-
-    def render(self, mode: Any = None) -> Any:
-        """As the environment's `render_mode`, or as `mode`: "rgb_array" or "human"."""
-        if mode is None or mode == self.render_mode:
-            return super().render()
-        check_render_mode(mode, RENDER_MODES)
-        picture = self.session.render()
-        if mode == "rgb_array":
-            return picture
-        self._shown = self._shown or Window(type(self).__name__, FPS)
-        self._shown.show(picture)
-        return None
-
-    def close(self) -> None:
-        super().close()
-        if self._shown is not None:
-            self._shown.close()
 
 
 class PlumeSearchEnv(PlumeEnv):

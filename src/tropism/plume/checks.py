@@ -31,10 +31,21 @@ def finite(**values: Any) -> None:
 def point(**values: Any) -> None:
     """(x, y), as two numbers or one array."""
     for name, value in values.items():
-        if isinstance(value, tuple | list | np.ndarray) and len(value) != 2:
+        lone = isinstance(value, int | float | np.generic)
+        if lone or (isinstance(value, tuple | list | np.ndarray) and len(value) != 2):
             raise ValidationError(name, value, "(x, y)")
         for part in value if isinstance(value, tuple | list) else (value,):
             _require(name, part, np.isfinite, "(x, y), both finite")
+
+
+def inside(low: Any, high: Any, **values: Any) -> None:
+    """A point between two corners, where all three are plain numbers."""
+    for name, value in values.items():
+        numbers = [part for corner in (value, low, high) if isinstance(corner, tuple | list) for part in corner]
+        if len(numbers) != 6 or not all(isinstance(number, int | float | np.generic) for number in numbers):
+            continue
+        if not all(a <= x <= b for a, x, b in zip(low, value, high, strict=True)):
+            raise ValidationError(name, value, f"a point between {low} and {high}")
 
 
 def count(at_least: int = 1, **values: Any) -> None:

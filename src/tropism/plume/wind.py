@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import random
 from jaxtyping import Array, ArrayLike, Float, Int
 
@@ -31,12 +32,17 @@ class Wind(eqx.Module):
         return jnp.broadcast_to(self.velocity(state), (num, 2))
 
 
-class Constant(Wind):
-    velocity_: tuple[Any, Any] | Array
+def _pair(xy: Any) -> Any:
+    return tuple(xy) if isinstance(xy, list | np.ndarray) else xy
 
-    def __init__(self, velocity: Any = (0.0, 0.0)):
-        checks.point(velocity=velocity)
-        self.velocity_ = velocity if isinstance(velocity, Array) else (velocity[0], velocity[1])
+
+class Constant(Wind):
+    """The same for ever: `xy` is its velocity."""
+
+    xy: Any = eqx.field(default=(0.0, 0.0), converter=_pair)
+
+    def __check_init__(self):
+        checks.point(xy=self.xy)
 
     def init(self, key: Any) -> tuple[()]:
         return ()
@@ -45,7 +51,7 @@ class Constant(Wind):
         return ()
 
     def velocity(self, state: tuple[()]) -> Float[Array, " 2"]:
-        return jnp.asarray(self.velocity_, float)
+        return jnp.asarray(self.xy, float)
 
 
 class SwitchingState(eqx.Module):

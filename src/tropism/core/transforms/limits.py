@@ -1,7 +1,6 @@
 """Transforms of time, reward and params: time_limit, scale_reward, episode_stats, randomize_params."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from numbers import Real
 from typing import Any
 from zlib import crc32
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.environment import Environment, Info
+from tropism.core.environment import Environment, Info, number_at, replaced
 from tropism.core.episode import Timestep
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import around
@@ -80,15 +79,17 @@ Distribution = tuple[float, float] | Callable[[Any], Any]
 
 
 def randomize_params(env: Environment, distributions: Mapping[str, Distribution]) -> Environment:
-    """Draw some params anew for each episode: a `(low, high)` pair is uniform, a function takes a key."""
+    """Draw some params anew for each episode: a `(low, high)` pair is uniform, a function takes a key.
+
+    A number of a part has a dotted name, "field.sigma".
+    """
     if not isinstance(distributions, Mapping) or not distributions:
         raise ValidationError(
             "distributions", distributions, "a dict of param names to (low, high) or a function of a key"
         )
-    known = [field.name for field in fields(env.default_params())]
+    defaults = env.default_params()
     for name, distribution in distributions.items():
-        if name not in known:
-            raise ValidationError("distributions", name, f"a param of this environment: {', '.join(known)}")
+        number_at(defaults, str(name), str(name).split("."), "distributions")
         if not callable(distribution) and not _is_range(distribution):
             raise ValidationError(
                 f"distributions[{name!r}]", distribution, "(low, high) with low <= high, or a function of a key"
@@ -116,7 +117,9 @@ class RandomizeParams(Transform):
         return {name: _draw(d, random.fold_in(drawing, crc32(name.encode()))) for name, d in self.distributions}
 
     def inner_params(self, memory: Any, params: Any) -> Any:
-        return replace(params, **memory)
+        for name, value in memory.items():
+            params = replaced(params, name.split("."), value)
+        return params
 
 
 def _draw(distribution: Any, key: Any) -> Any:

@@ -33,12 +33,14 @@ class Recording:
     pixel_size: float | int  # length units
     frame_rate: float | int  # frames/s
     source_pixel: tuple[float | int, float | int]  # (row, column)
+    wind: tuple[float | int, float | int] = (0.0, 0.0)  # length units/s, (x, y); frames do not show it
     digest: str = field(init=False)
 
     def __post_init__(self):
         _check_frames(self.frames)
         checks.positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate)
         _check_source(self.source_pixel, self.frames.shape[1:])
+        checks.point(wind=self.wind)
         object.__setattr__(self, "digest", _checked_digest(self.frames, self._metadata()))
 
     @classmethod
@@ -49,6 +51,7 @@ class Recording:
         pixel_size: float | int | None = None,
         frame_rate: float | int | None = None,
         source_pixel: Any = None,
+        wind: Any = (0.0, 0.0),
         dataset: str | None = None,
     ) -> "Recording":
         """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr may bring the numbers with them, as attributes
@@ -64,7 +67,8 @@ class Recording:
         for name, value in known.items():
             if value is None:
                 raise ValidationError(name, None, f"a value: {path.name} does not say it")
-        return cls(frames, _number(known, "pixel_size"), _number(known, "frame_rate"), _pair(known["source_pixel"]))
+        numbers = _number(known, "pixel_size"), _number(known, "frame_rate"), _pair(known["source_pixel"])
+        return cls(frames, *numbers, wind)
 
     def field(
         self,
@@ -72,9 +76,11 @@ class Recording:
         dt: float = 0.04,
         end: str = "wrap",
         shuffle: bool = True,
-        flow: Wind = Constant(),  # noqa: B008 - immutable
+        flow: Wind | None = None,
     ) -> Movie:
         """The plume of this recording; whole numbers are taken as shares of the largest their type holds.
+
+        `flow` is the air in it, by default the recording's own wind.
 
         Pixel (row, column) is the point (column · pixel_size, row · pixel_size)."""
         kind = self.frames.dtype
@@ -87,7 +93,7 @@ class Recording:
             self.pixel_size,
             self.frame_rate,
             scale,
-            flow,
+            Constant(self.wind) if flow is None else flow,
             dt,
             end,
             shuffle,
@@ -99,7 +105,8 @@ class Recording:
         return column * self.pixel_size, row * self.pixel_size
 
     def _metadata(self) -> tuple[Any, ...]:
-        return self.pixel_size, self.frame_rate, tuple(self.source_pixel), self.frames.shape, self.frames.dtype.str
+        numbers = self.pixel_size, self.frame_rate, tuple(self.source_pixel), tuple(self.wind)
+        return *numbers, self.frames.shape, self.frames.dtype.str
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Recording) and self.digest == other.digest
@@ -123,7 +130,8 @@ def synthetic(num_frames: int = 60, height: int = 48, width: int = 72, seed: int
 
     start_key, film_key = random.split(random.key(seed))
     _, frames = jax.lax.scan(film, plume.init(start_key), random.split(film_key, num_frames))
-    return Recording(np.asarray(frames), pixel_size=1.0, frame_rate=10.0, source_pixel=(source[1], source[0]))
+    numbers: Any = {"pixel_size": 1.0, "frame_rate": 10.0, "source_pixel": (source[1], source[0]), "wind": (16.0, 0.0)}
+    return Recording(np.asarray(frames), **numbers)
 
 
 def _check_frames(frames: Any) -> None:
