@@ -47,15 +47,15 @@ def environment(target: str, param: list[str] | None, arg: list[str] | None) -> 
 
 def id_of(target: str) -> str:
     """The id of a target; a class that has none yet is registered under its name."""
-    from tropism.core.registry import register, registered
+    from tropism.core.registry import id_made_by, register
 
     if ":" not in target:
         return target
     made = load(target)
-    known = [spec.id for spec in registered() if spec.factory is made]  # the module may have registered it
-    if not known:
+    known = id_made_by(made)  # the module may have registered it
+    if known is None:
         register(made.__name__, made)
-    return known[0] if known else made.__name__
+    return known or made.__name__
 
 
 def load(target: str) -> Any:

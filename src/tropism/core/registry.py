@@ -88,6 +88,12 @@ def registered() -> tuple[EnvironmentSpec, ...]:
     return tuple(spec for spec in _specs.values() if _absence(spec) is None)
 
 
+def id_made_by(factory: Any) -> str | None:
+    """The id of this very class or function; whether it can be had here is not asked."""
+    _load()
+    return next((spec.id for spec in _specs.values() if spec.factory is factory), None)
+
+
 def absent() -> dict[str, str]:
     """The ids that cannot be had on this machine, and why."""
     _load()

@@ -229,15 +229,12 @@ class PlumeNav(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         x, y = (float(side) for side in np.asarray(state.agent.xy))
         heading = float(np.degrees(state.agent.heading))
-        words = ", ".join(self.motion.words)
-        moves = (
-            f" Actions: {words}." if isinstance(self.motion.action_space, Discrete) else f" Action: [{words}], JSON."
-        )
         return (
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
-            f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). You sense {_spell(obs)}.\n"
-            f"Step {int(state.time)} of {int(params.max_steps)}.{moves}"
+            f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). "
+            f"You sense {_spell(obs, self.observation_words())}.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}. {_choice(self.motion)}"
         )
 
     def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
@@ -304,7 +301,17 @@ def _non_negative(name: str, value: Any) -> float:
     return float(array)
 
 
-def _spell(obs: Any) -> str:
+def _choice(motion: Motion) -> str:
+    """What can be done, in words."""
+    words, space = ", ".join(motion.words), motion.action_space
+    if isinstance(space, Discrete):
+        return f"Actions: {words}."
+    return f"Action: [{words}], JSON, from {_spell(space.low)} to {_spell(space.high)}."
+
+
+def _spell(obs: Any, words: tuple[str, ...] = ()) -> str:
+    if words and np.shape(obs) == (len(words),):
+        return ", ".join(f"{word} {float(value):.4g}" for word, value in zip(words, obs, strict=True))
     if isinstance(obs, dict):
         return "; ".join(f"{name} {_spell(value)}" for name, value in obs.items())
     return np.array2string(np.asarray(obs), precision=4, separator=", ", threshold=32).replace("\n", "")
