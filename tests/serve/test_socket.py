@@ -77,6 +77,31 @@ def test_a_request_id_makes_a_step_happen_once(server: Running):
             assert talk(resumed, "state")["data"]["step_count"] == 1
 
 
+def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "MOST_REPLIES", 2)
+    with server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 1})
+        last = [talk(connection, "step", {"value": 0}, request_id=f"r{number}") for number in range(5)][-1]
+        for number in range(3):
+            refused = talk(connection, "step", {"value": 0}, request_id=f"r{number}")
+            assert "no longer kept" in assert_error(refused, "STATE_ERROR")["message"]
+        assert talk(connection, "step", {"value": 0}, request_id="r4") == last
+        assert talk(connection, "state")["data"]["step_count"] == 5
+        talk(connection, "reset", {"seed": 1})  # begins anew
+        assert talk(connection, "step", {"value": 0}, request_id="r0")["type"] == "observation"
+
+
+def test_large_replies_are_dropped_but_not_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "MOST_ANSWERED", 2)
+    kept = store.MemoryStore()
+    for number in range(5):
+        kept.remember("s", f"r{number}", bytes(store.LARGEST_REPLIES // 2 + 1))
+    assert [kept.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
+    assert [kept.answered("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
+    kept.forget("s")
+    assert not kept.answered("s", "r3")
+
+
 def test_snapshot_restore_fork_and_history(server: Running):
     with server.ws() as connection:
         talk(connection, "reset", {"seed": 6})

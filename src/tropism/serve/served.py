@@ -127,6 +127,8 @@ class ServedSession:
         store, mark = self._home.store, crc32(encode((kind, data))).to_bytes(MARK)
         kept = store.reply(self.id, request_id)
         if kept is None:
+            if store.answered(self.id, request_id):
+                raise _no_longer_kept(request_id)
             reply = PERFORMED[kind](self, data)
             store.remember(self.id, request_id, mark + reply)
             return reply
@@ -342,6 +344,11 @@ def _row(entry: Entry) -> dict[str, Any]:
     if entry.kind == "reseed":
         return {"seed": entry.payload["seed"]}
     return {"action": entry.payload, "reward": entry.reward, "done": entry.done}
+
+
+def _no_longer_kept(request_id: str) -> StateError:
+    message = f"the request with the request_id {shorten(request_id)} was done, and its reply is no longer kept"
+    return StateError("request_id", request_id, "an id of its own", message)
 
 
 def _too_late() -> StateError:

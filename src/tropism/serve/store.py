@@ -1,6 +1,7 @@
 """What a server must not forget: the interface, and the one that keeps it in memory."""
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -9,6 +10,8 @@ MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but 
 MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
 LARGEST_REPLIES = 2**24  # bytes, all of them
 LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
+MOST_ANSWERED = 100_000  # of one episode: ids of requests whose replies are no longer kept; the oldest go first
+DIGEST = 8  # bytes, of such an id
 MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
 
 
@@ -59,6 +62,10 @@ class Store(Protocol):
         """What was answered to this request, one of the last of the current episode."""
         ...
 
+    def answered(self, session: str, request_id: str) -> bool:
+        """Whether this request of the current episode was answered, and the reply is no longer kept."""
+        ...
+
     def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
         """Keep a snapshot of where the current episode stands."""
         ...
@@ -83,6 +90,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._episodes: dict[str, list[Entry]] = {}
         self._replies: dict[str, dict[str, bytes]] = {}
+        self._answered: dict[str, dict[bytes, None]] = {}  # digests, in order
         self._snapshots: dict[str, dict[str, Kept]] = {}
         self._saved: OrderedDict[str, Saved] = OrderedDict()
 
@@ -90,6 +98,7 @@ class MemoryStore:
         if entry.kind == "reset":
             self._episodes[session] = [entry]
             self._replies.pop(session, None)
+            self._answered.pop(session, None)
         elif len(episode := self._episodes[session]) < MOST_ENTRIES:
             episode.append(entry)
 
@@ -100,12 +109,24 @@ class MemoryStore:
         replies = self._replies.setdefault(session, {})
         replies[request_id] = reply
         if len(replies) > MOST_REPLIES:
-            del replies[next(iter(replies))]
+            self._drop(session, replies)
         while len(reply) > LARGE and len(replies) > 1 and _size(replies) > LARGEST_REPLIES:
-            del replies[next(iter(replies))]
+            self._drop(session, replies)
+
+    def _drop(self, session: str, replies: dict[str, bytes]) -> None:
+        """Let go of the oldest reply, but not of the fact that there was one."""
+        oldest, answered = next(iter(replies)), self._answered.setdefault(session, {})
+        del replies[oldest]
+        answered[_digest(oldest)] = None
+        if len(answered) > MOST_ANSWERED:
+            del answered[next(iter(answered))]
 
     def reply(self, session: str, request_id: str) -> bytes | None:
         return self._replies.get(session, {}).get(request_id)
+
+    def answered(self, session: str, request_id: str) -> bool:
+        answered = self._answered.get(session)
+        return answered is not None and _digest(request_id) in answered
 
     def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
         episode = self.episode(session)
@@ -126,8 +147,12 @@ class MemoryStore:
         return self._saved[session].environment if session in self._saved else None
 
     def forget(self, session: str) -> None:
-        for kept in (self._episodes, self._replies, self._snapshots, self._saved):
+        for kept in (self._episodes, self._replies, self._answered, self._snapshots, self._saved):
             kept.pop(session, None)
+
+
+def _digest(request_id: str) -> bytes:
+    return blake2b(request_id.encode(), digest_size=DIGEST).digest()
 
 
 def _size(replies: dict[str, bytes]) -> int:
