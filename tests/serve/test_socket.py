@@ -44,6 +44,31 @@ def test_replies_come_in_order_and_carry_the_id_of_their_frame(server: Running):
         assert talk(connection, "state", id=None)["id"] is None
 
 
+MISSHAPEN = {
+    "type that is no string": {"type": 3},
+    "no type": {},
+    "unknown field": {"type": "state", "extra": 1},
+    "data that is no object": {"type": "step", "data": 3},
+    "request id that is no string": {"type": "step", "data": {"value": 0}, "request_id": 7},
+}
+
+
+@pytest.mark.parametrize("name", MISSHAPEN)
+def test_a_frame_that_is_wrong_is_answered_under_its_id(server: Running, name: str):
+    with server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 1})
+        for id in (7, "seven", 7.5, True, None):
+            connection.send(json.dumps(MISSHAPEN[name] | {"id": id}))
+            reply = json.loads(connection.recv(10))
+            assert_error(reply, "VALIDATION_ERROR")
+            assert reply["id"] == id
+            connection.send(pack(MISSHAPEN[name] | {"id": id}))
+            assert json.loads(connection.recv(10))["id"] == id
+        for frame in (MISSHAPEN[name], MISSHAPEN[name] | {"id": [7]}):
+            connection.send(json.dumps(frame))
+            assert "id" not in json.loads(connection.recv(10))
+
+
 def test_a_socket_that_was_dropped_is_resumed_where_it_was(server: Running):
     with server.ws() as connection, server.ws() as other:
         id = talk(connection, "reset", {"seed": 3, "episode_id": "mine"})["data"]["session_id"]

@@ -14,7 +14,7 @@ from tropism.serve.environment import ServedEnvironment
 from tropism.serve.metrics import Metrics
 from tropism.serve.served import PERFORMED, ServedSession, unknown_type
 from tropism.serve.sessions import Sessions
-from tropism.wire.codec import Frame, decode_frame, encode, pack, unpack
+from tropism.wire.codec import Frame, Id, Named, decode_frame, encode, frame_id, pack, unpack
 
 BATCHED = ("open", "reset_batch", "step_batch")
 OBSERVED = ("reset", "step", "restore")  # their reply is an observation
@@ -96,7 +96,7 @@ class Connection:
         except Exception as error:  # the outermost edge: every error has a reply
             reason = self._refusal(error)
             kind, data = "error", encode(refusal.data(reason))
-        return _written(kind, data, frame).decode()
+        return _written(kind, data, frame_id(text) if frame is None else frame.id).decode()
 
     def _answer_now(self, text: bytes) -> bytes | None:
         """The reply to a request of a fast session; None for what must wait, and for what is not well-formed."""
@@ -115,7 +115,7 @@ class Connection:
             kind = self._told(kind)
         except Exception as error:  # the outermost edge: every error has a reply
             kind, reply = "error", encode(refusal.data(self._refusal(error)))
-        return _written(kind, reply, frame)
+        return _written(kind, reply, frame.id)
 
     def _told(self, kind: str) -> str:
         """The type of the reply, counted."""
@@ -184,8 +184,9 @@ class Connection:
         """Batches may speak msgpack, so that arrays travel as they are."""
         tail: dict[str, Any] = {}
         try:
-            frame = convert(unpack(raw), Frame)
-            tail = {} if frame.id is msgspec.UNSET else {"id": frame.id}
+            said = unpack(raw)
+            tail = _tail(said)
+            frame = convert(said, Frame)
             if frame.type not in BATCHED:
                 raise ServerError("UNKNOWN_TYPE", f"a binary frame of type {frame.type!r}; expected {BATCHED}")
             return {"bytes": pack({"type": "batch", "data": await self._batched(frame.type, frame.data or {}), **tail})}
@@ -214,8 +215,17 @@ async def _received(receive: Any, direct: DirectSocket | None) -> Any:
     return message
 
 
-def _written(kind: str, data: bytes, frame: Frame | None) -> bytes:
-    tail = b"}" if frame is None or frame.id is msgspec.UNSET else b',"id":%b}' % encode(frame.id)
+def _tail(said: Any) -> dict[str, Any]:
+    """The id of a binary frame, to be sent back."""
+    try:
+        id = convert(said, Named).id
+    except ServerError:
+        return {}
+    return {} if id is msgspec.UNSET else {"id": id}
+
+
+def _written(kind: str, data: bytes, id: Id) -> bytes:
+    tail = b"}" if id is msgspec.UNSET else b',"id":%b}' % encode(id)
     return b'{"type":"%b","data":%b%b' % (kind.encode(), data, tail)
 
 

@@ -16,13 +16,22 @@ UP_OR_DOWN = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signe
 NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
+Id = str | int | float | bool | msgspec.UnsetType | None
+
+
 class Frame(msgspec.Struct, forbid_unknown_fields=True):
     """One request on a socket. `id` comes back in the reply; `request_id` makes a step happen exactly once."""
 
     type: str
     data: dict[str, Any] | None = None
-    id: str | int | float | bool | msgspec.UnsetType | None = msgspec.UNSET
+    id: Id = msgspec.UNSET
     request_id: str | None = None
+
+
+class Named(msgspec.Struct):
+    """The id of a frame that may be wrong in all else."""
+
+    id: Id = msgspec.UNSET
 
 
 def encode(value: Any) -> bytes:
@@ -37,6 +46,14 @@ def decode(raw: bytes | str) -> Any:
 
 def decode_frame(raw: bytes | str) -> Frame:
     return _decode(_frame.decode, raw)
+
+
+def frame_id(raw: bytes | str) -> Id:
+    """The id of a frame that could not be read, if it has one that can be sent back."""
+    try:
+        return _decode(_named.decode, raw).id
+    except ServerError:
+        return msgspec.UNSET
 
 
 def pack(value: Any) -> bytes:
@@ -87,5 +104,6 @@ def _array(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _any = msgspec.json.Decoder()
 _frame = msgspec.json.Decoder(Frame)
+_named = msgspec.json.Decoder(Named)
 _packer = msgspec.msgpack.Encoder(enc_hook=_array)
 _unpacker = msgspec.msgpack.Decoder()
