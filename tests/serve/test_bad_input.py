@@ -128,6 +128,7 @@ RESETS = {
     "empty episode id": {"episode_id": ""},
     "long episode id": {"episode_id": "x" * 256},
     "unknown field": {"colour": "red"},
+    "an option given twice": {"params": {"gravity": 9.0}, "options": {"params": {"gravity": 10.0}}},
 }
 
 
@@ -135,6 +136,14 @@ RESETS = {
 def test_a_bad_reset_leaves_the_episode_alone(http: httpx.Client, ws: ClientConnection, name: str):
     assert_refused(http.post("/reset", json=RESETS[name]), "VALIDATION_ERROR")
     assert_error(talk(ws, "reset", RESETS[name]), "VALIDATION_ERROR")
+
+
+def test_an_unknown_field_of_a_reset_is_an_unknown_option(http: httpx.Client, ws: ClientConnection):
+    inside, beside = ({"options": {"colour": 1}}, {"colour": 1})
+    told = [assert_refused(http.post("/reset", json=each), "VALIDATION_ERROR") for each in (inside, beside)]
+    told += [assert_error(talk(ws, "reset", each), "VALIDATION_ERROR") for each in (inside, beside)]
+    assert {each["message"] for each in told} == {told[0]["message"]}
+    assert "options is 'colour'; expected a known option" in told[0]["message"]
 
 
 def test_a_first_reset_that_is_refused_leaves_no_session(server: Running):

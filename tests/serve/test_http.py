@@ -7,7 +7,7 @@ import pytest
 import requests
 from jsonschema import validate
 from tests.serve.lab import SLEEP
-from tests.serve.running import Running, labs, running
+from tests.serve.running import Running, labs, running, talk
 
 IDS = ("GridWorld-v0", "CartPole-v1")
 
@@ -118,6 +118,20 @@ def test_seeds_and_episode_ids(server: Running):
         )
         steps = [each.post(f"{server.url}/envs/CartPole-v1/step", json=act(1)).json() for each in (one, two)]
         assert steps[0]["observation"]["value"] != steps[1]["observation"]["value"]
+
+
+def test_options_may_stand_beside_the_seed(server: Running):
+    heavy = {"params": {"gravity": 20.0}}
+    bodies = [{"seed": 4, "options": heavy}, {"seed": 4, **heavy}, {"seed": 4, **heavy, "options": heavy}]
+    base, replies = f"{server.url}/envs/CartPole-v1", []
+    for body in bodies:
+        with requests.Session() as caller, server.ws("CartPole-v1") as connection:
+            caller.post(f"{base}/reset", json=body | {"request_id": "first"}).raise_for_status()
+            replies.append(caller.post(f"{base}/step", json=act(1)).json())
+            assert caller.get(f"{base}/history").json()["options"] == heavy
+            assert talk(connection, "reset", body)["type"] == "observation"
+            replies.append(talk(connection, "step", {"value": 1})["data"])
+    assert all(reply == replies[0] for reply in replies)
 
 
 def test_every_unseeded_episode_can_be_replayed_from_its_history(server: Running):

@@ -61,13 +61,14 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
         "options": OPTIONS,
         "request_id": REQUEST_ID,
     }
+    begin = _object(reset) | {"additionalProperties": True}  # which are options too
     step = _object({"action": schema["action"], **STEP_EXTRAS}, ["action"])
     snapshot = _object({"snapshot_id": {"type": "string"}, **state["properties"]}, ["snapshot_id"])
     forked = {"from": {"anyOf": [ORIGIN, STEP]}, "request_id": REQUEST_ID, "seed": SEED}
     fork = _object({**names, **state["properties"]}, list(names))
     origin = {"from": ORIGIN, "request_id": REQUEST_ID}
     paths = {
-        "/reset": _post("Begin an episode; the first one opens a session.", _object(reset), first),
+        "/reset": _post("Begin an episode; the first one opens a session.", begin, first),
         "/step": _post("Take one action.", step, outcome),
         "/state": _get("The episode and the steps taken in it.", state, of_session=True),
         "/snapshot": _post("Remember this moment.", _object({"request_id": REQUEST_ID}), snapshot),

@@ -14,7 +14,7 @@ from zlib import crc32
 from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import branch
-from tropism.serve.asked import Nothing, ResetData, convert, history_from
+from tropism.serve.asked import Nothing, convert, history_from, reset_from
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
 from tropism.serve.recordings import KEY, Back
@@ -171,7 +171,7 @@ class ServedSession:
         return self._once("step", data, request_id)
 
     def reset(self, data: dict[str, Any]) -> bytes:
-        asked, session, recordings = convert(data, ResetData), self.session, self._home.recordings
+        asked, session, recordings = reset_from(data), self.session, self._home.recordings
         back = recordings.before("reset", self)
         timestep = session.reset(seed=asked.seed, options=asked.options, episode_id=asked.episode_id)
         payload: dict[str, Any] = {"seed": session.seed, "options": asked.options, "episode_id": session.episode_id}
