@@ -2,6 +2,7 @@
 
 TropismError
 ├── ValidationError(ValueError)          a value from outside is wrong
+│   ├── ObservationError                   an environment returned what it does not declare
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
 ├── StateError(RuntimeError)             the call does not fit the state the object is in
 ├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
@@ -33,6 +34,10 @@ class TropismError(Exception):
 
 class ValidationError(TropismError, ValueError):
     """A value that came from outside is not what was expected."""
+
+
+class ObservationError(ValidationError):
+    """What an environment returned is not what it declares: its mistake, not its caller's."""
 
 
 class UnknownEnvironmentError(ValidationError, KeyError):

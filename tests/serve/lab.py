@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tropism.core.agent import AgentEnvironment
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box, Discrete, Space
+from tropism.wire.messages import Action, Observation
 
 STAY, SLEEP, RAISE, END, LONG_SLEEP = range(5)
 SLEEPING, LONG_SLEEPING = 0.4, 2.0  # seconds
@@ -62,3 +64,14 @@ class Unwritable(Lab):
     """Its episodes do not repeat."""
 
     replayable = False
+
+
+class Liar(AgentEnvironment):
+    """Its steps return something else than they declare."""
+
+    def reset(self) -> Observation:
+        return Observation()
+
+    def step(self, action: Action) -> Observation:
+        lie: Any = {"done": False, "said": SECRET}
+        return lie

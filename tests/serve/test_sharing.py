@@ -10,10 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.lab import END, LONG_SLEEP, LONG_SLEEPING, RAISE, SECRET, SLEEP, SLEEPING, STAY
+from tests.serve.lab import END, LONG_SLEEP, LONG_SLEEPING, RAISE, SECRET, SLEEP, SLEEPING, STAY, Liar
 from tests.serve.running import Running, labs, running, talk, until
 from tests.serve.test_bad_input import assert_error, assert_refused
 from websockets.exceptions import InvalidStatus
+
+from tropism.core.agent import adapt
+from tropism.serve.environment import ServedEnvironment
 
 TOKENS = ("first-token", "second-token")
 
@@ -144,6 +147,20 @@ def test_an_environment_that_raises_is_an_error_with_an_id_of_the_log(server: Ru
             assert SECRET in str(logged[error["id"]].exc_info[1])
         assert caller.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
         assert talk(connection, "step", {"value": STAY})["data"]["observation"]["value"] == [1.0, 1.0]
+
+
+def test_an_environment_that_returns_what_it_does_not_declare_is_to_blame_itself(caplog: Any):
+    env = adapt(Liar)
+    own = {"Liar-v0": ServedEnvironment("Liar-v0", env, env.default_params(), "A test's own.")}
+    with running(own=own) as server, server.http() as caller, server.ws() as connection:
+        caller.post("/reset", json={}).raise_for_status()
+        talk(connection, "reset", {})
+        told = [assert_refused(caller.post("/step", json={"action": {}}), "EXECUTION_ERROR")]
+        told += [assert_error(talk(connection, "step", {}), "EXECUTION_ERROR")]
+        logged = {record.error_id: record for record in caplog.records}
+        for error in told:
+            assert SECRET not in error["message"]
+            assert "as Liar declares" in str(logged[error["id"]].exc_info[1])
 
 
 def test_a_step_that_takes_too_long_is_not_applied(server: Running):

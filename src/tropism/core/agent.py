@@ -16,7 +16,7 @@ from tropism.core.fresh import fresh
 from tropism.core.recipe import Recipe, recipe_of
 from tropism.core.spaces import Model, Record, Space
 from tropism.core.spaces.model import is_model
-from tropism.errors import ValidationError
+from tropism.errors import ObservationError, ValidationError
 from tropism.wire.messages import State
 
 OFFERED = ("seed", "episode_id", "options")  # arguments that a reset is given where it takes them
@@ -149,7 +149,7 @@ def _seen(agent: Any, obs: Any, cls: type) -> Any:
     if isinstance(agent, AgentEnvironment):
         obs = agent.transform(obs)
     if not isinstance(obs, cls):
-        raise ValidationError("observation", obs, f"a {cls.__name__}, as {type(agent).__name__} declares")
+        raise ObservationError("observation", obs, f"a {cls.__name__}, as {type(agent).__name__} declares")
     return fresh(obs)
 
 

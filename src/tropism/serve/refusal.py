@@ -6,6 +6,7 @@ from typing import Any
 
 from tropism.errors import (
     DivergedError,
+    ObservationError,
     ProcessError,
     ServerError,
     StateError,
@@ -52,7 +53,7 @@ def refusal(error: Exception, **context: Any) -> ServerError:
     if isinstance(error, ServerError):
         return error
     for kind, code in CODES.items():
-        if isinstance(error, kind):
+        if isinstance(error, kind) and not isinstance(error, ObservationError):  # which no caller could help
             return ServerError(code, str(error))
     id = secrets.token_hex(8)
     log.error("the environment raised", exc_info=error, extra={"error_id": id, **context})
