@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 
 from tropism.core.agent import adapt
 from tropism.serve.environment import ServedEnvironment
+from tropism.serve.server import JsonLines
 
 TOKENS = ("first-token", "second-token")
 
@@ -147,6 +148,29 @@ def test_an_environment_that_raises_is_an_error_with_an_id_of_the_log(server: Ru
             assert SECRET in str(logged[error["id"]].exc_info[1])
         assert caller.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
         assert talk(connection, "step", {"value": STAY})["data"]["observation"]["value"] == [1.0, 1.0]
+
+
+def test_the_log_says_which_session_and_episode_an_error_was_in(server: Running, caplog: Any):
+    def rpc(tool: str, session_id: str, **arguments: Any) -> Any:
+        params = {"name": tool, "arguments": arguments, "session_id": session_id}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return httpx.post(f"{server.url}/mcp", json=request, trust_env=False).json()
+
+    with server.http() as caller, server.ws() as connection, server.http() as agent:
+        ids = [
+            caller.post("/reset", json={"episode_id": "one"}).json()["session_id"],
+            talk(connection, "reset", {"episode_id": "two"})["data"]["session_id"],
+            agent.post("/reset", json={"episode_id": "three"}).json()["session_id"],
+        ]
+        told = [caller.post("/step", json=act(RAISE)).json()["id"]]
+        told += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
+        told += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records if hasattr(record, "error_id")]
+    assert [line["error_id"] for line in lines] == told
+    assert [line["session_id"] for line in lines] == ids
+    assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
+    assert {line["environment"] for line in lines} == {"Lab-v0"}
+    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "step")
 
 
 def test_an_environment_that_returns_what_it_does_not_declare_is_to_blame_itself(caplog: Any):

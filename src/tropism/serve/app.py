@@ -89,7 +89,7 @@ class App:
         except asyncio.CancelledError:  # the server has stopped, and waited long enough
             answer = refused(ServerError("STOPPING", "the server stopped before this was done"), self.metrics)
         except Exception as error:  # the outermost edge: every error has a reply
-            answer = refused(error, self.metrics, path=scope["path"])
+            answer = refused(error, self.metrics, scope)
             if answer.status == STATUS["METHOD_NOT_ALLOWED"]:
                 answer.headers = [(b"allow", _method(name).encode())]
         await respond(send, answer, root)

@@ -54,6 +54,7 @@ class Requests:
             session = await self.sessions.open(environment, scope["owner"])
         if session is None:
             raise _no_session(kind)
+        scope["session"] = session
         try:
             body = await self._body(kind, session, data)
         except BaseException:
@@ -140,7 +141,10 @@ async def respond(send: Any, answer: Answer, root: str) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-def refused(error: Exception, metrics: Metrics, **context: Any) -> Answer:
+def refused(error: Exception, metrics: Metrics, scope: Any = None) -> Answer:
+    """The answer to a request of this scope that failed; the log says which session it was about."""
+    session = None if scope is None else scope.get("session")
+    context = {} if scope is None else {"path": scope["path"]} | ({} if session is None else session.named)
     reason = refusal.refusal(error, **context)
     metrics.count_error(reason.code)
     answer = Answer(encode(refusal.data(reason)), refusal.STATUS[reason.code])

@@ -67,6 +67,12 @@ class ServedSession:
         """The name that allows to look at this session and to fork it, not to step it."""
         return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=VIEW).digest()).decode()
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """What a line of the log says of this session."""
+        ids = {"session_id": self.id, "episode_id": self.session.episode_id}
+        return ids | {"environment": self.environment.id}
+
     def quick(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
         if not self.environment.inline or self.busy:

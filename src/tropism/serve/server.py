@@ -30,7 +30,7 @@ from tropism.wire.codec import encode
 DRAINING = 10  # seconds that steps under way get when the server stops
 CLOSING = 2  # seconds that connections get after that
 LEAVING = 0.1  # seconds that an idle thread gets to end
-LOGGED = ("session_id", "environment", "path", "error_id", "tool")
+LOGGED = ("session_id", "episode_id", "environment", "path", "error_id", "tool")
 
 
 def served(ids: Iterable[str] = (), params: Any = None, **arguments: Any) -> dict[str, ServedEnvironment]:

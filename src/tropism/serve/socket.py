@@ -154,8 +154,10 @@ class Connection:
         session = await self.sessions.open(self.environment, self.owner)
         try:
             reply = await session.perform("reset", data, request_id)
-        except BaseException:
+        except BaseException as error:
             await self.sessions.close(session)
+            if isinstance(error, Exception):  # told here, where it is known which session it was
+                raise refusal.refusal(error, **session.named) from None
             raise
         self._attach(session)
         return reply
@@ -194,8 +196,8 @@ class Connection:
             return {"text": encode(_error(self._refusal(error)) | tail).decode()}
 
     def _refusal(self, error: Exception) -> ServerError:
-        session = None if self.session is None else self.session.id
-        reason = refusal.refusal(error, session_id=session, environment=self.environment.id)
+        named = {"environment": self.environment.id} if self.session is None else self.session.named
+        reason = refusal.refusal(error, **named)
         self.metrics.count_error(reason.code)
         return reason
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tropism.errors import ServerError, ValidationError
+from tropism.serve import refusal
 from tropism.serve.environment import ServedEnvironment
+from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
 from tropism.wire.codec import decode
 
@@ -75,7 +77,7 @@ class Tools:
         data = arguments.get("action") if name == "step" else arguments
         if not isinstance(data, dict):
             raise ValidationError("action", data, f"an object such as {_example(session.environment)}")
-        return decode(await session.perform(name, data))
+        return decode(await _performed(session, name, data))
 
     async def _open(self, id: Any, arguments: dict[str, Any], owner: str) -> Any:
         if id is None and len(self.environments) == 1:
@@ -84,11 +86,18 @@ class Tools:
             raise ValidationError("environment", id, f"one of {', '.join(self.environments)}")
         session = await self.sessions.open(self.environments[id], owner)
         try:
-            reply = decode(await session.perform("reset", arguments))
+            reply = decode(await _performed(session, "reset", arguments))
         except BaseException:
             await self.sessions.close(session)
             raise
         return reply | {"action_schema": self.environments[id].form.schema()["action"]}
+
+
+async def _performed(session: ServedSession, name: str, data: dict[str, Any]) -> bytes:
+    try:
+        return await session.perform(name, data)
+    except Exception as error:  # told here, where it is known which session it was
+        raise refusal.refusal(error, tool=name, **session.named) from None
 
 
 def _tool(name: str, description: str, properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
