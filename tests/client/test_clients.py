@@ -233,8 +233,32 @@ def test_a_session_that_is_gone_is_told_and_a_reset_opens_another(server: Runnin
         with pytest.raises(ServerError) as raised:
             client.step(STAY)
         assert raised.value.code == "SESSION_ERROR"
+        assert "is yours" in raised.value.message
         assert client.reset(seed=6).observation["value"] == [6.0, 0.0]
         assert client.session_id != gone
+
+
+async def hung_up_on(url: str) -> None:
+    async with AsyncClient(url) as client:
+        client._protocol.session_id = "gone"  # pyright: ignore[reportPrivateUsage]
+        await client._run(client._protocol.ensure_connected())  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(0.3)
+        await client.step(STAY)
+
+
+def hung_up_on_sync(url: str) -> None:
+    with Client(url) as client:
+        client._protocol.session_id = "gone"  # pyright: ignore[reportPrivateUsage]
+        client._driver.run(client._protocol.ensure_connected())  # pyright: ignore[reportPrivateUsage]
+        time.sleep(0.3)
+        client.step(STAY)
+
+
+@pytest.mark.parametrize("act", [hung_up_on_sync, lambda url: asyncio.run(hung_up_on(url))], ids=["sync", "async"])
+def test_what_a_server_says_before_it_hangs_up_is_heard(server: Running, act: Callable[[str], None]):
+    with pytest.raises(ServerError, match="no session 'gone' of Lab-v0 is yours") as raised:
+        act(f"{server.url}/envs/Lab-v0")
+    assert raised.value.code == "SESSION_ERROR"
 
 
 def test_closing_does_not_wait_for_a_server_that_is_gone(kind: Any):

@@ -86,6 +86,13 @@ def test_the_header_names_a_session_without_cookies(server: Running):
     assert requests.get(f"{server.url}/state", headers=named, timeout=10).json()["step_count"] == 1
 
 
+def test_a_header_that_names_no_session_is_told_to_be_left_out(server: Running):
+    for name in ("reset", "step"):
+        reply = requests.post(f"{server.url}/{name}", json={}, headers={"X-Session-Id": "gone"}, timeout=10)
+        assert (reply.status_code, reply.json()["code"]) == (404, "SESSION_ERROR")
+        assert "leave out the header X-Session-Id" in reply.json()["message"]
+
+
 def test_a_request_id_makes_a_step_happen_once(server: Running):
     with requests.Session() as caller:
         caller.post(f"{server.url}/reset", json={"seed": 1})

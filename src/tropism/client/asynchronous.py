@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tropism.client.protocol import (
     Connect,
@@ -113,7 +113,8 @@ class AsyncClient:
                 opening = connect(url, additional_headers=headers, **SOCKET)
                 self._socket = await self._held.enter_async_context(opening)
             case Exchange(frame) if self._socket is not None:
-                await self._socket.send(frame)
+                with suppress(ConnectionClosed):  # what the server said before it hung up can still be read
+                    await self._socket.send(frame)
                 return await self._receive(self._socket)
             case Sleep(seconds):
                 await asyncio.sleep(seconds)

@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.client.launch import Process, docker_server, local_server
@@ -62,7 +62,8 @@ class Driver:
                 self._held = ExitStack()
                 self._socket = self._held.enter_context(connect(url, additional_headers=headers, **SOCKET))
             case Exchange(frame) if self._socket is not None:
-                self._socket.send(frame)
+                with suppress(ConnectionClosed):  # what the server said before it hung up can still be read
+                    self._socket.send(frame)
                 return self._receive(self._socket)
             case Sleep(seconds):
                 time.sleep(seconds)

@@ -231,4 +231,5 @@ class Sessions:
 
 
 def _unknown(id: str, environment: ServedEnvironment) -> ServerError:
-    return ServerError("SESSION_ERROR", f"no session {id!r} of {environment.id} is yours; POST /reset opens one")
+    instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
+    return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
