@@ -39,6 +39,21 @@ def test_bytes_that_are_no_json_are_refused_with_words(raw: bytes):
             read(raw)
 
 
+@pytest.mark.parametrize("half", ["\\ud800", "\\udfff", "\\ud83d and \\ude00", "\\ud83d\\ud83d\\ude00"])
+def test_half_a_character_is_told(half: str):
+    for text in (f'{{"type": "{half}"}}', f'{{"type": "step", "data": {{"message": ["{half}"]}}}}', f'{{"{half}": 1}}'):
+        for read in (decode, decode_frame):
+            for raw in (text, text.encode()):
+                with pytest.raises(ServerError, match="lone surrogate") as raised:
+                    read(raw)
+                assert raised.value.code == "INVALID_JSON"
+    assert decode('"\\ud83d\\ude00"') == "😀"
+    for text in (f'["{half}"', '{"a": "\\ud8', "[NaN]"):
+        with pytest.raises(ServerError) as raised:
+            decode(text)
+        assert "lone surrogate" not in raised.value.message
+
+
 @given(depth=st.integers(1, 400), kind=st.sampled_from(["[]", "{}"]))
 def test_nesting_is_limited(depth: int, kind: str):
     opening = "[" if kind == "[]" else '{"a":'

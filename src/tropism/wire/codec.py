@@ -1,5 +1,6 @@
 """Requests and replies as bytes: JSON with a limit on its depth, msgpack where arrays travel."""
 
+import json
 import re
 from itertools import accumulate
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 from tropism.errors import ServerError
 
 DEEPEST = 64  # levels of nesting in a stranger's JSON
+LONE = "a string has a lone surrogate, \\ud800 to \\udfff without the other half of its pair"
 
 # Matches from every quote on, closed or not, so that no text makes it search twice.
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
@@ -76,7 +78,19 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise ServerError("INVALID_JSON", f"the request is not JSON: {error}") from None
+        reason = LONE if _has_lone_surrogate(raw) else error
+        raise ServerError("INVALID_JSON", f"the request is not JSON: {reason}") from None
+
+
+def _has_lone_surrogate(raw: bytes | str) -> bool:
+    """Whether this would be JSON, were it not for half a character: msgspec has misleading words for that."""
+    try:
+        json.dumps(json.loads(raw), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _check_depth(raw: bytes | str) -> None:
