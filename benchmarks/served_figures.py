@@ -46,7 +46,7 @@ def cartpole() -> Iterator[Server]:
 def batch_rate(server: Server, repeats: int) -> list[float]:
     """Steps a second of all environments behind one socket; all that comes back is looked at."""
     rng, rates = np.random.default_rng(0), list[float]()
-    with VectorClient(f"http://127.0.0.1:{server.port}", BATCH, seeds=0) as client:
+    with VectorClient(f"http://127.0.0.1:{server.port}", BATCH, seed=0) as client:
         for repeat in range(repeats + 1):  # the first is warm-up
             total, start = 0.0, time.perf_counter()
             for _ in range(BATCH_STEPS):

@@ -311,13 +311,13 @@ def test_async_clients_do_not_wait_for_each_other(server: Running):
 
 
 def test_a_vector_client_loses_its_batch_with_its_connection_and_says_so(proxy: Proxy):
-    with VectorClient(f"{proxy.url}/envs/CartPole-v1", 4, seeds=3) as client:
+    with VectorClient(f"{proxy.url}/envs/CartPole-v1", 4, seed=3) as client:
         assert client.step([0, 1, 0, 1])["observation"].shape == (4, 4)
         with pytest.raises(ValidationError):
             client.step([0, 1])
         with pytest.raises(ValidationError):
             client.step([0, 1, 0, 9])
-        again = client.reset(seeds=np.arange(3, 7))
+        again = client.reset(seed=np.arange(3, 7))
         assert np.array_equal(again["observation"], client.first["observation"])
         proxy.cut()
         for _ in range(2):

@@ -14,6 +14,7 @@ from tropism.wire.codec import pack, unpack
 class VectorClient:
     """Arrays in, arrays out; environment i repeats a session with its seed.
 
+    `seed` is one for each environment, or the first of as many.
     `mode` says when an environment that has finished begins again: "next_step", "same_step", "disabled".
     """
 
@@ -22,7 +23,7 @@ class VectorClient:
         url: str,
         count: int,
         *,
-        seeds: Iterable[SupportsIndex] | int | None = None,
+        seed: Iterable[SupportsIndex] | int | None = None,
         mode: str = "next_step",
         token: str | None = None,
         timeout: float = 60.0,
@@ -30,16 +31,16 @@ class VectorClient:
         self.count = count
         self._protocol = Protocol(url, token)
         self._driver = Driver(timeout)
-        asked = {"count": count, "mode": mode, "seeds": _plain(seeds)}
+        asked = {"count": count, "mode": mode, "seeds": _plain(seed)}
         try:
             self.first = self._driver.run(_request(self._protocol, "open", asked))
         except BaseException:
             self.close()
             raise
 
-    def reset(self, seeds: Iterable[SupportsIndex] | int | None = None, mask: Any = None) -> dict[str, Any]:
-        """Begin episodes: all, or those of `mask`; without seeds, the next ones."""
-        return self._driver.run(_request(self._protocol, "reset_batch", {"seeds": _plain(seeds), "mask": mask}))
+    def reset(self, seed: Iterable[SupportsIndex] | int | None = None, mask: Any = None) -> dict[str, Any]:
+        """Begin episodes: all, or those of `mask`; without a seed, the next ones."""
+        return self._driver.run(_request(self._protocol, "reset_batch", {"seeds": _plain(seed), "mask": mask}))
 
     def step(self, actions: Any) -> dict[str, Any]:
         """`observation`, `reward`, `terminated`, `truncated` and `info`, each stacked."""
@@ -71,5 +72,5 @@ def _request(protocol: Protocol, kind: str, data: dict[str, Any]) -> Talk[dict[s
     return read(reply) if isinstance(reply, str) else arrays_of(unpack(reply)["data"])
 
 
-def _plain(seeds: Iterable[SupportsIndex] | int | None) -> list[int] | int | None:
-    return seeds if seeds is None or isinstance(seeds, int) else [index(seed) for seed in seeds]
+def _plain(seed: Iterable[SupportsIndex] | int | None) -> list[int] | int | None:
+    return seed if seed is None or isinstance(seed, int) else [index(each) for each in seed]
