@@ -10,6 +10,10 @@ from tropism.serve.settings import Settings
 BAD: list[dict[str, Any]] = [
     {"host": "0.0.0.0"},
     {"host": "example.com"},
+    {"host": "128.0.0.1"},
+    {"host": "127.0.0.1.example.com"},
+    {"host": "::"},
+    {"host": ""},
     {"port": -1},
     {"port": 65536},
     {"max_sessions": 0},
@@ -29,6 +33,11 @@ BAD: list[dict[str, Any]] = [
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]):
     with pytest.raises(ValidationError):
         Settings(**settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost"])
+def test_a_loopback_address_needs_no_token(host: str):
+    assert Settings(host=host).host == host
 
 
 def test_the_world_may_come_in_with_a_token():

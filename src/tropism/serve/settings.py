@@ -1,6 +1,7 @@
 """What can be set when a server starts."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from tropism.errors import ValidationError
 
@@ -26,7 +27,7 @@ class Settings:
     processes: bool = False  # one for each session of a host environment that blocks
 
     def __post_init__(self) -> None:
-        if self.host not in LOOPBACK and not self.tokens:
+        if not self.tokens and not _is_loopback(self.host):
             expected = "a loopback address, or a token (--token or TROPISM_TOKEN) that callers must know"
             raise ValidationError("host", self.host, expected)
         if not 0 <= self.port <= 65535:
@@ -40,3 +41,11 @@ class Settings:
         for token in self.tokens:
             if not token or not token.isascii() or any(character.isspace() for character in token):
                 raise ValidationError("token", token, "printable ASCII without spaces, not empty")
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there; a name other than localhost may mean any address."""
+    try:
+        return host in LOOPBACK or ip_address(host).is_loopback
+    except ValueError:
+        return False
