@@ -9,7 +9,6 @@ from contextlib import closing
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
-from zlib import crc32
 
 from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
@@ -17,13 +16,12 @@ from tropism.serve import branch
 from tropism.serve.asked import Nothing, convert, history_from, reset_from
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
+from tropism.serve.once import once
 from tropism.serve.recordings import KEY, Back
 from tropism.serve.store import Entry
 from tropism.wire.codec import encode
 
-LONGEST_ID = 255
 VIEW = 9  # bytes
-MARK = 4  # bytes before a kept reply, which say what had been asked
 LONGEST_WAIT = 86_400.0  # seconds
 
 T = TypeVar("T")
@@ -128,20 +126,8 @@ class ServedSession:
     def _once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         if request_id is None:
             return PERFORMED[kind](self, data)
-        if len(request_id) > LONGEST_ID:
-            raise ValidationError("request_id", request_id, f"at most {LONGEST_ID} characters")
-        store, mark = self._home.store, crc32(encode((kind, data))).to_bytes(MARK)
-        kept = store.reply(self.id, request_id)
-        if kept is None:
-            if store.answered(self.id, request_id):
-                raise _no_longer_kept(request_id)
-            reply = PERFORMED[kind](self, data)
-            store.remember(self.id, request_id, mark + reply)
-            return reply
-        if kept[:MARK] != mark:
-            message = f"another request had the request_id {shorten(request_id)}; give each an id of its own"
-            raise StateError("request_id", request_id, "an id of its own", message)
-        return kept[MARK:]
+        asked, perform = (kind, data), partial(PERFORMED[kind], self, data)
+        return once(self._home.store, self.id, request_id, asked, perform)
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for.
@@ -350,11 +336,6 @@ def _row(entry: Entry) -> dict[str, Any]:
     if entry.kind == "reseed":
         return {"seed": entry.payload["seed"]}
     return {"action": entry.payload, "reward": entry.reward, "done": entry.done}
-
-
-def _no_longer_kept(request_id: str) -> StateError:
-    message = f"the request with the request_id {shorten(request_id)} was done, and its reply is no longer kept"
-    return StateError("request_id", request_id, "an id of its own", message)
 
 
 def _too_late() -> StateError:
