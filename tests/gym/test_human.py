@@ -4,6 +4,7 @@ import sys
 import warnings
 from typing import Any
 
+import gymnasium
 import pytest
 
 from tropism import make
@@ -80,7 +81,7 @@ def test_where_nothing_can_be_seen_it_warns_too(monkeypatch: pytest.MonkeyPatch,
 
 def test_one_picture_may_be_asked_for_in_another_mode(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    env = to_gymnasium(*make("GridWorld-v0"))
+    env: Any = gymnasium.make("tropism/PlumeNav-v0").unwrapped
     env.reset(seed=0)
     assert env.render(mode="rgb_array").ndim == 3
     assert env.render(mode="human") is None

@@ -33,7 +33,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("id", [spec.id for spec in registered()])
 def test_every_id_is_there_without_wrappers(id: str):
     env = gymnasium.make(f"tropism/{id}")
-    assert type(env) is GymEnv
+    assert isinstance(env, GymEnv)
     assert env.spec is not None
     assert env.spec.id == f"tropism/{id}"
     assert env.spec.max_episode_steps is None

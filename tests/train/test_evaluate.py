@@ -212,7 +212,7 @@ def model() -> Iterator[tuple[str, type[Model]]]:
 def test_a_language_model_plays_over_a_served_session(model: tuple[str, type[Model]]) -> None:
     """In the first episode it errs once; in the second it never acts, and is given up."""
     url, kind = model
-    kind.answers = ["up we go", " left ", "right", "right", "right", "I would rather not"]
+    kind.answers = ["and where would up lead me to", " left ", "right", "right", "right", "I would rather not"]
     options = ["--policy", f"llm:parrot@{url}", "--episodes", "2", "--steps", "4", "--json"]
     result = CliRunner().invoke(app, ["evaluate", "GridWorld-v0", *options])
     assert result.exit_code == 0, result.output

@@ -1,5 +1,6 @@
 """One environment as a `gymnasium.Env`: a Session in Gymnasium's clothes."""
 
+import sys
 from typing import Any, ClassVar
 
 import gymnasium
@@ -88,12 +89,11 @@ class GymEnv(gymnasium.Env[Any, Any]):
             },
         )
 
-    def render(self, mode: Any = None) -> Any:
-        """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where a window shows it.
+    def render(self) -> Any:
+        """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where a window shows it."""
+        return self._rendered(self.render_mode)
 
-        `mode` is for this call, in place of the environment's own.
-        """
-        mode = self.render_mode if mode is None else mode
+    def _rendered(self, mode: Any) -> Any:
         if mode is None:
             gymnasium.logger.warn("render() shows nothing: make the environment with a render_mode, such as rgb_array")
             return None
@@ -122,9 +122,19 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self._connect()
 
 
+class SearchEnv(GymEnv):
+    """A search for a smell, whose `render` takes a mode; all others have Gymnasium's signature."""
+
+    def render(self, mode: Any = None) -> Any:
+        """As the environment's `render_mode`, or as `mode`: "rgb_array" or "human"."""
+        return self._rendered(self.render_mode if mode is None else mode)
+
+
 def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
     """Any environment as a `gymnasium.Env`."""
-    return GymEnv(env, params, render_mode)
+    searches = sys.modules.get("tropism.envs.plume_nav")  # loaded by whoever made one
+    is_search = searches is not None and isinstance(env, searches.PlumeNav)
+    return (SearchEnv if is_search else GymEnv)(env, params, render_mode)
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

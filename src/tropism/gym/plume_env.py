@@ -13,7 +13,7 @@ from tropism.envs.plume_host import PlumeHost
 from tropism.envs.plume_nav import PlumeNav, checked_point, checked_size
 from tropism.envs.plume_parts import Parts
 from tropism.errors import ValidationError
-from tropism.gym.env import RENDER_MODES, GymEnv, check_render_mode
+from tropism.gym.env import RENDER_MODES, SearchEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
 from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, Recording, Shared
 from tropism.plume.motion import Cardinal, Motion
@@ -45,7 +45,7 @@ class SensorModel:
     observation_space: gymnasium.Space[Any]
 
 
-class PlumeEnv(GymEnv):
+class PlumeEnv(SearchEnv):
     """Find the source of a smell. Parts of the library compile into one step; one user's object among them, and
     the environment runs on the host, with everything else unchanged.
 

@@ -6,7 +6,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.registry import EnvironmentSpec, make, on_register
-from tropism.gym.env import GymEnv
+from tropism.gym.env import GymEnv, to_gymnasium
 from tropism.gym.vector import GymVectorEnv, check_version
 
 NAMESPACE = "tropism"
@@ -15,7 +15,7 @@ NAMESPACE = "tropism"
 def make_env(env_id: str, render_mode: Any = None, params: Any = None, **arguments: Any) -> GymEnv:
     """What `gymnasium.make` calls; `arguments` go to the environment's constructor."""
     env, params = make(env_id, params=params, **arguments)
-    return GymEnv(env, params, render_mode)
+    return to_gymnasium(env, params, render_mode)
 
 
 # Where `gymnasium.make` looks for the render modes, to offer rgb_array_list as well.
