@@ -9,6 +9,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "jax-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Entries are not written at once: who reads half of one says so, and compiles. (pyproject.toml says it for the tests.)
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry:UserWarning")
 # Nearly all that tests compile runs for a moment: to compile in haste takes two thirds of the time.
 os.environ.setdefault(
     "XLA_FLAGS",
