@@ -11,6 +11,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # Entries are not written at once: who reads half of one says so, and compiles. (pyproject.toml says it for the tests.)
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry:UserWarning")
+# Servers that tests start keep their sessions apart from those of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = str(Path(__file__).parent.parent / "build" / "state")
 # Nearly all that tests compile runs for a moment: to compile in haste takes two thirds of the time.
 os.environ.setdefault(
     "XLA_FLAGS",

@@ -233,7 +233,7 @@ def test_a_session_that_is_gone_is_told_and_a_reset_opens_another(server: Runnin
         with pytest.raises(ServerError) as raised:
             client.step(STAY)
         assert raised.value.code == "SESSION_ERROR"
-        assert "is yours" in raised.value.message
+        assert "cannot be replayed" in raised.value.message
         assert client.reset(seed=6).observation["value"] == [6.0, 0.0]
         assert client.session_id != gone
 

@@ -5,9 +5,12 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -16,9 +19,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
 from tropism.serve.environment import ServedEnvironment
+from tropism.serve.journal import Journal
 from tropism.serve.recorded import RecordedFolder
 from tropism.serve.server import Server, served
 from tropism.serve.settings import Settings
+from tropism.serve.store import Store
 
 STARTING = 60.0  # seconds
 
@@ -53,12 +58,24 @@ def labs() -> dict[str, ServedEnvironment]:
 
 @contextmanager
 def running(
-    *ids: str, own: Mapping[str, ServedEnvironment] | None = None, record: Path | None = None, **settings: Any
+    *ids: str,
+    own: Mapping[str, ServedEnvironment] | None = None,
+    record: Path | None = None,
+    store: Store | None = None,
+    **settings: Any,
 ) -> Generator[Running]:
-    """A server of these registered environments and of a test's own, until the block ends."""
+    """A server of these registered environments and of a test's own, until the block ends; it has a journal."""
     environments = (served(ids) if ids else {}) | dict(own or {})
     recordings = None if record is None else RecordedFolder(record, environments.values())
-    app = App(environments, Settings(port=0, **settings), recordings=recordings)
+    with TemporaryDirectory() as folder:
+        store = store or Journal(Path(folder) / "journal")
+        app = App(environments, Settings(port=0, **settings), store, recordings=recordings)
+        with _serving(app) as there:
+            yield there
+
+
+@contextmanager
+def _serving(app: App) -> Generator[Running]:
     heard: list[Running] = []
     started = threading.Event()
 
@@ -75,6 +92,39 @@ def running(
     finally:
         server.should_exit = True
         thread.join(STARTING)
+
+
+class Servers:
+    """One server after the other, each with what a kill of the one before would have left of its journal."""
+
+    def __init__(self, folder: Path, started: ExitStack, *ids: str, **settings: Any):
+        self._folder = folder
+        self._numbers = count()
+        self._started = started
+        self._ids, self._settings = ids, settings
+        self._start(self._next())
+
+    def _next(self) -> Path:
+        return self._folder / str(next(self._numbers))
+
+    def _start(self, path: Path) -> None:
+        self.journal = Journal(path)
+        self.now = self._started.enter_context(running(*self._ids, store=self.journal, **self._settings))
+
+    def crash(self) -> None:
+        """The old one goes on, and nobody asks it any more."""
+        left = self._next()
+        self.run(self._copy, left)
+        self._start(left)
+
+    async def _copy(self, to: Path) -> None:
+        """Between two turns of the event loop: what has left the process by then is what a kill leaves."""
+        for end in ("", "-wal"):
+            copy(f"{self.journal.path}{end}", f"{to}{end}")
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+        """Call this where the server runs."""
+        return asyncio.run_coroutine_threadsafe(function(*arguments), self.now.loop).result(30)
 
 
 def until(true: Callable[[], bool], seconds: float = 10.0) -> None:

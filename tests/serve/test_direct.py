@@ -110,8 +110,10 @@ def test_frames_may_come_in_any_pieces(server: Running, asked: list[tuple[str, i
 def test_what_comes_at_once_is_answered_in_turn(server: Running, monkeypatch: pytest.MonkeyPatch):
     """The event loop may read twice before anything else runs."""
     sockets: list[DirectSocket] = []
-    settle = DirectSocket.settle
-    monkeypatch.setattr(DirectSocket, "settle", lambda self, answer: (sockets.append(self), settle(self, answer)))
+    answer_with = DirectSocket.answer_with
+    monkeypatch.setattr(
+        DirectSocket, "answer_with", lambda self, answer: (sockets.append(self), answer_with(self, answer))
+    )
     raw = Raw(server, "Echo-v0")
     with raw.socket:
         write(raw.protocol, "whole", {"type": "reset"})

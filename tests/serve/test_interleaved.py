@@ -3,27 +3,38 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from socket import SHUT_RDWR
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.core.lines import HostLine, Line
-from tests.serve.running import Running, running, talk, until
+from tests.serve.running import Running, Servers, talk, until
 
 from tropism import Session
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.errors import StateError, ValidationError
+from tropism.serve import revival, tables
 from tropism.serve.environment import ServedEnvironment
 from tropism.serve.form import Form
+from tropism.serve.guard import ANYBODY
 from tropism.wire.codec import encode
 
 CALLERS = 20
 ENVIRONMENTS: dict[str, Environment] = {"Line-v0": Line(), "HostLine-v0": HostLine()}
 FORMS = {id: Form(Session(env)) for id, env in ENVIRONMENTS.items()}
+SERVED = {id: ServedEnvironment(id, env, env.default_params(), "A line.") for id, env in ENVIRONMENTS.items()}
 CODES = {StateError: "STATE_ERROR", ValidationError: "VALIDATION_ERROR"}
 PHASES = (Phase.explicit, Phase.generate)  # a smaller example says no more, and takes minutes to find
 WHO = st.integers(0, CALLERS - 1)
@@ -39,19 +50,25 @@ def attempted(function: Callable[[], Timestep]) -> tuple[Timestep | None, str]:
 class Caller:
     """One of the callers: over HTTP or a socket, with a local session that says what it must see."""
 
-    def __init__(self, server: Running, number: int):
+    def __init__(self, servers: Servers, number: int):
         self.number = number
         self.id = list(ENVIRONMENTS)[number % 2]
         self.env = ENVIRONMENTS[self.id]
-        self.server = server
+        self.servers = servers
         self.over_http = number % 4 < 2
-        self.http = server.http(self.id)
+        self.http = self.server.http(self.id)
+        self.asked = 0
         self.begin_anew()
 
+    @property
+    def server(self) -> Running:
+        return self.servers.now
+
     def begin_anew(self) -> None:
+        self.last: tuple[str, Any, str, Any] | None = None
         self.local = Session(self.env)
         self.session_id: str | None = None
-        self.snapshots: dict[str, bytes] = {}
+        self.snapshots: dict[str, tuple[bytes, str | None]] = {}
         self.episode_id: str | None = None
         self.connect()
 
@@ -82,8 +99,24 @@ class Caller:
 
     def ask(self, kind: str, data: Any = None) -> tuple[str, Any]:
         """The code of a refusal or 'ok', and what was told."""
+        if kind in ("state", "history", "close"):
+            return self._ask(kind, data)
+        self.asked += 1
+        request_id = f"{self.number}-{self.asked}"
+        code, told = self._ask(kind, data, request_id)
+        self.last = (kind, data, request_id, told) if code == "ok" else None
+        return code, told
+
+    def ask_again(self) -> None:
+        """Who did not hear the last reply hears it now, and nothing is done twice."""
+        if self.last is not None:
+            *request, told = self.last
+            assert self._ask(*request) == ("ok", told)
+
+    def _ask(self, kind: str, data: Any, request_id: str | None = None) -> tuple[str, Any]:
+        named = {} if request_id is None else {"request_id": request_id}
         if not self.over_http:
-            reply = talk(self.socket, kind, data)
+            reply = talk(self.socket, kind, data, **named)
             return (reply["data"]["code"] if reply["type"] == "error" else "ok"), reply["data"]
         self.http.cookies.clear()
         headers = {} if self.session_id is None else {"X-Session-Id": self.session_id}
@@ -91,7 +124,7 @@ class Caller:
             reply = self.http.get(f"/{kind}", headers=headers)
         else:
             body = {"action": data} if kind == "step" else data or {}
-            reply = self.http.post(f"/{kind}", json=body, headers=headers)
+            reply = self.http.post(f"/{kind}", json=body | named, headers=headers)
         told = reply.json()
         return ("ok" if reply.status_code == 200 else told["code"]), told
 
@@ -113,6 +146,17 @@ class Caller:
     def begun(self) -> bool:
         return self.session_id is not None
 
+    def put_away(self) -> None:
+        """Be away for so long that the server takes the session for idle."""
+        assert self.session_id is not None
+        sessions = self.server.app.sessions
+        served = self.servers.run(sessions.of, self.session_id, ANYBODY)
+        if not self.over_http:
+            self.held.close()
+            until(lambda: not served.attached)
+        self.servers.run(sessions.put_away, served)
+        self.connect()
+
     def check_state(self) -> None:
         code, told = self.ask("state")
         if self.begun:
@@ -124,12 +168,19 @@ class Caller:
 
 
 class Interleaved(RuleBasedStateMachine):
-    server: Running
+    servers: Servers
 
     def __init__(self) -> None:
         super().__init__()
-        self.callers = [Caller(self.server, number) for number in range(CALLERS)]
+        self.callers = [Caller(self.servers, number) for number in range(CALLERS)]
         self.episodes = 0
+        self.crashed = False
+
+    @initialize(seed=st.integers(0, 5))
+    def begin(self, seed: int) -> None:
+        for who in range(0, CALLERS, 3):
+            self.reset(who, seed)
+            self.snapshot(who)
 
     @rule(who=WHO, seed=st.integers(0, 5))
     def reset(self, who: int, seed: int) -> None:
@@ -170,7 +221,7 @@ class Interleaved(RuleBasedStateMachine):
         caller = self.callers[who]
         code, told = caller.ask("snapshot")
         if caller.begun:
-            caller.snapshots[told["snapshot_id"]] = caller.local.snapshot()
+            caller.snapshots[told["snapshot_id"]] = caller.local.snapshot(), caller.episode_id
         else:
             assert code == "STATE_ERROR"
 
@@ -180,14 +231,14 @@ class Interleaved(RuleBasedStateMachine):
         caller, other = self.callers[who], self.callers[whose]
         if not caller.begun or not other.snapshots:
             return
-        id, data = next(iter(other.snapshots.items()))
+        id, (data, episode_id) = next(iter(other.snapshots.items()))
         if who != whose:
             assert caller.ask("restore", {"from": id})[0] == "VALIDATION_ERROR"
             return
         caller.local = Session.restore(data, caller.env)
         caller.both("restore", {"from": id}, lambda: caller.local.timestep)
-        caller.episode_id = str(caller.ask("state")[1]["episode_id"])
-        assert caller.episode_id.startswith(f"{who}-")
+        caller.episode_id = episode_id
+        caller.check_state()
 
     @rule(who=WHO, hops=st.integers(1, CALLERS // 2 - 1))
     def fork(self, who: int, hops: int) -> None:
@@ -209,13 +260,34 @@ class Interleaved(RuleBasedStateMachine):
         self.callers[who].drop()
 
     @rule(who=WHO)
+    def put_away(self, who: int) -> None:
+        caller = self.callers[who]
+        if caller.begun:
+            caller.put_away()
+            caller.ask_again()
+            caller.check_state()
+
+    @precondition(lambda self: not self.crashed)
+    @rule()
+    def crash(self) -> None:
+        """Whatever the server had in memory is gone, and nobody notices."""
+        self.crashed = True
+        told = [caller.ask("history") for caller in self.callers]
+        self.servers.crash()
+        for caller, history in zip(self.callers, told, strict=True):
+            caller.drop()
+            caller.ask_again()
+            caller.check_state()
+            assert caller.ask("history") == history
+
+    @rule(who=WHO)
     def close(self, who: int) -> None:
         caller = self.callers[who]
         caller.leave()
         gone, caller.session_id = caller.session_id, None
         caller.begin_anew()
         if gone is not None:
-            with self.server.http(caller.id, headers={"X-Session-Id": gone}) as late:
+            with caller.server.http(caller.id, headers={"X-Session-Id": gone}) as late:
                 assert late.get("/state").status_code == 404
 
     @invariant()
@@ -225,7 +297,9 @@ class Interleaved(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            for caller in self.callers:
+            self.crash()
+            for who, caller in enumerate(self.callers):
+                self.restore(who, who)
                 caller.check_state()
                 if caller.begun:
                     assert len(caller.ask("history")[1]["steps"]) == caller.local.step_count
@@ -235,21 +309,22 @@ class Interleaved(RuleBasedStateMachine):
                 caller.http.close()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    own = {id: ServedEnvironment(id, env, env.default_params(), "A line.") for id, env in ENVIRONMENTS.items()}
-    with running(own=own) as started:
-        yield started
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    monkeypatch.setattr(revival, "CHECKPOINT", 5)
+    monkeypatch.setattr(tables, "LONGEST_LOG", 50)
+    with ExitStack() as started:
+        yield Servers(tmp_path, started, own=SERVED)
 
 
-def test_nobody_ever_sees_the_state_of_another(server: Running):
-    Interleaved.server = server
+def test_nobody_ever_sees_the_state_of_another(servers: Servers):
+    Interleaved.servers = servers
     limits = settings(
-        max_examples=8,
+        max_examples=5,
         phases=PHASES,
         stateful_step_count=60,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     run_state_machine_as_test(Interleaved, settings=limits)
-    until(lambda: len(server.app.sessions) == 0)
+    until(lambda: len(servers.now.app.sessions) == 0)

@@ -8,7 +8,7 @@ import pytest
 from tests.serve.running import Running, labs, running, talk
 from tests.serve.test_bad_input import assert_error, talk_close
 
-from tropism.serve import store
+from tropism.serve import memory
 from tropism.wire.arrays import arrays_of
 from tropism.wire.codec import pack, unpack
 
@@ -103,7 +103,7 @@ def test_a_request_id_makes_a_step_happen_once(server: Running):
 
 
 def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store, "MOST_REPLIES", 2)
+    monkeypatch.setattr(memory, "MOST_REPLIES", 2)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         last = [talk(connection, "step", {"value": 0}, request_id=f"r{number}") for number in range(5)][-1]
@@ -117,10 +117,10 @@ def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Runni
 
 
 def test_large_replies_are_dropped_but_not_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store, "MOST_ANSWERED", 2)
-    kept = store.MemoryStore()
+    monkeypatch.setattr(memory, "MOST_ANSWERED", 2)
+    kept = memory.MemoryStore()
     for number in range(5):
-        kept.remember("s", f"r{number}", bytes(store.LARGEST_REPLIES // 2 + 1))
+        kept.remember("s", f"r{number}", bytes(memory.LARGEST_REPLIES // 2 + 1))
     assert [kept.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
     assert [kept.answered("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
     kept.forget("s")
@@ -155,7 +155,7 @@ def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
 
 
 def test_an_endless_episode_goes_on_with_a_history_that_ends(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(memory, "MOST_ENTRIES", 4)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         for _ in range(3):

@@ -28,6 +28,14 @@ class Level(StrEnum):
     error = "error"
 
 
+class Durability(StrEnum):
+    """What an acknowledged step survives."""
+
+    off = "off"
+    process = "process"
+    power = "power"
+
+
 def serve(
     ids: Ids = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
@@ -52,6 +60,23 @@ def serve(
     record: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before it is answered.")
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where sessions are kept, so that they go on after a crash or a restart. Without it: a file for this "
+            "address in the state folder ($XDG_STATE_HOME/tropism, or ~/.local/state/tropism); with --port 0, none.",
+        ),
+    ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option(
+            help="What a step that was answered survives. process (the default): the end of any process, kill -9 too. "
+            "power: also that of the machine; each answer waits for the disk, together with those of other sessions. "
+            "off: nothing; sessions are kept in memory.",
+            show_default=False,
+        ),
+    ] = None,
     processes: Processes = False,
     param: Params = None,
     arg: Arguments = None,
@@ -61,6 +86,7 @@ def serve(
 
     Example: tropism serve Echo-v0 ConnectFour-v0 --port 8000
     Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
+    Example: tropism serve Echo-v0 --journal sessions.journal --durability power
     """
     from tropism.serve.app import App
     from tropism.serve.server import log_to_stderr, missing, run
@@ -84,10 +110,30 @@ def serve(
 
     def ready(url: str) -> None:
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        print(f"serving {some} at {url} (open it in a browser; Ctrl-C stops)", flush=True)
+        kept = "" if store is None else f"; sessions are kept in {store.path}"
+        print(f"serving {some} at {url} (open it in a browser; Ctrl-C stops){kept}", flush=True)
 
+    store = _journal(journal, durability, settings)
     recordings = None if record is None else _recordings(record, environments.values())
-    run(App(environments, settings, absent=missing(ids or ()), recordings=recordings), ready)
+    run(App(environments, settings, store, missing(ids or ()), recordings), ready)
+
+
+def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
+    """The journal that was asked for; None where sessions are kept in memory."""
+    from tropism.errors import ValidationError
+    from tropism.serve.journal import Journal, default_path
+
+    if durability is Durability.off:
+        if path is not None:
+            raise ValidationError("journal", str(path), "none with --durability off, which keeps sessions in memory")
+        return None
+    if path is None and settings.port == 0:
+        if durability is not None:
+            expected = "--journal FILE beside it: with --port 0 no other server would find the sessions of this one"
+            raise ValidationError("durability", durability.value, expected)
+        return None
+    kind = (durability or Durability.process).value
+    return Journal(path or default_path(settings.host, settings.port), kind)
 
 
 def _chosen(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:

@@ -160,12 +160,12 @@ class Protocol:
             except ServerError as error:
                 if error.code == "TOO_LARGE":
                     self.connected = False
-                if error.code == "SESSION_ERROR":
+                if error.code in ("SESSION_ERROR", "DIVERGED"):
                     yield from self._forget_session()
                 raise
 
     def _forget_session(self) -> Talk[None]:
-        """The server does not know our session any more: a reset opens another."""
+        """The server does not know our session any more, or cannot go on with it: a reset opens another."""
         self.session_id, self.connected = None, False
         yield Hangup(None)
 

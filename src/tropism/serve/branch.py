@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from tropism.core.session import Session
 from tropism.errors import StateError, ValidationError
@@ -66,8 +67,10 @@ class Home(Protocol):
 
     def free_place(self, owner: str) -> None: ...
 
-    def adopt(self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]) -> Named:
-        """Take in a session that these entries led to, where there is a place for it."""
+    def adopt(
+        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], parent: str | None
+    ) -> Named:
+        """Take in a session that these entries led to, where there is a place for it; it is a fork of `parent`."""
         ...
 
 
@@ -89,7 +92,23 @@ def restored(store: Store, id: str, environment: ServedEnvironment, snapshot_id:
     if kept is None:
         raise ValidationError("from", snapshot_id, "'now', the id of a snapshot of this session, or {'step': number}")
     session = Session.restore(kept.snapshot, environment.env, environment.params)
-    return session, kept.episode[: kept.length]
+    return session, unasked(kept.episode[: kept.length])
+
+
+def unasked(entries: list[Entry]) -> list[Entry]:
+    """The same in another life: nobody asked for them there."""
+    return [entry if entry.asked is None else replace(entry, asked=None) for entry in entries]
+
+
+def branched(source: Source, session: Session, store: Store, id: str, asked: ForkData) -> tuple[Session, list[Entry]]:
+    """A session of its own that goes on from where it was asked for, and what had happened by then."""
+    if isinstance(asked.origin, Step):
+        return rewound(source, asked.origin.step, asked.seed)
+    if asked.origin == "now":
+        return session.fork(asked.seed), source.entries()
+    origin, entries = restored(store, id, source.environment, asked.origin)
+    with closing(origin):
+        return origin.fork(asked.seed), entries
 
 
 def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]:
@@ -109,12 +128,14 @@ def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]
         raise
 
 
-def fork(home: Home, environment: ServedEnvironment, owner: str, branched: Branched, seed: Any) -> bytes:
+def fork(
+    home: Home, environment: ServedEnvironment, owner: str, make: Branched, seed: Any, parent: str | None = None
+) -> bytes:
     """The reply to a fork, which becomes a session of the server's; nothing is done before there is room for it."""
     home.take_place(owner)
     try:
-        session, entries = branched()
-        twin = _take_in(home, environment, owner, session, entries, seed)
+        session, entries = make()
+        twin = _take_in(home, environment, owner, session, entries, seed, parent)
     except BaseException:
         home.free_place(owner)
         raise
@@ -122,14 +143,20 @@ def fork(home: Home, environment: ServedEnvironment, owner: str, branched: Branc
 
 
 def _take_in(
-    home: Home, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], seed: Any
+    home: Home,
+    environment: ServedEnvironment,
+    owner: str,
+    session: Session,
+    entries: list[Entry],
+    seed: Any,
+    parent: str | None,
 ) -> Named:
-    begin, *steps = entries
+    begin, *steps = unasked(entries)
     try:
         number = home.recordings.forked(environment.id, session, begin, seed)
         begin = begin.adding({"episode_id": session.episode_id} | number)
         reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
-        return home.adopt(environment, owner, session, [begin, *steps, *reseeded])
+        return home.adopt(environment, owner, session, [begin, *steps, *reseeded], parent)
     except BaseException:
         session.close()
         raise

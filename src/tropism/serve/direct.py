@@ -14,6 +14,9 @@ WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
 SMALL, MIDDLING, LARGE = Struct("!BB"), Struct("!BBH"), Struct("!BBQ")  # how a frame begins
 
 
+Answer = Callable[[bytes, Callable[[bytes], None]], bool]
+
+
 class Mailbox:
     """As much of an `asyncio.Queue` as a socket with one reader needs, in a tenth of the memory."""
 
@@ -41,13 +44,14 @@ class Mailbox:
 class DirectSocket(WebSocketsSansIOProtocol):
     """A whole text frame that can be answered at once is answered where it arrives.
 
-    Queues, tasks and ASGI messages cost as much as a step itself. `answer` turns the payload of a request into
-    that of its reply, or into None where it must wait: then, and for any other frame, uvicorn goes its own way.
+    Queues, tasks and ASGI messages cost as much as a step itself. `answer` takes the payload of a request, and what
+    is to be called with that of its reply; it says no where it cannot: then, and for any other frame, uvicorn goes
+    its own way.
     The application sets it, and sets `idle` while it waits for the next message, so that replies keep their order;
     what has come and is not done makes it busy again.
     """
 
-    answer: Callable[[bytes], bytes | None] | None = None
+    answer: Answer | None = None
     idle = False
 
     def __init__(self, *arguments: Any, **named: Any):
@@ -58,7 +62,7 @@ class DirectSocket(WebSocketsSansIOProtocol):
         self.scope["extensions"] = {**(self.scope.get("extensions") or {}), EXTENSION: self}  # pyright: ignore
         await super().run_asgi()
 
-    def settle(self, answer: Callable[[bytes], bytes | None]) -> None:
+    def answer_with(self, answer: Answer) -> None:
         """Answer from now on; what only the handshake needed is let go."""
         self.answer = answer
         del self.request, self.response
@@ -75,11 +79,11 @@ class DirectSocket(WebSocketsSansIOProtocol):
         if self.answer is None or self.close_sent or not self.writable.is_set() or len(data) > self.config.ws_max_size:
             return False
         payload = _payload(data)
-        reply = None if payload is None else self.answer(payload)
-        if reply is None:
-            return False
-        self.transport.write(_header(len(reply)) + reply)
-        return True
+        return payload is not None and self.answer(payload, self._send)
+
+    def _send(self, reply: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_header(len(reply)) + reply)
 
     def handle_parser_exception(self) -> None:
         """Say why (too large a frame, say) and hang up, but read on for a while: data that nobody reads resets the

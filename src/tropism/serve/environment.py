@@ -1,22 +1,27 @@
 """One environment as a server offers it: its served form, and how its sessions are made and run."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 from jax import random
 
 from tropism.core.apart import apart
 from tropism.core.environment import Environment
+from tropism.core.registry import identify
 from tropism.core.session import Session
+from tropism.core.snapshot import write_params
 from tropism.serve.form import Form
 
 LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
 MOST_THREADS = 1024
 WARM_UPS = 5
+VARIANT = 8  # bytes
 THREADS = "session"  # how the names of their threads begin
 
 T = TypeVar("T")
@@ -45,6 +50,12 @@ class ServedEnvironment:
     def replayable(self) -> bool:
         """Whether an episode can be lived through again, from its seed and its actions."""
         return self.env.replayable and self.env.seedable
+
+    @cached_property
+    def variant(self) -> str:
+        """A digest of its arguments and params, as far as they can be written down."""
+        made = json.dumps([identify(self.env), write_params(self._first.params)], sort_keys=True)
+        return blake2b(made.encode(), digest_size=VARIANT).hexdigest()
 
     @cached_property
     def form(self) -> Form:

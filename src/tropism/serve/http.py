@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tropism.errors import ServerError, StateError, ValidationError
+from tropism.errors import DivergedError, ServerError, StateError, ValidationError
 from tropism.serve import refusal
 from tropism.serve.asked import Nothing, convert, whole_number
 from tropism.serve.environment import ServedEnvironment
@@ -48,7 +48,7 @@ class Requests:
     async def perform(self, kind: str, scope: Any, receive: Any, environment: ServedEnvironment) -> Answer:
         """A request of a session: reset, step, state, snapshot, fork, restore, history, close."""
         data = await self.data(scope, receive)
-        session = await self._session(scope, environment)
+        session = await self._session(kind, scope, environment)
         opened = session is None and kind == "reset"
         if opened:
             session = await self.sessions.open(environment, scope["owner"])
@@ -79,8 +79,11 @@ class Requests:
             raise ValidationError("timeout_s", asked.timeout_s, "more than 0 seconds")
         return await session.step_within(asked.timeout_s, asked.action, asked.request_id)
 
-    async def _session(self, scope: Any, environment: ServedEnvironment) -> ServedSession | None:
-        """The session named by the header, else by the cookie; a stale cookie is as good as none."""
+    async def _session(self, kind: str, scope: Any, environment: ServedEnvironment) -> ServedSession | None:
+        """The session named by the header, else by the cookie; a stale cookie is as good as none.
+
+        So is, for a reset, the cookie of a session that cannot go on.
+        """
         headers = scope["named"]
         if HEADER in headers:
             return await self.sessions.find(headers[HEADER], environment, scope["owner"])
@@ -89,10 +92,13 @@ class Requests:
             return None
         try:
             return await self.sessions.find(id, environment, scope["owner"])
+        except DivergedError:
+            if kind != "reset":
+                raise
         except ServerError as error:
             if error.code != "SESSION_ERROR":
                 raise
-            return None
+        return None
 
     async def data(self, scope: Any, receive: Any) -> dict[str, Any]:
         """What the body says; of a GET, what the address does."""

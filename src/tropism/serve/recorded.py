@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from pyarrow import ArrowException
 
 from tropism.core.episode import Timestep
@@ -63,6 +64,16 @@ class RecordedFolder:
         if parent is None:
             raise ServerError("NOT_RECORDED", GAP)
         return {KEY: _written(lambda: write(parent, session.step_count, session.timestep, seed, session.episode_id))}
+
+    def resumed(self, id: str, entries: list[Entry]) -> bool:
+        """The folder may be another than it was, or there may have been a server in between that recorded nothing."""
+        begin, rewards = entries[0], [entry.reward for entry in entries if entry.kind == "step"]
+        try:
+            recorded = self._shelf.episode(id, begin.payload[KEY])
+        except (ServerError, ValidationError):
+            return False
+        same = recorded.seed == begin.payload["seed"] and len(recorded) >= len(rewards)
+        return same and np.array_equal(recorded.rewards[: len(rewards)], np.array(rewards, float), equal_nan=True)
 
     def count(self, id: str) -> int | None:
         return self._writers[id].episodes

@@ -45,6 +45,10 @@ class Recordings(Protocol):
         """A session of environment `id` goes on from an episode that began with `origin`."""
         ...
 
+    def resumed(self, id: str, entries: list[Entry]) -> bool:
+        """Whether the episode of these entries is recorded up to here, under the number that it has."""
+        ...
+
     def count(self, id: str) -> int | None:
         """How many episodes of environment `id` there are; None where nothing is recorded."""
         ...
@@ -72,6 +76,9 @@ class NoRecordings:
 
     def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}
+
+    def resumed(self, id: str, entries: list[Entry]) -> bool:
+        return False
 
     def count(self, id: str) -> int | None:
         return None

@@ -191,7 +191,7 @@ def play(environment: ServedEnvironment, session: Session, entry: Entry) -> Sess
     words = environment.form.words(entry.payload)
     action = environment.form.action(entry.payload) if words is None else session.parse(words)
     reward = session.step(action).reward
-    if reward != entry.reward and reward == reward:
+    if entry.reward is not None and reward != entry.reward and reward == reward:
         message = f"replayed, step {session.step_count} has the reward {reward}, not {entry.reward}"
         raise DivergedError("replay", reward, f"the reward {entry.reward}", message)
     return session

@@ -36,6 +36,7 @@ STATUS = {
     "QUOTA_REACHED": 429,
     "STOPPING": 503,
     "NOT_RECORDED": 503,
+    "JOURNAL_ERROR": 503,
 }
 
 CODES: dict[type[Exception], str] = {
@@ -65,3 +66,7 @@ def data(error: ServerError) -> dict[str, Any]:
     """What the caller is told."""
     told = {"message": error.message, "code": error.code}
     return told if error.id is None else told | {"id": error.id}
+
+
+def too_late() -> StateError:
+    return StateError("step", "late", "one in time", "the step came too late and is not applied")

@@ -5,24 +5,28 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
+from zlib import crc32
 
 from tropism.core.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
-from tropism.serve import branch
+from tropism.serve import branch, refusal
 from tropism.serve.asked import Nothing, convert, history_from, reset_from
 from tropism.serve.environment import ServedEnvironment, in_thread
 from tropism.serve.form import state_json
-from tropism.serve.once import once
+from tropism.serve.history import history
+from tropism.serve.once import asked_under, once, to_keep
 from tropism.serve.recordings import KEY, Back
-from tropism.serve.store import Entry
+from tropism.serve.revival import checkpoint, revived
+from tropism.serve.store import Asked, Entry, settled
+from tropism.serve.turns import Turns
 from tropism.wire.codec import encode
 
 VIEW = 9  # bytes
 LONGEST_WAIT = 86_400.0  # seconds
+LONG = 1000  # entries of an episode: to write a fork of it takes a while
 
 T = TypeVar("T")
 
@@ -32,16 +36,17 @@ class ServedSession:
 
     __slots__ = (
         "_home",
-        "_lock",
         "_number",
         "_writing",
         "attached",
         "begun",
         "environment",
         "id",
+        "lost",
         "opened",
         "owner",
         "session",
+        "turns",
         "used",
         "written",
     )
@@ -52,13 +57,14 @@ class ServedSession:
         self.owner = owner
         self.session = session
         self.attached = 0
+        self.lost = False  # something it did could not be kept
         self.written = 0  # steps
         self.begun = 0  # episodes
         self.opened = self.used = time.monotonic()
         self._home = home
         self._number: int | None = None
         self._writing = threading.Lock()  # held while a step is written down: it is either in time or too late
-        self._lock: asyncio.Lock | None = None  # made when a step runs in a thread
+        self.turns = Turns()
 
     @property
     def view(self) -> str:
@@ -73,61 +79,54 @@ class ServedSession:
 
     def quick(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
-        if not self.environment.inline or self.busy:
+        if not self.environment.inline or self.turns.taken:
             return False
         if kind in QUICK:
             return True
-        return kind in PERFORMED and self.environment.env.traced and not isinstance(data.get("from"), dict)
+        long = isinstance(data.get("from"), dict) or len(self._home.store.episode(self.id)) > LONG
+        return kind in PERFORMED and self.environment.env.traced and not long
 
     async def run(self, quick: bool, function: Callable[..., T], *arguments: Any) -> T:
         """Call this at once where it is quick, otherwise in a thread; never two at a time."""
         self.used = time.monotonic()
         if quick:
             return function(*arguments)
-        lock = self._turn()
-        await lock.acquire()
-        run = self._home.replays.run if arguments[:1] == ("fork",) else self._in_thread
-        work = asyncio.ensure_future(run(function, *arguments))
-        work.add_done_callback(lambda _: self._release(lock))
-        return await asyncio.shield(work)  # a caller that gives up does not let another in
+        return await self.turns.take(lambda: self._run(function, *arguments))
 
-    def _release(self, lock: asyncio.Lock) -> None:
-        self.used = time.monotonic()
-        lock.release()
-
-    def _turn(self) -> asyncio.Lock:
-        self._lock = self._lock or asyncio.Lock()
-        return self._lock
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        try:
+            if arguments[:1] == ("fork",):
+                return await self._home.replays.run(function, *arguments)
+            return await self._in_thread(function, *arguments)
+        finally:
+            self.used = time.monotonic()
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await in_thread(self._home.threads, function, *arguments)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a step runs in a thread."""
-        return self._lock is not None and self._lock.locked()
-
-    async def idle(self) -> None:
-        if self._lock is not None:
-            async with self._lock:
-                return
 
     async def perform(self, kind: str, data: dict[str, Any], request_id: str | None = None) -> bytes:
         """The reply to one request; with a request id, the same reply however often it is asked for."""
         if kind not in PERFORMED:
             raise unknown_type(kind)
-        return await self.run(self.quick(kind, data), self._once, kind, data, request_id)
+        reply = await self.run(self.quick(kind, data), self._once, kind, data, request_id)
+        await self._settled()
+        return reply
+
+    async def _settled(self) -> None:
+        await settled(self._home.store)
+        if self.lost:  # by a commit that came before anybody waited for it
+            raise ServerError("JOURNAL_ERROR", "not done: it could not be written")
 
     def perform_now(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, where that is quick."""
         self.used = time.monotonic()
-        return PERFORMED[kind](self, data) if request_id is None else self._once(kind, data, request_id)
+        return PERFORMED[kind](self, data, None) if request_id is None else self._once(kind, data, request_id)
 
     def _once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         if request_id is None:
-            return PERFORMED[kind](self, data)
-        asked, perform = (kind, data), partial(PERFORMED[kind], self, data)
-        return once(self._home.store, self.id, request_id, asked, perform)
+            return PERFORMED[kind](self, data, None)
+        asked, perform = asked_under(request_id, kind, data), partial(PERFORMED[kind], self, data)
+        return once(self._home.store, self.id, asked, perform, replayed=kind not in BRANCHED)
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for.
@@ -140,16 +139,18 @@ class ServedSession:
         return await asyncio.shield(asyncio.ensure_future(self._step_within(seconds, data, request_id)))
 
     async def _step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
-        async with self._turn():
+        async with self.turns.turn():
             before, late, written = self.session.moment(), self.session, self.written
             step = asyncio.ensure_future(self._in_thread(self._once_in, late, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
             with self._writing:
-                in_time = step.done() or self.written != written
+                in_time = step.done() or self.written != written or self.lost
                 if not in_time:
                     self.session = late.sibling()
             if in_time:
-                return await step
+                reply = await step
+                await self._settled()
+                return reply
             step.add_done_callback(lambda done: done.cancelled() or (done.exception(), late.close()))
             if self.environment.env.interruptible:
                 await self._in_thread(late.close)
@@ -159,25 +160,29 @@ class ServedSession:
     def _once_in(self, session: Session, data: dict[str, Any], request_id: str | None) -> bytes:
         """A step of this very session: one that waited too long for a thread finds another in its place."""
         if session is not self.session:
-            raise _too_late()
+            raise refusal.too_late()
         return self._once("step", data, request_id)
 
-    def reset(self, data: dict[str, Any]) -> bytes:
-        asked, session, recordings = reset_from(data), self.session, self._home.recordings
+    def reset(self, data: dict[str, Any], asked: Asked | None = None) -> bytes:
+        wanted, session, recordings = reset_from(data), self.session, self._home.recordings
         back = recordings.before("reset", self)
-        timestep = session.reset(seed=asked.seed, options=asked.options, episode_id=asked.episode_id)
-        payload: dict[str, Any] = {"seed": session.seed, "options": asked.options, "episode_id": session.episode_id}
+        timestep = session.reset(seed=wanted.seed, options=wanted.options, episode_id=wanted.episode_id)
+        payload: dict[str, Any] = {"seed": session.seed, "options": wanted.options, "episode_id": session.episode_id}
         reply = self.environment.form.reply(session, timestep)
-        written = encode(reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id})
-        try:
-            payload |= recordings.begun(self, asked.options, timestep)
-        except BaseException:
-            self._go_back(session, back)
-            raise
-        self._number = payload.get(KEY)
-        self._home.store.append(self.id, Entry("reset", payload, timestep.reward, False))
-        self.begun += 1
+        written, digest = encode(self.beginning(reply)), crc32(encode(reply))
+
+        def write() -> None:
+            payload.update(recordings.begun(self, wanted.options, timestep))
+            self._home.store.append(self.id, (Entry("reset", payload, timestep.reward, False, digest, asked),))
+            self._number = payload.get(KEY)
+            self.begun += 1
+
+        self._write_down(session, write, back)
         return written
+
+    def beginning(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a reset, which says how this session is called."""
+        return reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id}
 
     @property
     def number(self) -> int | None:
@@ -186,7 +191,7 @@ class ServedSession:
             self._number = entries[0].payload.get(KEY)
         return self._number
 
-    def step(self, data: dict[str, Any]) -> bytes:
+    def step(self, data: dict[str, Any], asked: Asked | None = None) -> bytes:
         form, session = self.environment.form, self.session
         words = form.words(data)
         try:
@@ -199,17 +204,25 @@ class ServedSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
+        entry = Entry("step", data, timestep.reward, done, crc32(reply), asked)
+
+        def write() -> None:
+            self._home.recordings.stepped(self, action, timestep)
+            self._home.store.append(self.id, (entry,), checkpoint(session))
+            self.written += 1
+
+        self._write_down(session, write, back)
+        return reply
+
+    def _write_down(self, session: Session, write: Callable[[], None], back: Back | None) -> None:
         try:
             with self._writing:
                 if session is not self.session:
-                    raise _too_late()
-                self._home.recordings.stepped(self, action, timestep)
-                self._home.store.append(self.id, Entry("step", data, timestep.reward, done))
-                self.written += 1
+                    raise refusal.too_late()
+                write()
         except BaseException:
             self._go_back(session, back)
             raise
-        return reply
 
     def _go_back(self, session: Session, back: Back | None) -> None:
         """What cannot be recorded has not happened; where there is no way back, the episode is over."""
@@ -227,6 +240,30 @@ class ServedSession:
             if late:  # whoever waited for this step went back as well
                 earlier.close()
 
+    def lose(self) -> Session:
+        """Be closed from now on: who comes takes the session up again from what is kept. The one that was here."""
+        nobody = self.session.sibling()
+        nobody.close()
+        with self._writing:
+            self.lost = True
+            lost, self.session = self.session, nobody
+        return lost
+
+    def take_up(self) -> None:
+        """Stand where this session stood when it was put away, or when another process died."""
+        saved = self._home.store.load(self.id)
+        assert saved is not None, "somebody has looked"
+        self.session = revived(self.environment, saved, self._retell)
+        entries, recordings = self._home.store.episode(self.id), self._home.recordings
+        if entries[0].payload.get(KEY) is not None and not recordings.resumed(self.environment.id, entries):
+            entries[0] = entries[0].adding({KEY: None})
+
+    def _retell(self, entry: Entry, reply: dict[str, Any]) -> None:
+        """Have the reply at hand, for who did not hear it."""
+        if entry.asked is not None:
+            told = encode(self.beginning(reply) if entry.kind == "reset" else reply)
+            self._home.store.remember(self.id, entry.asked.request_id, to_keep(entry.asked, told))
+
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, Nothing)
         return encode(state_json(self.session))
@@ -238,34 +275,26 @@ class ServedSession:
 
     def fork(self, data: dict[str, Any]) -> bytes:
         asked = convert(data, branch.ForkData)
-        return branch.fork(self._home, self.environment, self.owner, partial(self._branched, asked), asked.seed)
-
-    def _branched(self, asked: branch.ForkData) -> tuple[Session, list[Entry]]:
-        if isinstance(asked.origin, branch.Step):
-            return branch.rewound(self, asked.origin.step, asked.seed)
-        if asked.origin == "now":
-            return self.session.fork(asked.seed), self.entries()
-        origin, entries = branch.restored(self._home.store, self.id, self.environment, asked.origin)
-        with closing(origin):
-            return origin.fork(asked.seed), entries
+        branched = partial(branch.branched, self, self.session, self._home.store, self.id, asked)
+        return branch.fork(self._home, self.environment, self.owner, branched, asked.seed, self.id)
 
     def restore(self, data: dict[str, Any]) -> bytes:
-        origin, home = convert(data, branch.RestoreData).origin, self._home
+        origin, home, old = convert(data, branch.RestoreData).origin, self._home, self.session
         session, (begin, *steps) = branch.restored(home.store, self.id, self.environment, origin)
         try:
             number = home.recordings.forked(self.environment.id, session, begin, None)
+            with self._writing:
+                if old is not self.session:
+                    raise refusal.too_late()
+                home.store.append(self.id, (begin.adding(number), *steps), session.snapshot())
+                self.session = session
         except BaseException:
             session.close()
             raise
-        self.session, old = session, self.session
         old.close()
         self._number = number.get(KEY)
-        for entry in (begin.adding(number), *steps):
-            home.store.append(self.id, entry)
         self.begun += 1
-        return encode(
-            self.environment.form.reply(session, session.timestep) | {"session_id": self.id, "view": self.view}
-        )
+        return encode(self.beginning(self.environment.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
         """What the current episode is made of, the reset first."""
@@ -286,11 +315,7 @@ class ServedSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        start = history_from(data)
-        begin, *steps = self.entries()
-        rows = [_row(step) for step in steps[start:]]
-        whole = sum(step.kind == "step" for step in steps) == self.session.step_count
-        return encode({**begin.payload, "from": start, "steps": rows, "whole": whole})
+        return encode(history(self.entries(), history_from(data), self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
@@ -304,42 +329,20 @@ class ServedSession:
         self.session.close()
         return snapshot
 
-    def row(self) -> dict[str, Any]:
-        return {
-            "view": self.view,  # whoever knows the id may step
-            "environment": self.environment.id,
-            "lifecycle": self.session.lifecycle.value,
-            "attached": self.attached > 0,
-            "total_reward": self.session.total_reward,
-            "age": time.monotonic() - self.opened,
-            "idle": time.monotonic() - self.used,
-            **state_json(self.session),
-        }
 
+Performed = Callable[[ServedSession, dict[str, Any], Asked | None], bytes]
 
-PERFORMED: dict[str, Callable[[ServedSession, dict[str, Any]], bytes]] = {
+PERFORMED: dict[str, Performed] = {
     "reset": ServedSession.reset,
     "step": ServedSession.step,
-    "state": ServedSession.state,
-    "snapshot": ServedSession.snapshot,
-    "fork": ServedSession.fork,
-    "restore": ServedSession.restore,
-    "history": ServedSession.history,
+    "state": lambda session, data, _: session.state(data),
+    "snapshot": lambda session, data, _: session.snapshot(data),
+    "fork": lambda session, data, _: session.fork(data),
+    "restore": lambda session, data, _: session.restore(data),
+    "history": lambda session, data, _: session.history(data),
 }
-
-
+BRANCHED = ("snapshot", "fork", "restore")  # what a replay of the episode does not do again
 QUICK = ("reset", "step", "state")  # the others take the longer, the longer the episode of a host environment
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    """A step of a history; a fork with a seed of its own says from where on it was drawn from."""
-    if entry.kind == "reseed":
-        return {"seed": entry.payload["seed"]}
-    return {"action": entry.payload, "reward": entry.reward, "done": entry.done}
-
-
-def _too_late() -> StateError:
-    return StateError("step", "late", "one in time", "the step came too late and is not applied")
 
 
 def unknown_type(kind: str) -> ServerError:

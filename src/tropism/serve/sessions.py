@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
 import threading
 import time
@@ -12,16 +13,20 @@ from heapq import nlargest
 from typing import Any
 
 from tropism.core.session import Session
-from tropism.errors import ServerError, shorten
+from tropism.errors import DivergedError, ServerError, shorten
 from tropism.serve import refusal
 from tropism.serve.environment import MOST_THREADS, THREADS, ServedEnvironment, in_thread
+from tropism.serve.form import state_json
+from tropism.serve.memory import MemoryStore
 from tropism.serve.recordings import NoRecordings, Recordings
 from tropism.serve.replays import Replays
 from tropism.serve.served import ServedSession
 from tropism.serve.settings import Settings
-from tropism.serve.store import Entry, MemoryStore, Saved, Store
+from tropism.serve.store import Entry, Owned, Store, settled
 
 MOST_LISTED = 200
+
+log = logging.getLogger("tropism.serve")
 
 
 class Sessions:
@@ -37,6 +42,7 @@ class Sessions:
         self.environments = environments
         self.settings = settings
         self.store = store or MemoryStore()
+        self.store.lost = self._lose
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=THREADS)
         self.replays = Replays()
@@ -45,6 +51,7 @@ class Sessions:
         self._live: dict[str, ServedSession] = {}
         self._by_owner: dict[str, int] = {}
         self._places = threading.Lock()  # a fork may come from a thread
+        self._closing: set[asyncio.Future[None]] = set()  # what was lost, once nobody is at it
         self._taken = 0
         self.stopping = False
         self._moving: dict[str, asyncio.Event] = {}  # sessions being put away or taken up again
@@ -61,32 +68,29 @@ class Sessions:
         except BaseException:
             self.free_place(owner)
             raise
-        return self._add(environment, owner, session)
+        id = secrets.token_urlsafe(16)
+        self.store.open(id, Owned(environment.id, environment.variant, owner))
+        return self._add(ServedSession(id, environment, owner, session, self))
 
     def adopt(
-        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
+        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], parent: str | None
     ) -> ServedSession:
-        """Take in a session that these entries led to, where there is a place for it."""
+        """Take in a session that these entries led to, where there is a place for it; it is a fork of `parent`."""
         id = secrets.token_urlsafe(16)
-        try:
-            for entry in entries:
-                self.store.append(id, entry)
-        except BaseException:
-            self.store.forget(id)
-            raise
-        return self._add(environment, owner, session, id)
+        snapshot = session.snapshot()
+        self.store.open(id, Owned(environment.id, environment.variant, owner))
+        served = self._add(ServedSession(id, environment, owner, session, self))
+        self.store.append(id, entries, snapshot, parent)
+        return served
 
-    def _add(
-        self, environment: ServedEnvironment, owner: str, session: Session, id: str | None = None
-    ) -> ServedSession:
-        served = ServedSession(id or secrets.token_urlsafe(16), environment, owner, session, self)
+    def _add(self, served: ServedSession) -> ServedSession:
         self._live[served.id] = served
         self.opened += 1
         return served
 
     async def find(self, id: str, environment: ServedEnvironment, owner: str) -> ServedSession:
         """A session of this caller, taken up again where it was put away."""
-        await self._settled(id)
+        await self._at_rest(id)
         served = self._live.get(id)
         if served is None:
             with self._moves(id):
@@ -98,34 +102,33 @@ class Sessions:
 
     async def of(self, id: str, owner: str) -> ServedSession:
         """As `find`, whatever its environment."""
-        await self._settled(id)
+        await self._at_rest(id)
         served = self._live.get(id)
-        kept = self.store.environment(id) if served is None else served.environment.id
-        if kept is None or kept not in self.environments:
+        environment = self._environment_of(id) if served is None else served.environment
+        if environment is None:
             raise ServerError("SESSION_ERROR", f"no session {id!r} is yours; reset opens one")
-        return await self.find(id, self.environments[kept], owner)
+        return await self.find(id, environment, owner)
+
+    def _environment_of(self, id: str) -> ServedEnvironment | None:
+        owned = self.store.whose(id)
+        return None if owned is None else self.environments.get(owned.environment)
 
     async def _revive(self, id: str, environment: ServedEnvironment, owner: str) -> ServedSession:
-        saved = self.store.load(id)
-        if saved is None:
+        owned = self.store.whose(id)
+        if owned is None or owned.environment != environment.id or not hmac.compare_digest(owned.owner, owner):
             raise _unknown(id, environment)
-        if saved.environment != environment.id or not hmac.compare_digest(saved.owner, owner):
-            self.store.save(id, saved)
-            raise _unknown(id, environment)
+        self.take_place(owner)
         try:
-            self.take_place(owner)
-        except ServerError:
-            self.store.save(id, saved)
-            raise
-        try:
-            session = await in_thread(
-                self.threads, Session.restore, saved.snapshot, environment.env, environment.params
-            )
+            served = ServedSession(id, environment, owner, await environment.open(self.threads), self)
+            if owned.variant != environment.variant:
+                raise _otherwise(environment)
+            await in_thread(self.threads, served.take_up)
+            self.store.open(id, owned)
         except BaseException:
             self.free_place(owner)
-            self.store.save(id, saved)
+            self.store.release(id)
             raise
-        return self._add(environment, owner, session, id)
+        return self._add(served)
 
     @contextmanager
     def _moves(self, id: str) -> Generator[None]:
@@ -137,7 +140,7 @@ class Sessions:
             del self._moving[id]
             moved.set()
 
-    async def _settled(self, id: str) -> None:
+    async def _at_rest(self, id: str) -> None:
         while id in self._moving:
             await self._moving[id].wait()
 
@@ -162,10 +165,23 @@ class Sessions:
                 del self._by_owner[owner]
 
     async def close(self, served: ServedSession) -> None:
-        """End a session for good."""
-        if self._release(served):
+        """End a session for good; who looks for it meanwhile waits, and does not find it."""
+        await self._at_rest(served.id)
+        if not self._release(served):
+            return
+        with self._moves(served.id):
             await served.run(served.quick("close", {}), served.close)
             self.store.forget(served.id)
+        await settled(self.store)
+
+    def _lose(self, id: str) -> None:
+        """What a session did could not be kept: whoever comes next takes it up from what was."""
+        served = self._live.get(id)
+        if served is not None:
+            self._release(served)
+            closing = asyncio.ensure_future(served.run(False, served.lose().close))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _release(self, served: ServedSession) -> bool:
         if self._live.pop(served.id, None) is None:
@@ -180,7 +196,7 @@ class Sessions:
             await asyncio.sleep(max(0.05, self.settings.idle_timeout / 4))
             before = time.monotonic() - self.settings.idle_timeout
             for served in list(self._live.values()):
-                if not served.attached and not served.busy and served.used < before:
+                if not served.attached and not served.turns.taken and served.used < before:
                     await self.put_away(served)
                     await asyncio.sleep(0)  # others may come in between
 
@@ -188,36 +204,48 @@ class Sessions:
         """Free a session that can be resumed; one that cannot be written down is closed."""
         with self._moves(served.id):
             try:
-                saved = await served.run(served.quick("put away", {}), served.put_away)
+                snapshot = await served.run(served.quick("put away", {}), served.put_away)
+                if self._release(served):
+                    self._save(served.id, snapshot)
             except Exception as error:  # an edge: whatever this session does, the others expire too
                 refusal.refusal(error, session_id=served.id, environment=served.environment.id)
-                saved = None
-            if not self._release(served):
-                return
-            if saved is None:
-                self.store.forget(served.id)
-            else:
-                self.store.save(served.id, Saved(served.environment.id, served.owner, saved))
+                if self._release(served):
+                    self.store.release(served.id)
+
+    def _save(self, id: str, snapshot: bytes | None) -> None:
+        if snapshot is None:
+            self.store.forget(id)
+            return
+        try:
+            self.store.save(id, snapshot)
+        except ServerError as error:  # what was acknowledged is kept as it is
+            log.error("%s", error.message, extra={"session_id": id})
+            self.store.release(id)
 
     async def drain(self) -> None:
         """Open no more sessions, and wait until no step is under way."""
         self.stopping = True
         for served in list(self._live.values()):
-            await served.idle()
+            await served.turns.idle()
 
     def stop(self) -> None:
         for served in list(self._live.values()):
             self._release(served)
+            self.store.release(served.id)
             served.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.replays.stop()
         self.recordings.close()
+        self.store.close()
 
     def rows(self, owner: str) -> dict[str, Any]:
         """The live sessions of one caller, for people: those used last."""
         own = self._of(owner)
         latest = nlargest(MOST_LISTED, own, key=lambda served: served.used)
-        return {"count": len(own), "sessions": [served.row() for served in latest]}
+        return {"count": len(own), "sessions": [_row(served) for served in latest]}
+
+    def is_live(self, id: str) -> bool:
+        return id in self._live
 
     def seen(self, view: str, owner: str) -> ServedSession:
         """The live session that this caller may look at by this name."""
@@ -230,6 +258,24 @@ class Sessions:
         return [served for served in list(self._live.values()) if hmac.compare_digest(served.owner, owner)]
 
 
+def _row(served: ServedSession) -> dict[str, Any]:
+    return {
+        "view": served.view,  # whoever knows the id may step
+        "environment": served.environment.id,
+        "lifecycle": served.session.lifecycle.value,
+        "attached": served.attached > 0,
+        "total_reward": served.session.total_reward,
+        "age": time.monotonic() - served.opened,
+        "idle": time.monotonic() - served.used,
+        **state_json(served.session),
+    }
+
+
 def _unknown(id: str, environment: ServedEnvironment) -> ServerError:
     instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
     return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
+
+
+def _otherwise(environment: ServedEnvironment) -> DivergedError:
+    message = f"this session is of {environment.id} made with other arguments or params than those served now"
+    return DivergedError("session", environment.variant, "an environment made as it was", message)

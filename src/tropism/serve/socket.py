@@ -1,5 +1,8 @@
 """The WebSocket surface: frames in, one reply each, in order."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +17,7 @@ from tropism.serve.environment import ServedEnvironment
 from tropism.serve.metrics import Metrics
 from tropism.serve.served import PERFORMED, ServedSession, unknown_type
 from tropism.serve.sessions import Sessions
+from tropism.serve.store import settled
 from tropism.wire.codec import Frame, Id, Named, decode_frame, encode, frame_id, pack, unpack
 
 BATCHED = ("open", "reset_batch", "step_batch")
@@ -32,6 +36,7 @@ class Connection:
         self.metrics = metrics
         self.session: ServedSession | None = None
         self.batch: Batch | None = None
+        self._store = sessions.store
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """Speak ASGI until the socket closes; the session outlives it unless the caller closed it."""
@@ -69,20 +74,26 @@ class Connection:
 
     async def _converse(self, receive: Any, send: Any, direct: DirectSocket | None) -> None:
         if direct is not None:
-            direct.settle(self._answer_now)
+            direct.answer_with(self._answer_now)
         while True:
             message = await _received(receive, direct)
             if message["type"] == "websocket.disconnect":
                 return
             text = message.get("text")
             if text is None:
-                await send({"type": "websocket.send", **await self._answer_binary(message["bytes"])})
-                continue
-            reply = await self._answer(text)
-            if reply is None:
+                reply = await self._answer_binary(message["bytes"])
+            elif (words := await self._answer(text)) is not None:
+                reply = {"text": words}
+            else:
                 await send({"type": "websocket.close", "code": 1000})
                 return
-            await send({"type": "websocket.send", "text": reply})
+            await self._after_others()
+            await send({"type": "websocket.send", **reply})
+
+    async def _after_others(self) -> None:
+        """Let replies go first that wait for what led to them to be written."""
+        with suppress(ServerError):  # which those hear
+            await settled(self._store)
 
     async def _answer(self, text: str) -> str | None:
         """The reply to a text frame; None hangs up."""
@@ -98,24 +109,31 @@ class Connection:
             kind, data = "error", encode(refusal.data(reason))
         return _written(kind, data, frame_id(text) if frame is None else frame.id).decode()
 
-    def _answer_now(self, text: bytes) -> bytes | None:
-        """The reply to a request of a fast session; None for what must wait, and for what is not well-formed."""
+    def _answer_now(self, text: bytes, send: Callable[[bytes], None]) -> bool:
+        """Answer a request of a fast session; not what must wait, nor what is not well-formed."""
         session = self.session
         if session is None or self.sessions.stopping or session.session.lifecycle is CLOSED:
-            return None
+            return False
         try:
             frame = decode_frame(text)
         except ServerError:
-            return None
+            return False
         kind, data = frame.type, frame.data or {}
         if not session.quick(kind, data):
-            return None
+            return False
         try:
             reply = session.perform_now(kind, data, frame.request_id)
             kind = self._told(kind)
         except Exception as error:  # the outermost edge: every error has a reply
             kind, reply = "error", encode(refusal.data(self._refusal(error)))
-        return _written(kind, reply, frame.id)
+        self._store.settle(partial(self._send_settled, send, _written(kind, reply, frame.id), frame.id))
+        return True
+
+    def _send_settled(self, send: Callable[[bytes], None], reply: bytes, id: Id, error: ServerError | None) -> None:
+        """Send the reply that waited, or say why there is none."""
+        if error is not None:
+            reply = _written("error", encode(refusal.data(self._refusal(error))), id)
+        send(reply)
 
     def _told(self, kind: str) -> str:
         """The type of the reply, counted."""
@@ -125,7 +143,7 @@ class Connection:
     async def _reply(self, frame: Frame) -> tuple[str, bytes]:
         if self.sessions.stopping:
             raise ServerError("STOPPING", "the server is stopping")
-        kind, data, session = frame.type, frame.data or {}, self._live_session()
+        kind, data, session = frame.type, frame.data or {}, await self._live_session()
         if kind in BATCHED:
             return "batch", encode(await self._batched(kind, data))
         if session is None:
@@ -140,14 +158,20 @@ class Connection:
             reply = await session.perform(kind, data, frame.request_id)
         return self._told(kind), reply
 
-    def _live_session(self) -> ServedSession | None:
-        """The session of this socket, unless another caller closed it meanwhile."""
+    async def _live_session(self) -> ServedSession | None:
+        """The session of this socket, taken up again where it was lost, unless another caller closed it meanwhile."""
         session = self.session
-        if session is not None and session.session.lifecycle is CLOSED:
+        if session is None or session.session.lifecycle is not CLOSED:
+            return session
+        try:
+            self._attach(await self.sessions.find(session.id, self.environment, self.owner))
+        except ServerError as error:
+            if error.code != "SESSION_ERROR":
+                raise
             session.attached -= 1
             self.session = None
-            raise ServerError("SESSION_ERROR", "the session was closed; reset opens another")
-        return session
+            raise ServerError("SESSION_ERROR", "the session was closed; reset opens another") from None
+        return self.session
 
     async def _begin(self, data: dict[str, Any], request_id: str | None) -> bytes:
         """Open a session and reset it; a reset that is refused leaves nothing behind."""

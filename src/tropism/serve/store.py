@@ -1,31 +1,37 @@
-"""What a server must not forget: the interface, and the one that keeps it in memory."""
+"""What a server must not forget: the interface."""
 
-from collections import OrderedDict
-from hashlib import blake2b
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but not kept
-MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
-LARGEST_REPLIES = 2**24  # bytes, all of them
-LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
-MOST_ANSWERED = 100_000  # of one episode: ids of requests whose replies are no longer kept; the oldest go first
-DIGEST = 8  # bytes, of such an id
-MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
+from tropism.errors import ServerError
+
+MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but not told again
 
 
-class Entry(Struct, frozen=True, gc=False):  # there are many, and none can lead back to itself
-    """One acknowledged reset or step."""
+class Asked(NamedTuple):
+    """The id of a request, and a digest of what it asks for."""
+
+    request_id: str
+    mark: int
+
+
+class Entry(Struct, frozen=True, array_like=True, gc=False):  # there are many, and none can lead back to itself
+    """One acknowledged reset or step, a digest of its reply, and the request it was, where that has an id."""
 
     kind: str
     payload: Any
-    reward: float
+    reward: float | None  # None where it was no number, and was written down
     done: bool
+    digest: int = 0
+    asked: Asked | None = None
 
     def adding(self, more: dict[str, Any]) -> "Entry":
         """The same with more in its payload."""
-        return Entry(self.kind, self.payload | more, self.reward, self.done)
+        return replace(self, payload=self.payload | more)
 
 
 class Kept(NamedTuple):
@@ -36,27 +42,57 @@ class Kept(NamedTuple):
     length: int
 
 
-class Saved(NamedTuple):
-    """A session that was put away: enough to go on in another process."""
+class Owned(NamedTuple):
+    """Of which environment a session is, a digest of how that is made, and whose it is."""
 
     environment: str
+    variant: str
     owner: str
-    snapshot: bytes
+
+
+class Saved(NamedTuple):
+    """Enough to go on in another process: where a session stood, what it did since, and what it did last before."""
+
+    snapshot: bytes | None
+    entries: list[Entry]
+    before: list[Entry]
+
+
+Then = Callable[[ServerError | None], object]
+Lost = Callable[[str], None]
 
 
 @runtime_checkable
 class Store(Protocol):
-    """A journal on disk has the same methods."""
+    """Nothing is to be answered before it is settled what led to the answer."""
 
-    def append(self, session: str, entry: Entry) -> None:
-        """Keep an entry before it is acknowledged; a reset begins the episode anew."""
+    lost: Lost  # called with each session of which something could not be kept: it stands where it stood before
+
+    def open(self, session: str, owned: Owned) -> None:
+        """A session is live from now on."""
+        ...
+
+    def append(
+        self, session: str, entries: Sequence[Entry], snapshot: bytes | None = None, parent: str | None = None, /
+    ) -> None:
+        """Keep entries before they are acknowledged; a reset begins the episode anew.
+
+        A snapshot is of where the session stands after them: what was before need not be replayed. Where they cannot
+        be kept, the parent that they are a fork of is lost as well, so that its caller hears of it.
+        """
         ...
 
     def episode(self, session: str) -> list[Entry]:
         """The first entries since the last reset, which is the first of them."""
         ...
 
-    def remember(self, session: str, request_id: str, reply: bytes) -> None: ...
+    def remember(self, session: str, request_id: str, reply: bytes) -> None:
+        """Have a reply at hand that a replay of the episode gives again."""
+        ...
+
+    def keep_reply(self, session: str, request_id: str, reply: bytes) -> None:
+        """As `remember`, where none does."""
+        ...
 
     def reply(self, session: str, request_id: str) -> bytes | None:
         """What was answered to this request, one of the last of the current episode."""
@@ -71,89 +107,43 @@ class Store(Protocol):
         ...
 
     def snapshots(self, session: str) -> dict[str, Kept]: ...
-    def save(self, session: str, saved: Saved) -> None: ...
 
-    def load(self, session: str) -> Saved | None:
-        """Take a saved session out."""
+    def save(self, session: str, snapshot: bytes) -> None:
+        """Put a session away."""
         ...
 
-    def environment(self, session: str) -> str | None:
-        """Of which environment a saved session is."""
+    def whose(self, session: str) -> Owned | None:
+        """None where no such session is kept."""
+        ...
+
+    def load(self, session: str) -> Saved | None:
+        """What a session that is not live goes on from; what it remembers is at hand from now on."""
+        ...
+
+    def release(self, session: str) -> None:
+        """It is live no more; what is kept stays."""
         ...
 
     def forget(self, session: str) -> None: ...
 
+    def settle(self, then: Then) -> None:
+        """Call this when all that was kept by now is as safe as it is promised to be, or cannot be."""
+        ...
 
-class MemoryStore:
-    """Remembers as long as the server runs."""
-
-    def __init__(self) -> None:
-        self._episodes: dict[str, list[Entry]] = {}
-        self._replies: dict[str, dict[str, bytes]] = {}
-        self._answered: dict[str, dict[bytes, None]] = {}  # digests, in order
-        self._snapshots: dict[str, dict[str, Kept]] = {}
-        self._saved: OrderedDict[str, Saved] = OrderedDict()
-
-    def append(self, session: str, entry: Entry) -> None:
-        if entry.kind == "reset":
-            self._episodes[session] = [entry]
-            self._replies.pop(session, None)
-            self._answered.pop(session, None)
-        elif len(episode := self._episodes[session]) < MOST_ENTRIES:
-            episode.append(entry)
-
-    def episode(self, session: str) -> list[Entry]:
-        return self._episodes.get(session, [])
-
-    def remember(self, session: str, request_id: str, reply: bytes) -> None:
-        replies = self._replies.setdefault(session, {})
-        replies[request_id] = reply
-        if len(replies) > MOST_REPLIES:
-            self._drop(session, replies)
-        while len(reply) > LARGE and len(replies) > 1 and _size(replies) > LARGEST_REPLIES:
-            self._drop(session, replies)
-
-    def _drop(self, session: str, replies: dict[str, bytes]) -> None:
-        """Let go of the oldest reply, but not of the fact that there was one."""
-        oldest, answered = next(iter(replies)), self._answered.setdefault(session, {})
-        del replies[oldest]
-        answered[_digest(oldest)] = None
-        if len(answered) > MOST_ANSWERED:
-            del answered[next(iter(answered))]
-
-    def reply(self, session: str, request_id: str) -> bytes | None:
-        return self._replies.get(session, {}).get(request_id)
-
-    def answered(self, session: str, request_id: str) -> bool:
-        answered = self._answered.get(session)
-        return answered is not None and _digest(request_id) in answered
-
-    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
-        episode = self.episode(session)
-        self._snapshots.setdefault(session, {})[snapshot_id] = Kept(snapshot, episode, len(episode))
-
-    def snapshots(self, session: str) -> dict[str, Kept]:
-        return self._snapshots.get(session, {})
-
-    def save(self, session: str, saved: Saved) -> None:
-        self._saved[session] = saved
-        while len(self._saved) > MOST_SAVED:
-            self.forget(next(iter(self._saved)))
-
-    def load(self, session: str) -> Saved | None:
-        return self._saved.pop(session, None)
-
-    def environment(self, session: str) -> str | None:
-        return self._saved[session].environment if session in self._saved else None
-
-    def forget(self, session: str) -> None:
-        for kept in (self._episodes, self._replies, self._answered, self._snapshots, self._saved):
-            kept.pop(session, None)
+    def close(self) -> None: ...
 
 
-def _digest(request_id: str) -> bytes:
-    return blake2b(request_id.encode(), digest_size=DIGEST).digest()
+async def settled(store: Store) -> None:
+    """Return when what was kept is safe; raise where it cannot be kept."""
+    safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def then(error: ServerError | None) -> None:
+        if safe.cancelled():
+            return
+        if error is None:
+            safe.set_result(None)
+        else:
+            safe.set_exception(error)
 
-def _size(replies: dict[str, bytes]) -> int:
-    return sum(map(len, replies.values()))
+    store.settle(then)
+    await safe

@@ -16,8 +16,9 @@ from tropism.serve.portrait import Portrait, portrait
 from tropism.serve.reel import Reel, Source
 from tropism.serve.served import ServedSession
 from tropism.serve.sessions import Sessions
+from tropism.serve.store import settled
 from tropism.serve.watched import Watched
-from tropism.wire.codec import encode
+from tropism.wire.codec import decode, encode
 
 MOST_REELS = 32  # episodes looked at lately, kept replayed
 LARGEST_REELS = 2**28  # bytes, all their rows
@@ -177,7 +178,11 @@ class Views:
         asked, source = convert(data, ForkAsked), watched.source
         branched = partial(rewound, source, asked.step, asked.seed)
         replays = self.sessions.replays
-        return await replays.run(fork, self.sessions, source.environment, owner, branched, asked.seed)
+        reply = await replays.run(fork, self.sessions, source.environment, owner, branched, asked.seed)
+        await settled(self.sessions.store)
+        if not self.sessions.is_live(decode(reply)["session_id"]):
+            raise ServerError("JOURNAL_ERROR", "not done: it could not be written")
+        return reply
 
     async def portrait(self, environment: ServedEnvironment) -> Portrait:
         """A picture of an environment, made when it is first asked for."""

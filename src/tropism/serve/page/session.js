@@ -172,12 +172,13 @@ class Stage {
 
   reset() {
     return this.#inTurn(async () => {
-      const seed = this.seed.value.trim() || randomSeed();
+      const typed = this.seed.value;
+      const seed = typed.trim() || randomSeed();
       const reply = await post(`${this.environment.url}/reset`, this.environment.replayable ? seeded(seed) : {}, this.id);
       if (this.environment.replayable && /^\d+$/.test(seed)) this.source.told = { ...this.source.told, seed: String(BigInt(seed)) };
       this.player.following = true;
       await this.#learn(reply, null);
-      if (this.source.told.seed) this.seed.value = this.source.told.seed;
+      if (this.source.told.seed && this.seed.value === typed) this.seed.value = this.source.told.seed; // unless another was typed meanwhile
       say(this.heard, "A new episode begins.");
     });
   }
