@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import load
@@ -58,14 +59,16 @@ class Server:
 
 @contextmanager
 def running(label: str, command: list[str], port: int, path: str) -> Iterator[Server]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        yield Server(label, child.pid, port, path)
-    finally:
-        child.terminate()
-        child.wait()
+    with TemporaryDirectory() as state:  # where our journal is
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": state}
+        child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+        try:
+            wait_for(port)
+            yield Server(label, child.pid, port, path)
+        finally:
+            child.terminate()
+            child.wait()
 
 
 def wait_for(port: int) -> None:
