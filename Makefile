@@ -7,6 +7,8 @@ READY := .venv/.ready
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The lock says which pyright: do not look for a later one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Every test that starts a program would otherwise compile all of its imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check bench docs lock clean
 
