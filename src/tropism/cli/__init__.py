@@ -11,6 +11,7 @@ from tropism.cli import blame
 from tropism.cli.demo import demo
 from tropism.cli.environments import check, list_environments
 from tropism.cli.evaluating import evaluate
+from tropism.cli.interrupts import INTERRUPTED, Interrupts
 from tropism.cli.playing import bench, render, rollout
 from tropism.cli.recording import export_to_minari, import_from_minari, record, replay
 from tropism.cli.sandboxing import examine_sandbox
@@ -50,7 +51,22 @@ def about(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one message and exit code 2, an exception in their code in 1."""
+    """Run the command line.
+
+    A user's mistake ends in one message and exit code 2, an exception in their code in 1, Ctrl-C in 130.
+    """
+    interrupts = Interrupts()
+    try:
+        with interrupts.handled():
+            _run()
+    except (SystemExit, KeyboardInterrupt):
+        if not interrupts.seen:
+            raise
+        errors.print("Interrupted.")
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
     try:
         app()
     except TropismError as error:

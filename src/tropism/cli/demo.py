@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from tropism.cli.evaluating import figures, print_evaluations
-from tropism.cli.terminal import Seed, console, interruptible, made_folder, progress_bar
+from tropism.cli.interrupts import interruptible
+from tropism.cli.terminal import Seed, console, made_folder, progress_bar
 from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
@@ -39,8 +40,8 @@ def demo(
     begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
 
     def left() -> str:
-        show.report("The demo was interrupted: this is what there was.")
-        return f"What there is, is in {escape(str(out))}/: open report.html."
+        show.report("The demo was interrupted; this is the state at that time.")
+        return f"What there is so far is in {out}/: open report.html."
 
     with interruptible(left), progress_bar() as bar:
         won = show.run(bar)

@@ -2,9 +2,6 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +14,6 @@ from tropism.errors import ValidationError
 
 console = Console(emoji=False)  # `module:Two:` is a name
 errors = Console(stderr=True, emoji=False)
-INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
 Id = Annotated[
     str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id (see `tropism list`), or your class.")
@@ -74,20 +70,6 @@ def made_folder(path: Path) -> Path:
     if not os.access(path, os.W_OK):
         raise ValidationError("out", str(path), "a folder that can be written to")
     return path
-
-
-@contextmanager
-def interruptible(left: Callable[[], str]) -> Generator[None]:
-    """Ctrl-C ends the program at once, with a word about what it leaves.
-
-    Not by way of the interpreter's own end, which crashes while another thread is compiling.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        errors.print(f"Interrupted. {left()}", highlight=False, soft_wrap=True)
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)
 
 
 def pair(option: str, text: str) -> tuple[str, Any]:

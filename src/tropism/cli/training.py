@@ -8,13 +8,13 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
     Id,
     Params,
     console,
-    interruptible,
     made_folder,
     pair,
     print_rows,

@@ -1,0 +1,123 @@
+"""Ctrl-C at any moment: exit code 130, one line, no traceback, and files that can be used."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# Prints a line as soon as Python itself is up, whose own start cannot be handled; then it is `python -m tropism`.
+STARTED = "import runpy, sys; print('up', flush=True); runpy.run_module('tropism', run_name='__main__', alter_sys=True)"
+SMALL = ("--num-envs", "4", "--num-steps", "16", "--total-steps", "640000")
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """A process that handles Ctrl-C, also where the tests run in the background of a shell; it has said a line."""
+    command = ["env", "--default-signal=INT", sys.executable, "-c", code, *arguments]
+    # Nothing compiled is read from disk: compiling takes its time.
+    variables = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def interrupt(process: subprocess.Popen[str], patience: float = 20) -> str:
+    """Press Ctrl-C; returns what the process says on stderr when it ends as it should."""
+    process.send_signal(signal.SIGINT)
+    try:
+        out, errors = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert process.returncode == 130, errors
+    assert "Traceback" not in out + errors
+    assert "Exception" not in out + errors
+    assert errors.count("Interrupted.") == 1
+    return errors
+
+
+def train(folder: Path, *more: str) -> subprocess.Popen[str]:
+    return start(STARTED, "train", "CartPole-v1", "--out", str(folder), *SMALL, *more)
+
+
+def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
+    processes = [train(tmp_path / "agent") for _ in range(2)]
+    for process, moment in zip(processes, (0.1, 0.4), strict=True):
+        time.sleep(moment)
+        assert interrupt(process).startswith("Interrupted.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0.1 * 1.7**k for k in range(8)])  # up to 4.1 seconds
+@pytest.mark.parametrize("command", ["rollout CartPole-v1 --steps 9999999", "evaluate Pendulum-v1 --episodes 9999999"])
+def test_ctrl_c_at_any_moment_of_another_command(command: str, moment: float) -> None:
+    process = start(STARTED, *command.split())
+    time.sleep(moment)
+    interrupt(process)
+
+
+BLOCKED = """
+import hashlib
+from tropism.cli.interrupts import interruptible
+with interruptible(lambda: "Something is left."):
+    print("up", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # without Python for minutes, as XLA compiles
+"""
+
+FINALIZERS = """
+import time
+from tropism.cli.interrupts import interruptible
+class Finalized:
+    def __del__(self):
+        time.sleep(0.01)  # an exception that is raised here is lost
+with interruptible(lambda: "Something is left."):
+    print("up", flush=True)
+    while True:
+        Finalized()
+"""
+
+FRAGILE = """
+import time
+from tropism.cli.interrupts import Interrupts
+within = {"__name__": "jax.fake", "time": time}
+exec("def trace():\\n    end = time.monotonic() + 0.5\\n    while time.monotonic() < end: pass", within)
+interrupts = Interrupts()
+try:
+    with interrupts.handled():
+        print("up", flush=True)
+        within["trace"]()
+        whole = True
+        while True:
+            time.sleep(0.01)
+except KeyboardInterrupt:
+    print("whole" if whole else "broken")
+    raise SystemExit(130 if interrupts.seen else 1)
+"""
+
+DEAF = """
+import hashlib
+from tropism.cli.interrupts import Interrupts
+with Interrupts().handled():
+    print("up", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
+
+
+@pytest.mark.parametrize("code", [BLOCKED, FINALIZERS], ids=["without Python", "in a finalizer"])
+def test_ctrl_c_is_never_lost(code: str) -> None:
+    assert interrupt(start(code)).startswith("Interrupted. Something is left.")
+
+
+def test_ctrl_c_does_not_wait_for_a_command_that_cannot_clean_up() -> None:
+    assert interrupt(start(DEAF)) == "Interrupted.\n"
+
+
+def test_ctrl_c_breaks_into_nothing_of_jax() -> None:
+    process = start(FRAGILE)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out, errors) == (130, "whole\n", "")
