@@ -8,6 +8,7 @@ TropismError
 ├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
 ├── ProcessError(RuntimeError)           the process that an episode lived in ended, or cannot answer
 ├── ServerError(RuntimeError)            a server refuses a request, under a code
+├── NonFiniteError(ArithmeticError)      a number in training became NaN or infinite
 ├── SandboxError(RuntimeError)           code cannot be run in isolation here, so it is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
@@ -68,8 +69,16 @@ class ServerError(TropismError, RuntimeError):
         return type(self), (self.code, self.message, self.id)
 
 
+class NonFiniteError(TropismError, ArithmeticError):
+    """Training met a NaN or an infinite number; says which quantity, at which step."""
+
+
 class SandboxError(TropismError, RuntimeError):
     """No sandbox could be started, or one refused to confine itself: nothing was run."""
+
+
+class ObservationWarning(UserWarning):
+    """An environment returned an observation that is not in its space, during training."""
 
 
 class MissingExtraError(TropismError, ImportError):

@@ -260,7 +260,7 @@ def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
     assert each(f"{two_agents}@1") == [f"{two_agents}@1"]
     env, params = make("CartPole-v1")
     agents: list[Any] = [named(name, env, params) for name in each(str(two_agents))]
-    assert not np.allclose(agents[0].agent.policy.weight, agents[1].agent.policy.weight)
+    assert not np.allclose(agents[0].agent.weights.policy.weight, agents[1].agent.weights.policy.weight)
     with pytest.raises(ValidationError, match="2 agents"):
         named(f"{two_agents}@2", env, params)
 

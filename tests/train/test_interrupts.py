@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tropism.train import checkpoint
+from tropism.train.run import CHECKPOINT
+
 # Prints a line as soon as Python itself is up, whose own start cannot be handled; then it is `python -m tropism`.
 STARTED = "import runpy, sys; print('up', flush=True); runpy.run_module('tropism', run_name='__main__', alter_sys=True)"
 SMALL = ("--num-envs", "4", "--num-steps", "16", "--total-steps", "640000")
@@ -44,11 +47,72 @@ def train(folder: Path, *more: str) -> subprocess.Popen[str]:
     return start(STARTED, "train", "CartPole-v1", "--out", str(folder), *SMALL, *more)
 
 
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def check_folder(folder: Path) -> None:
+    """No part of a file, and a checkpoint only if it can be read."""
+    names = {path.name for path in folder.glob("*")}
+    assert names <= {CHECKPOINT}
+    if names:
+        checkpoint.load(folder / CHECKPOINT)
+
+
 def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
     processes = [train(tmp_path / "agent") for _ in range(2)]
     for process, moment in zip(processes, (0.1, 0.4), strict=True):
         time.sleep(moment)
         assert interrupt(process).startswith("Interrupted.")
+    assert not (tmp_path / "agent" / CHECKPOINT).exists()
+
+
+def test_ctrl_c_while_compiling_says_that_nothing_is_saved(tmp_path: Path) -> None:
+    process = train(tmp_path)
+    assert process.stderr is not None
+    assert "Compiling takes" in process.stderr.readline()
+    time.sleep(0.5)
+    errors = interrupt(process)
+    assert "Nothing was saved yet; start again with the same command." in errors
+    check_folder(tmp_path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_training_says_how_to_go_on(tmp_path: Path) -> None:
+    process = train(tmp_path)
+    wait_for(tmp_path / CHECKPOINT)
+    time.sleep(0.5)
+    errors = interrupt(process)
+    assert f"Go on with: tropism train CartPole-v1 --out {tmp_path} --resume" in errors
+    check_folder(tmp_path)
+    saved = checkpoint.steps_of(tmp_path / CHECKPOINT)
+    resumed = start(STARTED, "train", "CartPole-v1", "--out", str(tmp_path), "--resume", "--total-steps", str(saved))
+    out, errors = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, errors
+    assert f"{saved:,} steps." in out
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_an_agent_is_about_to_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"another agent")
+    process = train(tmp_path, "--force")
+    assert process.stderr is not None
+    process.stderr.readline()
+    errors = interrupt(process)
+    assert f"Nothing was saved yet, so {tmp_path} is unchanged" in errors
+    assert (tmp_path / CHECKPOINT).read_bytes() == b"another agent"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0.05 * 1.25**k for k in range(22)])  # up to 5.4 seconds
+def test_ctrl_c_at_any_moment_of_a_training(moment: float, tmp_path: Path) -> None:
+    process = train(tmp_path)
+    time.sleep(moment)
+    interrupt(process)
+    check_folder(tmp_path)
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="begun with"):
         train(SHORT._replace(seed=1), tmp_path, resume=True)
-    assert load(tmp_path / CHECKPOINT, seed=1).agent.hidden == SHORT.config.hidden
+    assert load(tmp_path / CHECKPOINT, seed=1).agent.network.hidden == SHORT.config.hidden
     with pytest.raises(ValidationError, match="agents"):
         load(tmp_path / CHECKPOINT, seed=2)
 
@@ -128,5 +128,5 @@ def test_a_recurrent_agent_knows_what_it_did():
     trainer = Trainer(*make("GridWorld-v0"), Config(recurrent=True, hidden=8))
     agent = trainer.init(jax.random.key(0)).agent
     blank, x = agent.memory(), np.zeros(2, np.float32)
-    outputs = [agent(trainer.actions.remember(blank, np.int32(action)), x)[1] for action in (0, 1)]
+    outputs = [agent(x, agent.remember(blank, np.int32(action)))[0] for action in (0, 1)]
     assert not np.allclose(*outputs, atol=1e-7)

@@ -2,17 +2,22 @@
 
 import json
 import os
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tropism.errors import ValidationError
+from tropism.errors import ObservationWarning, ValidationError
 
 console = Console(emoji=False)  # `module:Two:` is a name
+WORTH_SAYING = 10.0  # seconds
 errors = Console(stderr=True, emoji=False)
 
 Id = Annotated[
@@ -70,6 +75,31 @@ def made_folder(path: Path) -> Path:
     if not os.access(path, os.W_OK):
         raise ValidationError("out", str(path), "a folder that can be written to")
     return path
+
+
+@contextmanager
+def plain_warnings() -> Generator[None]:
+    """Show Tropism's own warnings without the place in its code that they come from."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_plainly(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, ObservationWarning):
+                return show(message, category, *place, **more)
+            return errors.print(f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+
+        warnings.showwarning = show_plainly
+        yield
+
+
+def announce_duration(name: str, seconds: float) -> None:
+    """Say how long a command is going to take, where that is worth a line."""
+    if seconds < WORTH_SAYING:
+        return
+    minutes = seconds / 60
+    short = f"{round(seconds, -1):.0f} seconds" if minutes < 1.5 else f"{minutes:.0f} minutes"
+    words = short if minutes < 90 else f"{minutes / 60:.1f} hours"
+    errors.print(f"{name}: about {words} on this machine.", highlight=False, markup=False, soft_wrap=True)
 
 
 def pair(option: str, text: str) -> tuple[str, Any]:

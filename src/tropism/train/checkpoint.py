@@ -13,9 +13,11 @@ from tropism.core.episode import seed_words
 from tropism.core.imported import environment_of
 from tropism.errors import ValidationError
 from tropism.train.config import Config
+from tropism.train.own_network import network_name
 from tropism.train.ppo import Trainer, TrainState, begin, start
 
-MAGIC = b"tropism-train-2\n"
+MAGIC = b"tropism-train-3\n"
+PART = ".part"  # suffix of a file while it is written
 
 
 class Training(NamedTuple):
@@ -27,9 +29,19 @@ class Training(NamedTuple):
     config: Config
     seed: int
     seeds: int
+    network: Any = None  # the user's own: a class, or module:Class
 
     def trainer(self) -> Trainer:
-        return Trainer(*environment_of(self.id, self.params, self.arguments), self.config)
+        return Trainer(*environment_of(self.id, self.params, self.arguments), self.config, self.network)
+
+    @property
+    def own_class(self) -> type | None:
+        """The network where it is given as a class: then it need not be importable."""
+        return self.network if isinstance(self.network, type) else None
+
+    def named(self) -> "Training":
+        """The training as a checkpoint records it, with the name of its network."""
+        return self._replace(network=network_name(self.network))
 
     def start(self, trainer: Trainer) -> TrainState:
         """`seeds` agents, before their first update."""
@@ -37,23 +49,32 @@ class Training(NamedTuple):
 
 
 def save(path: Path, recipe: Training, train: TrainState, history: list[Any]) -> None:
-    """Written beside and then moved there, so that a killed training leaves the one before."""
-    header = recipe._asdict() | {"config": asdict(recipe.config), "history": history}
+    """Write a checkpoint under another name and then move it, so that a killed training leaves the previous one."""
+    header = recipe.named()._asdict() | {"config": asdict(recipe.config), "history": history}
     body = io.BytesIO()
     eqx.tree_serialise_leaves(body, train)
+    write(path, MAGIC + json.dumps(header).encode() + b"\n" + body.getvalue())
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: readers find the old one or the new one, also after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    with beside.open("wb") as file:
-        file.write(MAGIC + json.dumps(header).encode() + b"\n" + body.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    part = path.with_suffix(PART)
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def load(path: Path) -> tuple[Training, TrainState, list[Any]]:
-    """A training, its agents, and their learning curve."""
+def load(path: Path, network: type | None = None) -> tuple[Training, TrainState, list[Any]]:
+    """A training, its agents, and their learning curve; `network` is a class that the checkpoint cannot import."""
     with _opened(path) as file:
         recipe, history = _header(file)
+        recipe = recipe if network is None else recipe._replace(network=network)
         like = eqx.filter_eval_shape(begin, recipe.trainer(), seed_words(recipe.seed), recipe.seeds)
         try:
             return recipe, eqx.tree_deserialise_leaves(file, like), history
@@ -65,6 +86,12 @@ def recipe_of(path: Path) -> Training:
     """What a training is made of, without its agents."""
     with _opened(path) as file:
         return _header(file)[0]
+
+
+def steps_of(path: Path) -> int:
+    """The steps that a training has done, of each agent."""
+    with _opened(path) as file:
+        return int(_header(file)[1][-1][0])
 
 
 def _opened(path: Path) -> IO[bytes]:

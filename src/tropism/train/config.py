@@ -24,12 +24,12 @@ class Config:
     gamma: float = option(0.99, "What a reward is worth a step later.")
     gae_lambda: float = option(0.95, "How far advantages look ahead.")
     clip: float = option(0.2, "How far a policy may move in an update.")
-    entropy: float = option(0.01, "Reward for staying undecided.")
+    entropy: float = option(0.01, "Entropy coefficient.")
     value_weight: float = option(0.5, "Weight of the critic's loss.")
     max_grad_norm: float = option(0.5, "Longest gradient.")
-    hidden: int = option(64, "Size of a layer.")
-    recurrent: bool = option(False, "Give the agent a memory (GRU).")
-    normalize: bool = option(True, "Scale observations and rewards by what was seen so far.")
+    hidden: int = option(64, "Size of a layer of the built-in network.")
+    recurrent: bool = option(False, "Give the built-in network a memory (GRU).")
+    normalize: bool = option(True, "Standardise real observations, and scale rewards, by what was seen so far.")
 
     def __post_init__(self) -> None:
         for name in ("total_steps", "num_envs", "num_steps", "epochs", "minibatches", "hidden"):

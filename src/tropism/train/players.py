@@ -1,5 +1,6 @@
 """Who plays, by name: an agent that was trained, a strategy, chance, a function of the user's, a language model."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax import Array, random
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.imported import imported
-from tropism.core.spaces import Space
+from tropism.core.spaces import Dict, Space, Tuple
 from tropism.core.trials import actor_key
 from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ValidationError
@@ -20,7 +21,6 @@ from tropism.plume.strategies import Strategy
 from tropism.plume.strategies.fitted import NAMES, fitted
 from tropism.train import checkpoint, policy
 from tropism.train.language import LanguageModel
-from tropism.train.network import flat
 from tropism.train.run import CHECKPOINT
 from tropism.train.table import Moment, Own, Player
 
@@ -61,7 +61,8 @@ class Solo(Player):
     def act(self, moment: Moment) -> Any:
         key = random.fold_in(self._key, self._steps)
         self._steps += 1
-        action, self._memory = self._act(key, self._memory, moment.obs)
+        obs = jax.tree.map(np.asarray, moment.obs)  # a number that is no array would be compiled in
+        action, self._memory = self._act(key, self._memory, obs)
         return np.asarray(action) if isinstance(action, Array) else action
 
 
@@ -103,10 +104,27 @@ def _trained(name: str, env: Environment, params: Any, greedy: bool) -> Strategy
     agent = policy.load(path, number or 0, greedy=greedy)
     if agent.actions.space != env.action_space(params):
         raise ValidationError("policy", name, f"an agent that acts in {env.action_space(params)!r}")
-    size = jax.eval_shape(lambda key: flat(env.reset(key, params)[0]), random.key(0)).size
-    if agent.agent.obs_size != size:
-        raise ValidationError("policy", name, f"an agent that observes {size} numbers, not {agent.agent.obs_size}")
+    _check_observations(name, agent, env.observation_space(params))
     return agent
+
+
+def _check_observations(name: str, agent: policy.Trained, space: Space) -> None:
+    """An agent that takes vectors needs as many numbers as it was trained with, any other the same arrays."""
+    here, there = _arrays(space), _arrays(agent.observation_space)
+    sizes = [sum(math.prod(shape) for shape, _ in arrays) for arrays in (here, there)]
+    if agent.inputs.flatten and sizes[0] != sizes[1]:
+        raise ValidationError("policy", name, f"an agent that observes {sizes[0]} numbers, not {sizes[1]}")
+    if not agent.inputs.flatten and here != there:
+        raise ValidationError("policy", name, f"an agent that observes {space!r}, not {agent.observation_space!r}")
+
+
+def _arrays(space: Space) -> list[tuple[tuple[int, ...], Any]]:
+    """The shape and dtype of each array in an observation."""
+    if isinstance(space, Dict):
+        return [each for part in space.spaces.values() for each in _arrays(part)]
+    if isinstance(space, Tuple):
+        return [each for part in space.spaces for each in _arrays(part)]
+    return [(space.shape or (), space.dtype)]
 
 
 def _is_free(name: str) -> bool:

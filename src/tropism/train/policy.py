@@ -5,12 +5,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
+from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
 from tropism.train import checkpoint
-from tropism.train.network import Actions, Agent, flat
-from tropism.train.ppo import Moments
+from tropism.train.actions import Actions
+from tropism.train.agent import Agent
+from tropism.train.observations import Inputs, Moments
 
 
 class Trained(Strategy):
@@ -19,25 +22,25 @@ class Trained(Strategy):
     agent: Agent
     moments: Moments
     actions: Actions
-    normalize: bool = eqx.field(static=True)
+    inputs: Inputs
+    observation_space: Space
     greedy: bool = eqx.field(static=True, default=False)
 
     def init(self, key: Any) -> Any:
         return self.agent.memory()
 
     def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-        x = flat(obs)
-        memory, outputs, _ = self.agent(memory, self.moments.scaled(x) if self.normalize else x)
-        action = self.actions.best(outputs) if self.greedy else self.actions.draw(key, self.agent, outputs)
-        return self.actions.played(action), self.actions.remember(memory, action)
+        outputs, _, memory = self.agent(self.inputs(self.moments, jax.tree.map(jnp.asarray, obs)), memory)
+        action = self.actions.best(outputs) if self.greedy else self.actions.draw(key, self.agent.log_std, outputs)
+        return self.actions.played(action), self.agent.remember(memory, action)
 
 
-def load(path: Path, seed: int = 0, greedy: bool = False) -> Trained:
-    """Agent number `seed` of a checkpoint."""
-    recipe, train, _ = checkpoint.load(path)
+def load(path: Path, seed: int = 0, greedy: bool = False, network: type | None = None) -> Trained:
+    """Agent number `seed` of a checkpoint; `network` is a class that the checkpoint cannot import by its name."""
+    recipe, train, _ = checkpoint.load(path, network)
     if not 0 <= seed < recipe.seeds:
         raise ValidationError("seed", seed, f"one of the {recipe.seeds} agents of this training, from 0")
     trainer = recipe.trainer()
-    one = jax.tree.map(lambda leaf: leaf[seed], eqx.filter(train, eqx.is_array))
-    train = eqx.combine(one, eqx.filter(train, eqx.is_array, inverse=True))
-    return Trained(train.agent, train.obs_moments, trainer.actions, recipe.config.normalize, greedy)
+    train = jax.tree.map(lambda leaf: leaf[seed], train)
+    space = trainer.blueprint.observation_space
+    return Trained(train.agent, train.obs_moments, trainer.actions, trainer.inputs, space, greedy)

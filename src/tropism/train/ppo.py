@@ -19,33 +19,15 @@ from jaxtyping import Array, Float, Int
 from tropism.core.environment import Environment
 from tropism.core.module import Module
 from tropism.core.transforms.auto_reset import auto_reset
+from tropism.train.actions import Actions
+from tropism.train.agent import Agent, Blueprint, forget_where, strong
 from tropism.train.config import Config
-from tropism.train.network import Actions, Agent, Memory, flat
+from tropism.train.faults import Fault, survey
+from tropism.train.observations import Inputs, Moments
+from tropism.train.own_network import blueprint
+from tropism.train.pixels import has_picture
 
 SHORT = 1_000_000  # steps of all agents: a training that is over sooner with a shorter compilation
-
-
-class Moments(Module):
-    """Mean and variance of all that was seen."""
-
-    mean: Any
-    var: Any
-    count: Any
-
-    @classmethod
-    def none(cls, shape: tuple[int, ...]) -> "Moments":
-        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.float32(1e-4))
-
-    def with_batch(self, x: Any) -> "Moments":
-        """Chan's formula, over the first two axes: time and environment."""
-        mean, var, count = x.mean((0, 1)), x.var((0, 1)), x.shape[0] * x.shape[1]
-        total = self.count + count
-        delta = mean - self.mean
-        square = self.var * self.count + var * count + delta**2 * self.count * count / total
-        return Moments(self.mean + delta * count / total, square / total, total)
-
-    def scaled(self, x: Any) -> Any:
-        return jnp.clip((x - self.mean) / jnp.sqrt(self.var + 1e-8), -10, 10)
 
 
 class Playing(Module):
@@ -53,7 +35,7 @@ class Playing(Module):
 
     obs: Any
     state: Any
-    memory: Memory
+    memory: Any
     returned: Float[Array, " envs"]  # discounted, of the running episode: rewards are scaled by its spread
     gained: Float[Array, " envs"]  # the plain return of the running episode
     last: Float[Array, " envs"]  # that of the last one that ended; NaN before
@@ -96,6 +78,7 @@ class Progress(NamedTuple):
     last: Any  # the mean over environments of the last return of each; NaN until all have one
     loss: Any
     entropy: Any
+    fault: Fault
 
 
 class Trainer(Module):
@@ -104,15 +87,22 @@ class Trainer(Module):
     env: Environment
     params: Any
     config: Config = eqx.field(static=True)
+    blueprint: Blueprint = eqx.field(static=True)
 
-    def __init__(self, env: Environment, params: Any, config: Config):
+    def __init__(self, env: Environment, params: Any, config: Config, network: Any = None):
+        """`network` is the user's own: a class, or `module:Class`."""
         self.env = auto_reset(env, "same_step")
         self.params = params
         self.config = config
+        self.blueprint = blueprint(env, params, config, network)
 
     @property
     def actions(self) -> Actions:
         return Actions(self.env.action_space(self.params))
+
+    @property
+    def inputs(self) -> Inputs:
+        return Inputs(self.blueprint.flatten, self.config.normalize)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
@@ -126,15 +116,15 @@ class Trainer(Module):
         config = self.config
         agent_key, env_key, key = random.split(key, 3)
         obs, state = jax.vmap(self.env.reset, (0, None))(random.split(env_key, config.num_envs), self.params)
-        size = jax.vmap(flat)(obs).shape[-1]
-        agent = Agent(size, self.env.action_space(self.params), config.hidden, config.recurrent, agent_key)
+        obs = jax.tree.map(strong, obs)
+        one = jax.tree.map(lambda leaf: leaf[0], obs)
+        agent = self.blueprint.agent(one, agent_key)
+        moments = Moments.none(self.inputs.features(one))
         memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_envs, *leaf.shape)), agent.memory())
         none = jnp.zeros(config.num_envs)
-        playing = Playing(jax.vmap(flat)(obs), state, memory, none, none, jnp.full_like(none, jnp.nan))
+        playing = Playing(obs, state, memory, none, none, jnp.full_like(none, jnp.nan))
         optimizer = self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array))
-        return TrainState(
-            agent, optimizer, Moments.none((size,)), Moments.none(()), playing, random.key_data(key), jnp.int32(0)
-        )
+        return TrainState(agent, optimizer, moments, Moments.none(none[0]), playing, random.key_data(key), jnp.int32(0))
 
     def update(self, train: TrainState) -> tuple[TrainState, Progress]:
         """Act, judge, learn."""
@@ -144,22 +134,24 @@ class Trainer(Module):
         train = eqx.tree_at(lambda train: train.return_moments, train, spread)
         advantage = self._judge(train, seen)
         agent, optimizer, losses = self._learn(train, seen, advantage, learn_key)
-        obs_moments = train.obs_moments.with_batch(seen.obs)  # from the next update on
+        features = jax.vmap(jax.vmap(self.inputs.features))(seen.obs)
+        obs_moments = train.obs_moments.with_batch(features)  # from the next update on
         train = TrainState(
             agent, optimizer, obs_moments, train.return_moments, playing, random.key_data(key), train.updates + 1
         )
         ended = (seen.done.sum(), seen.finished_return.sum(), playing.last.mean())
-        return train, Progress(*ended, losses[0].mean(), losses[1].mean())
+        fault = survey(self.env.observation_space(self.params), seen.obs, seen.next_obs, seen.reward)
+        return train, Progress(*ended, losses[0].mean(), losses[1].mean(), fault)
 
     def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:
         """`num_steps` steps of all environments."""
 
         def step(playing: Playing, keys: Any) -> tuple[Playing, Seen]:
-            scaled = self._scaled(train, playing.obs)
-            memory, outputs, value = jax.vmap(train.agent)(playing.memory, scaled)
-            action = self.actions.draw(keys[0], train.agent, outputs)
-            memory = jax.vmap(self.actions.remember)(memory, action)
-            log_prob, _ = jax.vmap(self.actions.log_prob, (None, 0, 0))(train.agent, outputs, action)
+            inputs = jax.vmap(self.inputs, (None, 0))(train.obs_moments, playing.obs)
+            outputs, value, memory = jax.vmap(train.agent)(inputs, playing.memory)
+            action = self.actions.draw(keys[0], train.agent.log_std, outputs)
+            memory = jax.vmap(train.agent.remember)(memory, action)
+            log_prob, _ = jax.vmap(self.actions.log_prob, (None, 0, 0))(train.agent.log_std, outputs, action)
             played = jax.vmap(self.actions.played)(action)
             obs, state, reward, done, info = jax.vmap(self.env.step, (0, 0, 0, None))(
                 keys[1:], playing.state, played, self.params
@@ -175,25 +167,24 @@ class Trainer(Module):
     ) -> tuple[Playing, Seen]:  # fmt: skip
         """Where the environments stand after a step, and what was seen in it; memories end with their episodes."""
         gained, returned = before.gained + reward, before.returned * self.config.gamma + reward
-        kept = memory.where(done, train.agent.memory())
+        kept = forget_where(done, memory, train.agent.memory())
         after = Playing(
-            jax.vmap(flat)(obs), state, kept, jnp.where(done, 0, returned), jnp.where(done, 0, gained),
+            jax.tree.map(strong, obs), state, kept, jnp.where(done, 0, returned), jnp.where(done, 0, gained),
             jnp.where(done, gained, before.last),
         )  # fmt: skip
         seen = Seen(
-            before.obs, before.memory, action, log_prob, value, jax.vmap(flat)(info["final_obs"]), memory, reward,
+            before.obs, before.memory, action, log_prob, value, info["final_obs"], memory, reward,
             info["terminated"], done, returned, jnp.where(done, gained, 0),
         )  # fmt: skip
         return after, seen
 
-    def _scaled(self, train: TrainState, obs: Any) -> Any:
-        return train.obs_moments.scaled(obs) if self.config.normalize else obs
+    def _inputs(self, train: TrainState, obs: Any) -> Any:
+        return jax.vmap(jax.vmap(self.inputs, (None, 0)), (None, 0))(train.obs_moments, obs)
 
     def _judge(self, train: TrainState, seen: Seen) -> Float[Array, "time envs"]:
         """Generalised advantages. Only termination ends a value: after a truncation, the critic says what comes."""
         config = self.config
-        judge = jax.vmap(jax.vmap(train.agent))
-        next_value = judge(seen.next_memory, self._scaled(train, seen.next_obs))[2]
+        next_value = self._next_values(train, seen)
         reward = seen.reward
         if config.normalize:
             reward = reward / jnp.sqrt(train.return_moments.var + 1e-8)
@@ -206,11 +197,22 @@ class Trainer(Module):
 
         return lax.scan(back, jnp.zeros(config.num_envs), (surprise, seen.done), reverse=True)[1]
 
+    def _next_values(self, train: TrainState, seen: Seen) -> Float[Array, "time envs"]:
+        """Values of the observations after each step; one step at a time for pictures, whose features fill memory."""
+
+        def row(now: Any) -> Any:
+            obs, memory = now
+            inputs = jax.vmap(self.inputs, (None, 0))(train.obs_moments, obs)
+            return jax.vmap(train.agent)(inputs, memory)[1]
+
+        rows = (seen.next_obs, seen.next_memory)
+        return lax.map(row, rows) if has_picture(self.blueprint.observation_space) else jax.vmap(row)(rows)
+
     def _learn(self, train: TrainState, seen: Seen, advantage: Any, key: Any) -> tuple[Agent, Any, Any]:
         """Some passes over what was seen, in shuffled parts: of whole sequences where the agent has a memory."""
         config = self.config
         data = self._pieces(train, seen, advantage)
-        size = data[0].shape[1]
+        size = data[-1].shape[1]
 
         def part(carry: Any, members: Any) -> tuple[Any, Any]:
             agent, optimizer = carry
@@ -228,9 +230,9 @@ class Trainer(Module):
         """What a loss needs, as sequences of pieces: (length, pieces, …), of length 1 without memory."""
         starts = jnp.concatenate([jnp.zeros((1, self.config.num_envs), bool), seen.done[:-1]])
         data = (
-            self._scaled(train, seen.obs), seen.memory, starts, seen.action, seen.log_prob, seen.value, advantage,
+            self._inputs(train, seen.obs), seen.memory, starts, seen.action, seen.log_prob, seen.value, advantage,
         )  # fmt: skip
-        if self.config.recurrent:
+        if self.blueprint.recurrent:
             return data
         return jax.tree.map(lambda leaf: leaf.reshape(1, self.config.batch, *leaf.shape[2:]), data)
 
@@ -238,18 +240,18 @@ class Trainer(Module):
         config = self.config
         obs, memory, starts, action, old_log_prob, old_value, advantage = data
 
-        def step(memory: Memory, now: Any) -> tuple[Memory, Any]:
+        def step(memory: Any, now: Any) -> tuple[Any, Any]:
             x, starts, action = now
-            memory, outputs, value = jax.vmap(agent)(memory.where(starts, agent.memory()), x)
-            return jax.vmap(self.actions.remember)(memory, action), (outputs, value)
+            outputs, value, memory = jax.vmap(agent)(x, forget_where(starts, memory, agent.memory()))
+            return jax.vmap(agent.remember)(memory, action), (outputs, value)
 
-        if config.recurrent:
+        if self.blueprint.recurrent:
             first = jax.tree.map(lambda leaf: leaf[0], memory)
             _, (outputs, value) = lax.scan(step, first, (obs, starts, action))
         else:
-            _, outputs, value = jax.vmap(jax.vmap(agent))(memory, obs)
+            outputs, value, _ = jax.vmap(jax.vmap(agent))(obs, memory)
         log_prob, entropy = jax.vmap(jax.vmap(self.actions.log_prob, (None, 0, 0)), (None, 0, 0))(
-            agent, outputs, action
+            agent.log_std, outputs, action
         )
         ratio = jnp.exp(log_prob - old_log_prob)
         wanted = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

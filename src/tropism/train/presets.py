@@ -17,6 +17,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"num_steps": 64, "hidden": 32, "learning_rate": 2e-3},
     "Pendulum-v1": {"total_steps": 1_000_000, "gamma": 0.95, "entropy": 0.0},
     "MountainCarContinuous-v0": {"gamma": 0.999, "entropy": 0.0, "num_steps": 512},
+    "PixelGridWorld-v0": {"total_steps": 30_000, "num_steps": 64},
     "PlumeNav-v0": PLUME,
     "PlumeNavMeander-v0": PLUME,
     "PlumeNavPuffs-v0": PLUME,

@@ -1,0 +1,177 @@
+"""Numbers that spoil a training: found inside the compiled update, reported by the host."""
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool
+
+from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces.space import is_traced
+from tropism.train.config import Config
+from tropism.train.observations import is_real
+
+NONE = 2**31 - 1  # the key where there is no fault
+OUTSIDE = 2**30  # added to the key of an observation that is finite, but not in its space
+
+
+class Fault(NamedTuple):
+    """The first fault of an update; numbers that are not finite go before observations outside their space.
+
+    `key` is twice the number of the observation, plus 1 for the outcome of a step and 0 for what a step began with.
+    Observations are numbered row by row: 0 to num_envs - 1 are those before the first step, then come those after it.
+    """
+
+    key: Any
+    obs: Any
+    reward: Any  # of the step that led to the observation
+
+
+def survey(space: Space, obs: Any, next_obs: Any, reward: Any) -> Fault:
+    """Look for a fault in what was seen, (time, envs, …); with one reduction, because each takes time to compile."""
+    numbers = np.arange(reward.size, dtype=np.int32).reshape(reward.shape)
+    keys = np.stack([2 * numbers, 2 * (numbers + reward.shape[1]) + 1])
+    spoilt = jnp.stack([jnp.zeros_like(reward, bool), ~jnp.isfinite(reward)])
+    if _holds_all_bytes(space) and isinstance(obs, jax.Array):  # nothing to look for in pixels but their shape
+        fits = obs.shape[2:] == space.shape and obs.dtype == space.dtype
+        key = jnp.min(jnp.where(spoilt, keys, NONE if fits else keys + OUTSIDE))
+        return Fault(key, obs[0, 0], _pick(reward, _index(key, reward) - reward.size))
+    both = jax.tree.map(lambda before, after: jnp.stack([before, after]), obs, next_obs)
+    inside = jax.vmap(jax.vmap(jax.vmap(space.contains)))(both)
+    key = jnp.min(jnp.where(spoilt | _not_finite(both), keys, jnp.where(inside, NONE, keys + OUTSIDE)))
+    index = _index(key, reward)
+    return Fault(key, jax.tree.map(lambda leaf: _pick(leaf, index, 3), both), _pick(reward, index - reward.size))
+
+
+def _index(key: Any, reward: Any) -> Any:
+    """Where the observation of this key is among those before the steps, followed by those after them."""
+    return (key % OUTSIDE) // 2 + (key % 2) * (reward.size - reward.shape[1])
+
+
+def _pick(values: Any, index: Any, axes: int = 2) -> Any:
+    """One value of an array whose first axes count as one; an index beyond its ends is clamped."""
+    return lax.dynamic_index_in_dim(values.reshape(-1, *values.shape[axes:]), index, keepdims=False)
+
+
+def _not_finite(both: Any) -> Bool[Array, "2 time envs"]:
+    leaves = jax.tree.leaves(both)
+    masks = [~jnp.isfinite(leaf).all(range(3, leaf.ndim)) for leaf in leaves if is_real(leaf)]
+    return reduce(jnp.logical_or, masks, jnp.zeros(leaves[0].shape[:3], bool))
+
+
+def _holds_all_bytes(space: Space) -> bool:
+    if not isinstance(space, Box) or space.dtype != np.uint8 or is_traced(space.low, space.high):
+        return False
+    return not np.any(space.low) and bool(np.all(space.high == 255))
+
+
+class Finding(NamedTuple):
+    """A fault in words."""
+
+    quantity: str
+    value: Any
+    message: str
+
+
+class Chunk(NamedTuple):
+    """Some updates as they came from the device, (agents, updates, …), after `done` others."""
+
+    config: Config
+    done: int
+    fault: Fault
+    loss: Any
+
+    def not_finite(self) -> Finding | None:
+        """The first reward, observation or loss that is NaN or infinite."""
+        keys = np.where(self.fault.key < OUTSIDE, self.fault.key, NONE)
+        last = 2 * (self.config.batch + self.config.num_envs)  # a loss comes after all observations
+        keys = np.minimum(keys, np.where(np.isfinite(self.loss), NONE, last))
+        agent, update = _first(keys)
+        key = int(keys[agent, update])
+        if key == NONE:
+            return None
+        if key == last:
+            value, step = float(self.loss[agent, update]), (self.done + update + 1) * self.config.batch
+            return Finding("loss", value, f"loss is {value} {self._where(step, agent)}")
+        seen = {"observation": self.fault.obs, "reward": self.fault.reward if key % 2 else np.zeros(keys.shape)}
+        for quantity, values in seen.items():
+            found = _not_finite_entry(quantity, jax.tree.map(lambda leaf: leaf[agent, update], values))
+            if found is not None:
+                return Finding(quantity, found[1], f"{found[0]} is {found[1]} {self._at(key, agent, update)}")
+        return None
+
+    def outside(self, space: Space) -> Finding | None:
+        """The first observation that is not in its space."""
+        keys = np.where(self.fault.key >= OUTSIDE, self.fault.key, NONE)
+        agent, update = _first(keys)
+        if keys[agent, update] == NONE:
+            return None
+        obs = jax.tree.map(lambda leaf: leaf[agent, update], self.fault.obs)
+        what = _outside_entry(space, obs, "observation") or f"observation is outside {space!r}"
+        return Finding("observation", obs, f"{what}, {self._at(int(keys[agent, update]) - OUTSIDE, agent, update)}")
+
+    def spoilt(self, **parts: Any) -> Finding | None:
+        """A weight or running statistic of the agents that is NaN or infinite after the last update."""
+        step = (self.done + self.loss.shape[1]) * self.config.batch
+        for part, tree in parts.items():
+            found = _not_finite_entry(part, tree)
+            if found is not None:
+                return Finding(part, found[1], f"{found[0]} is {found[1]} {self._where(step, None)}")
+        return None
+
+    def _at(self, key: int, agent: int, update: int) -> str:
+        number = key // 2
+        step = (self.done + update) * self.config.batch + number - self.config.num_envs + 1
+        return self._where(step, agent, number % self.config.num_envs)
+
+    def _where(self, step: int, agent: int | None, environment: int | None = None) -> str:
+        which = [] if environment is None else [f"environment {environment}"]
+        which += [f"agent {agent}"] if self.loss.shape[0] > 1 and agent is not None else []
+        if step < 1:
+            return f"after the first reset ({', '.join(which)})"
+        update = math.ceil(step / self.config.batch)
+        return f"at step {step:,} ({', '.join([f'update {update:,}', *which])})"
+
+
+def _first(keys: Any) -> tuple[int, int]:
+    """`(agent, update)` of the first fault: of the earliest update that has one."""
+    update = int(np.argmax((keys != NONE).any(0)))
+    return int(np.argmin(keys[:, update])), update
+
+
+def _not_finite_entry(name: str, tree: Any) -> tuple[str, float] | None:
+    """The name and value of the first number that is NaN or infinite."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        bad: Any = np.argwhere(~np.isfinite(leaf)) if is_real(leaf) else ()
+        if len(bad):
+            return f"{name}{jax.tree_util.keystr(path)}{_position(bad[0])}", float(leaf[tuple(bad[0])])
+    return None
+
+
+def _position(index: Any) -> str:
+    return f"[{', '.join(map(str, index))}]" if len(index) else ""
+
+
+def _outside_entry(space: Space, x: Any, name: str) -> str | None:
+    """Why a value is not in a space."""
+    parts: list[tuple[Space, Any, str]] = []
+    if isinstance(space, Dict) and isinstance(x, Mapping) and set(x) == set(space.spaces):
+        parts = [(part, x[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
+    elif isinstance(space, Tuple) and isinstance(x, tuple) and len(x) == len(space.spaces):
+        parts = [(part, x[i], f"{name}[{i}]") for i, part in enumerate(space.spaces)]
+    if parts:
+        return next(filter(None, (_outside_entry(*part) for part in parts)), None)
+    if space.contains(x):
+        return None
+    if isinstance(space, Box) and isinstance(x, np.ndarray | np.generic) and x.shape == space.shape:
+        beyond = np.argwhere(~((x >= space.low) & (x <= space.high)))
+        if len(beyond):
+            return f"{name}{_position(beyond[0])} is {np.asarray(x)[tuple(beyond[0])]}, outside {space!r}"
+    if isinstance(x, np.ndarray) and x.ndim:
+        return f"{name} has the shape {x.shape} and dtype {x.dtype}, outside {space!r}"
+    return f"{name} is {x}, outside {space!r}"
