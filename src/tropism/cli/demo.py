@@ -11,7 +11,7 @@ from rich.progress import Progress, TaskID
 
 from tropism.cli.evaluating import figures, print_evaluations
 from tropism.cli.interrupts import interruptible
-from tropism.cli.terminal import Seed, console, made_folder, progress_bar
+from tropism.cli.terminal import Seed, console, errors, made_folder, progress_bar
 from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
@@ -37,9 +37,12 @@ def demo(
 
     Ctrl-C stops it and leaves what there is. The exit code is 1 where the agent does not beat them in --steps.
     """
+    errors.print("The demo takes about a minute on two cores.", highlight=False)
     begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
 
     def left() -> str:
+        for part in out.glob("*.part*"):
+            part.unlink(missing_ok=True)
         show.report("The demo was interrupted; this is the state at that time.")
         return f"What there is so far is in {out}/: open report.html."
 

@@ -1,6 +1,7 @@
 """The command evaluate."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, made_folder, progress_bar
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Params,
+    Seed,
+    announce_duration,
+    console,
+    environment,
+    made_folder,
+    progress_bar,
+)
 from tropism.errors import ValidationError
 
 Target = Annotated[
@@ -78,7 +89,7 @@ def _here(id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, ep
     from tropism.core.session import Session
     from tropism.plume.strategies import Strategy
     from tropism.train.evaluate import evaluate as run
-    from tropism.train.evaluate import play
+    from tropism.train.evaluate import num_parts, play
     from tropism.train.language import LanguageModel
     from tropism.train.players import Solo, named
     from tropism.train.table import Here
@@ -87,6 +98,8 @@ def _here(id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, ep
     if isinstance(who, LanguageModel):
         return _launched(id, name, who, seed, episodes, steps)
     if isinstance(who, Strategy) and env.traced:
+        if num_parts(episodes) > 1:
+            return _shown(name, episodes, lambda show: run(name, env, params, who, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
             return run(name, env, params, who, seed, episodes)
     player = Solo(who) if isinstance(who, Strategy) else who
@@ -123,9 +136,19 @@ def _there(url: str, name: str, greedy: bool, token: str | None, seed: int, epis
 
 
 def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
+    """Show the episodes that are done, and how long the others take once two measurements say it."""
+    measured: list[tuple[float, int]] = []
+
+    def show(done: int) -> None:
+        bar.update(task, completed=done)
+        measured.append((time.perf_counter(), done))
+        if len(measured) == 2:
+            (before, first), (now, second) = measured
+            announce_duration(name, (now - before) / (second - first) * (episodes - second))
+
     with progress_bar() as bar:
         task = bar.add_task(name, total=episodes)
-        return run(lambda done: bar.update(task, completed=done))
+        return run(show)
 
 
 def figures(target: str, results: list[Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 A policy that is pure plays compiled, all episodes at once; any other plays them one by one, here or on a server.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from tropism.train.table import Moment, Player, Table
 
 RESAMPLES = 2000
 LEVEL = 0.95
+LARGEST = 1024  # episodes of a part that is played at once
 PATIENCE = 5  # answers in a row that are no action, before an episode is given up
 
 
@@ -69,14 +71,49 @@ class Evaluation:
         }
 
 
-def evaluate(name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int) -> Evaluation:
-    """A pure policy in a pure environment: compiled."""
+def evaluate(
+    name: str,
+    env: Environment,
+    params: Any,
+    strategy: Strategy,
+    seed: int,
+    num_episodes: int,
+    show: Callable[[int], None] = lambda _done: None,
+) -> Evaluation:
+    """A pure policy in a pure environment: compiled. Many episodes run in parts, and `show` is called after each."""
+    size = math.ceil(num_episodes / num_parts(num_episodes))  # equal parts share one compilation
+    parts: list[Evaluation] = []
+    for done in range(0, num_episodes, size):
+        parts.append(_part(name, env, params, strategy, seed + done, size))
+        show(min(done + size, num_episodes))
+    return parts[0] if len(parts) == 1 else _joined(parts, num_episodes)
+
+
+def num_parts(num_episodes: int) -> int:
+    return math.ceil(num_episodes / LARGEST)
+
+
+def _part(name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int) -> Evaluation:
     if isinstance(env, PlumeNav):
         outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
         searched = Search(*(np.asarray(part) for part in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), searched)
     done = trials(env, strategy, seed, num_episodes, params, _nothing)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
+
+
+def _joined(parts: list[Evaluation], num_episodes: int) -> Evaluation:
+    """One evaluation; the last part may have played more episodes than were asked for."""
+    returns, lengths = (
+        np.concatenate(each)[:num_episodes]
+        for each in ([part.returns for part in parts], [part.lengths for part in parts])
+    )
+    searches = [part.search for part in parts if part.search is not None]
+    if not searches:
+        return Evaluation(parts[0].policy, parts[0].seed, returns, lengths)
+    found, efficiency = (np.concatenate([each[i] for each in searches])[:num_episodes] for i in (0, 1))
+    paths = np.concatenate([each.paths for each in searches], 1)[:, :num_episodes]
+    return Evaluation(parts[0].policy, parts[0].seed, returns, lengths, Search(found, efficiency, paths))
 
 
 def _nothing(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:
