@@ -6,6 +6,7 @@ memory at the start of an episode (None without it), `remember(memory, action)` 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -21,21 +22,38 @@ from tropism.train.network import ActorCritic
 from tropism.train.observations import flat
 
 
+class Hashed:
+    """Remembers its hash: what is static in a compiled function is hashed at each call."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 @dataclass(frozen=True)
-class Blueprint:
+class Blueprint(Hashed):
     """How the network of a training is made; hashable, so that equal trainings share one compilation."""
 
+    __hash__ = Hashed.__hash__
+
     kind: Any  # a class
-    observation_space: Space
-    action_space: Space
-    flatten: bool  # whether observations reach the network as one vector
     recurrent: bool  # whether the network has a memory
     options: tuple[tuple[str, Any], ...] = ()  # of the built-in network
+    observation_space: Space | None = None  # None: observations are flattened into a vector
+    action_space: Space | None = None  # None: the built-in network takes that of the trainer
 
-    def agent(self, obs: Any, key: Any) -> "Agent":
+    @property
+    def flatten(self) -> bool:
+        return self.observation_space is None
+
+    def agent(self, obs: Any, action_space: Space, key: Any) -> "Agent":
         """An agent for observations like this one."""
-        space = Box(-np.inf, np.inf, flat(obs).shape) if self.flatten else self.observation_space
-        return Agent(self.kind(space, self.action_space, key=key, **dict(self.options)), self.action_space)
+        observed = Box(-np.inf, np.inf, flat(obs).shape) if self.observation_space is None else self.observation_space
+        acted_in = action_space if self.action_space is None else self.action_space
+        return Agent(self.kind(observed, acted_in, key=key, **dict(self.options)), action_space)
 
     @property
     def summary(self) -> str:
@@ -46,21 +64,30 @@ class Blueprint:
         return "a recurrent network" if self.recurrent else "a vector network"
 
 
+@dataclass(frozen=True)
+class Form(Hashed):
+    """What is left of a network without its arrays."""
+
+    __hash__ = Hashed.__hash__
+    network: Any
+
+
 class Agent(Module):
     """The arrays of a network apart from the rest of it, so that a training is a pytree of arrays alone."""
 
     weights: Any
     log_std: Float[Array, "..."]  # of continuous actions; empty for discrete ones
-    form: Any = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
 
     def __init__(self, network: Any, action_space: Space):
         network = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, network)
-        self.weights, self.form = eqx.partition(network, eqx.is_array)
+        self.weights, rest = eqx.partition(network, eqx.is_array)
+        self.form = Form(rest)
         self.log_std = jnp.zeros(action_space.shape if isinstance(action_space, Box) else 0)
 
     @property
     def network(self) -> Any:
-        return eqx.combine(self.weights, self.form)
+        return eqx.combine(self.weights, self.form.network)
 
     def memory(self) -> Any:
         """At the start of an episode."""

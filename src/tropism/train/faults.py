@@ -1,7 +1,7 @@
 """Numbers that spoil a training: found inside the compiled update, reported by the host."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -105,13 +105,14 @@ class Chunk(NamedTuple):
                 return Finding(quantity, found[1], f"{found[0]} is {found[1]} {self._at(key, agent, update)}")
         return None
 
-    def outside(self, space: Space) -> Finding | None:
+    def outside(self, observation_space: Callable[[], Space]) -> Finding | None:
         """The first observation that is not in its space."""
         keys = np.where(self.fault.key >= OUTSIDE, self.fault.key, NONE)
         agent, update = _first(keys)
         if keys[agent, update] == NONE:
             return None
         obs = jax.tree.map(lambda leaf: leaf[agent, update], self.fault.obs)
+        space = observation_space()
         what = _outside_entry(space, obs, "observation") or f"observation is outside {space!r}"
         return Finding("observation", obs, f"{what}, {self._at(int(keys[agent, update]) - OUTSIDE, agent, update)}")
 

@@ -17,7 +17,7 @@ from tropism.train.actions import outputs_shape
 from tropism.train.agent import Blueprint, first_memory, next_memory
 from tropism.train.config import Config
 from tropism.train.network import ActorCritic
-from tropism.train.pixels import has_picture, is_picture
+from tropism.train.pixels import has_bytes, has_picture, is_picture
 
 MADE = "Network(observation_space, action_space, *, key)"
 CALLED = "network(obs, memory)"
@@ -30,16 +30,19 @@ def network_name(network: Any) -> str | None:
 
 def blueprint(env: Environment, params: Any, config: Config, network: Any = None) -> Blueprint:
     """The built-in network, or `network`: a class, or `module:Class`."""
-    space, action_space = env.observation_space(params), env.action_space(params)
-    outputs_shape(action_space)  # refuses a space that PPO cannot act in
+    # By their shapes alone: the numbers of a space may have to be compiled, which takes a tenth of a second.
+    likes = eqx.filter_eval_shape(lambda: (env.observation_space(params), env.action_space(params)))
+    outputs_shape(likes[1])  # refuses a space that PPO cannot act in
     if network is not None:
         return _own(network, env, params, config)
-    picture = is_picture(space)
-    if has_picture(space) and not picture:
+    options = (("hidden", config.hidden), ("recurrent", config.recurrent))
+    space = env.observation_space(params) if has_bytes(likes[0]) else None
+    if space is None or not has_picture(space):
+        return Blueprint(ActorCritic, config.recurrent, options)
+    if not is_picture(space):
         expected = "a picture alone, or no picture in it: combine a picture with other observations in --network"
         raise ValidationError("observation_space", space, expected)
-    options = (("hidden", config.hidden), ("recurrent", config.recurrent))
-    return Blueprint(ActorCritic, space, action_space, not picture, config.recurrent, options)
+    return Blueprint(ActorCritic, config.recurrent, options, space)
 
 
 def _own(network: Any, env: Environment, params: Any, config: Config) -> Blueprint:
@@ -53,7 +56,7 @@ def _own(network: Any, env: Environment, params: Any, config: Config) -> Bluepri
     for name, default in (("recurrent", False), ("hidden", Config.hidden)):
         if vars(config)[name] != default:
             raise ValidationError(name, vars(config)[name], f"{default}: a network of your own has its own layers")
-    return Blueprint(kind, space, action_space, False, recurrent)
+    return Blueprint(kind, recurrent, (), space, action_space)
 
 
 def _check(kind: Any, name: str, obs: Any, space: Space, action_space: Space) -> Any:

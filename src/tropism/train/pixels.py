@@ -31,11 +31,20 @@ def is_picture(space: Space) -> bool:
 
 def has_picture(space: Space) -> bool:
     """Whether the space is a picture, or a Dict or Tuple with one in it."""
+    return any(is_picture(part) for part in _parts(space))
+
+
+def has_bytes(space: Space) -> bool:
+    """Whether there may be a picture, which shapes alone do not tell."""
+    return any(isinstance(part, Box) and part.dtype == np.uint8 for part in _parts(space))
+
+
+def _parts(space: Space) -> list[Space]:
     if isinstance(space, Dict):
-        return any(has_picture(part) for part in space.spaces.values())
+        return [each for part in space.spaces.values() for each in _parts(part)]
     if isinstance(space, Tuple):
-        return any(has_picture(part) for part in space.spaces)
-    return is_picture(space)
+        return [each for part in space.spaces for each in _parts(part)]
+    return [space]
 
 
 def highest(space: Box) -> int:

@@ -42,5 +42,5 @@ def load(path: Path, seed: int = 0, greedy: bool = False, network: type | None =
         raise ValidationError("seed", seed, f"one of the {recipe.seeds} agents of this training, from 0")
     trainer = recipe.trainer()
     train = jax.tree.map(lambda leaf: leaf[seed], train)
-    space = trainer.blueprint.observation_space
+    space = trainer.observation_space()
     return Trained(train.agent, train.obs_moments, trainer.actions, trainer.inputs, space, greedy)

@@ -18,11 +18,12 @@ from jaxtyping import Array, Float, Int
 
 from tropism.core.environment import Environment
 from tropism.core.module import Module
+from tropism.core.spaces import Space
 from tropism.core.transforms.auto_reset import auto_reset
 from tropism.train.actions import Actions
 from tropism.train.agent import Agent, Blueprint, forget_where, strong
 from tropism.train.config import Config
-from tropism.train.faults import Fault, survey
+from tropism.train.faults import NONE, Fault, survey
 from tropism.train.observations import Inputs, Moments
 from tropism.train.own_network import blueprint
 from tropism.train.pixels import has_picture
@@ -78,7 +79,7 @@ class Progress(NamedTuple):
     last: Any  # the mean over environments of the last return of each; NaN until all have one
     loss: Any
     entropy: Any
-    fault: Fault
+    fault: Any  # a Fault
 
 
 class Trainer(Module):
@@ -100,6 +101,9 @@ class Trainer(Module):
     def actions(self) -> Actions:
         return Actions(self.env.action_space(self.params))
 
+    def observation_space(self) -> Space:
+        return self.env.observation_space(self.params)
+
     @property
     def inputs(self) -> Inputs:
         return Inputs(self.blueprint.flatten, self.config.normalize)
@@ -118,7 +122,7 @@ class Trainer(Module):
         obs, state = jax.vmap(self.env.reset, (0, None))(random.split(env_key, config.num_envs), self.params)
         obs = jax.tree.map(strong, obs)
         one = jax.tree.map(lambda leaf: leaf[0], obs)
-        agent = self.blueprint.agent(one, agent_key)
+        agent = self.blueprint.agent(one, self.actions.space, agent_key)
         moments = Moments.none(self.inputs.features(one))
         memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_envs, *leaf.shape)), agent.memory())
         none = jnp.zeros(config.num_envs)
@@ -140,7 +144,7 @@ class Trainer(Module):
             agent, optimizer, obs_moments, train.return_moments, playing, random.key_data(key), train.updates + 1
         )
         ended = (seen.done.sum(), seen.finished_return.sum(), playing.last.mean())
-        fault = survey(self.env.observation_space(self.params), seen.obs, seen.next_obs, seen.reward)
+        fault = survey(self.observation_space(), seen.obs, seen.next_obs, seen.reward)
         return train, Progress(*ended, losses[0].mean(), losses[1].mean(), fault)
 
     def _act(self, train: TrainState, key: Any) -> tuple[Playing, Seen]:
@@ -206,7 +210,8 @@ class Trainer(Module):
             return jax.vmap(train.agent)(inputs, memory)[1]
 
         rows = (seen.next_obs, seen.next_memory)
-        return lax.map(row, rows) if has_picture(self.blueprint.observation_space) else jax.vmap(row)(rows)
+        space = self.blueprint.observation_space
+        return jax.vmap(row)(rows) if space is None or not has_picture(space) else lax.map(row, rows)
 
     def _learn(self, train: TrainState, seen: Seen, advantage: Any, key: Any) -> tuple[Agent, Any, Any]:
         """Some passes over what was seen, in shuffled parts: of whole sequences where the agent has a memory."""
@@ -269,13 +274,31 @@ def start(trainer: Trainer, key: Any, count: int) -> TrainState:
 
 def advance(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, Progress]:
     """Some updates of every agent, side by side, with a report of each; compiled once for any number of them."""
+    train, reports = update_often(trainer, train, updates)
+    return train, stack(reports)
+
+
+def update_often(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, list[Progress]]:
+    """As `advance`, with the reports still on the device."""
     is_short = trainer.config.total_steps * len(train.updates) <= SHORT
     update = _compiled(_update, 1 if is_short else None)
     reports: list[Progress] = []
     for _ in range(updates):
         train, progress = update(trainer, train)
         reports.append(progress)
-    return train, jax.tree.map(lambda *values: np.stack(values, 1), *reports)
+    return train, reports
+
+
+def stack(reports: list[Progress]) -> Progress:
+    """Reports on the host, (agents, updates, …); where there is no fault, nothing but its key is fetched."""
+
+    def stacked(values: Any) -> Any:
+        return jax.tree.map(lambda *each: np.stack(each, 1), *values)
+
+    fault = Fault(stacked([report.fault.key for report in reports]), None, None)
+    if (fault.key != NONE).any():
+        fault = stacked([report.fault for report in reports])
+    return stacked([report._replace(fault=None) for report in reports])._replace(fault=fault)
 
 
 def _compiled(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:

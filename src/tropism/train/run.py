@@ -15,7 +15,7 @@ from tropism.errors import NonFiniteError, ObservationWarning, ValidationError
 from tropism.train import checkpoint
 from tropism.train.checkpoint import Training
 from tropism.train.faults import Chunk, Finding
-from tropism.train.ppo import Progress, Trainer, TrainState, advance
+from tropism.train.ppo import Progress, Trainer, TrainState, stack, update_often
 
 REPORTS = 50  # of a whole training
 CHECKPOINT = "agent.tropism"
@@ -65,7 +65,7 @@ def training(
         state, progress, seconds = clock.advance(trainer, state, updates)
         chunk = Chunk(recipe.config, done, progress.fault, progress.loss)
         _stop_if(chunk.not_finite() or _spoilt(chunk, state), path if history else None)
-        outside = None if warned else chunk.outside(trainer.blueprint.observation_space)
+        outside = None if warned else chunk.outside(trainer.observation_space)
         if outside is not None:
             warned = True
             message = f"{outside.message}. Training goes on; further ones are not reported."
@@ -121,21 +121,21 @@ class _Clock:
 
     def advance(self, trainer: Trainer, state: TrainState, updates: int) -> tuple[TrainState, Progress, float]:
         """Some updates, and the seconds that one of them took."""
-        parts: list[Progress] = []
+        reports: list[Progress] = []
         measured: list[tuple[int, float]] = []
         while updates:
             size = updates if self._done > 1 else 1
             begun = time.perf_counter()
-            state, progress = advance(trainer, state, size)
+            state, more = update_often(trainer, state, size)
             jax.block_until_ready(state.updates)
             measured.append((size, time.perf_counter() - begun))
-            parts.append(progress)
+            reports += more
             updates, self._done, self._left = updates - size, self._done + size, self._left - size
             if self._done == 2:
                 self._started(_num_updates(state) * trainer.config.batch, measured[-1][1] * self._left)
         counted = measured[1:] if self._done == sum(size for size, _ in measured) > 1 else measured
         seconds = sum(took for _, took in counted) / sum(size for size, _ in counted)
-        return state, jax.tree.map(lambda *each: np.concatenate(each, 1), *parts), seconds
+        return state, stack(reports), seconds
 
 
 def _num_updates(state: TrainState) -> int:
