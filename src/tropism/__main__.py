@@ -1,16 +1,16 @@
 """The command `tropism`, also as `python -m tropism`."""
 
 import sys
-from importlib.util import find_spec
 
-NEEDED = ("typer", "rich", "PIL")  # what the extra `cli` installs
+from tropism.errors import MissingExtraError, require_extra
 
 
 def main() -> None:
-    missing = [module for module in NEEDED if find_spec(module) is None]
-    if missing:
-        print(f'The command line needs {", ".join(missing)}: pip install "tropism[cli]"', file=sys.stderr)
-        raise SystemExit(2)
+    try:
+        require_extra("cli", "The command line", "typer", "rich", "PIL")
+    except MissingExtraError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     from tropism.cli import main as run
 
     run()

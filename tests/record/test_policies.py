@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.test_cli import run
+from tests.cli.command import run
 
 from tropism import Session, make
 from tropism.cli.policies import DRAWN, policy_of

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.sandbox.cells import cell
 
 from tropism import Session, make

@@ -101,9 +101,14 @@ class Environment(Module):
         """What `info` says of a state, at a reset too; `step` adds `terminated` and `truncated`."""
         return {}
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        """Names of the options that a reset takes; `configure` refuses all others."""
+        return ("params",)
+
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         """The params of one episode, given the options of its reset. Every environment takes `params`."""
-        check_options(options, "params")
+        check_options(options, *self.reset_options)
         return override(params, options.get("params", {}))
 
     def render(self, state: Any, params: Any) -> Any:

@@ -42,6 +42,7 @@ class Apart(Environment):
     action_message: ClassVar[Any] = _same("action_message")
     observation_message: ClassVar[Any] = _same("observation_message")
     known_as: ClassVar[Any] = _same("known_as")
+    reset_options: ClassVar[Any] = _same("reset_options")
 
     env: Environment
     modules: tuple[str, ...] = eqx.field(static=True)

@@ -71,6 +71,10 @@ class Transform(Environment):
     def default_params(self) -> EnvParams:
         return self.env.default_params()
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        return self.env.reset_options
+
     def configure(self, params: Any, options: Any) -> Any:
         return self.env.configure(params, options)
 
