@@ -170,7 +170,7 @@ def _draw_starts(axes: Axes, search: Search | None, env: PlumeNav) -> None:
     begun = np.histogram2d(x, y, edges)[0]
     won = np.histogram2d(x[search.found], y[search.found], edges)[0]
     share = np.where(begun > 0, won / np.maximum(begun, 1), np.nan)
-    axes.pcolormesh(*edges, share.T, norm=SHARES.norm, cmap=SHARES.cmap)
+    axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap=SHARES.cmap)
     axes.set(facecolor="#9aa0ac", xticks=[], yticks=[], xlim=(env.low[0], env.high[0]), ylim=(env.low[1], env.high[1]))
     axes.set_aspect("equal")
 
