@@ -1,5 +1,6 @@
 """An episode to look at: replayed from its seed, options and actions, at any of its steps."""
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import accumulate, count
@@ -24,7 +25,7 @@ LONGEST_TEXT = 16_384  # characters
 
 LASTING = (DivergedError, StateError, ValidationError)  # what a replay raises each time
 
-takes = count(1)
+takes = count(secrets.randbits(32))  # a page that outlives this process must not take a later reel for an earlier one
 
 
 class Row(msgspec.Struct):

@@ -1,7 +1,7 @@
 // The page: which view belongs to which address, and what the bar at the top says.
 
-import { get, open, token } from "./api.js";
-import { make, say } from "./dom.js";
+import { OFFLINE, get, open, token } from "./api.js";
+import { make, say, withdraw } from "./dom.js";
 import { gallery } from "./gallery.js";
 import { recordings } from "./recordings.js";
 import { begin, recording, session } from "./session.js";
@@ -58,22 +58,26 @@ async function route() {
     if (!view) return;
     if (mine !== turn) return view.close();
     views = [view];
-    main.replaceChildren(view.element);
-    document.title = title;
-    main.querySelector("h1")?.focus({ preventScroll: true });
+    present(view.element, title);
   } catch (error) {
     if (mine !== turn) return;
-    main.replaceChildren(trouble(error));
-    document.title = "Trouble · Tropism";
-    main.querySelector("h1").focus({ preventScroll: true });
+    present(trouble(error), "Trouble · Tropism");
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
   }
 }
 
+/** Show a view from its top; its heading gets the focus. */
+function present(element, title) {
+  main.replaceChildren(element);
+  document.title = title;
+  main.querySelector("h1")?.focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
 function trouble(error) {
   const again = make("button", { type: "button", class: "primary", onclick: route }, "Try again");
-  return make("section", { class: "panel trouble" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "#/" }, "All environments")));
+  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "#/" }, "All environments")));
 }
 
 document.addEventListener("connection", ({ detail }) => {
@@ -81,6 +85,10 @@ document.addEventListener("connection", ({ detail }) => {
   state.dataset.state = detail;
   say(state.querySelector("span"), STATES[detail]);
   document.querySelector("#token").hidden = !token.get();
+});
+document.addEventListener("reconnected", () => {
+  withdraw(OFFLINE);
+  if (main.querySelector(".trouble[data-code=OFFLINE]")) route();
 });
 document.addEventListener("sessions", ({ detail }) => {
   const count = document.querySelector("#count");

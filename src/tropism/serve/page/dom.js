@@ -38,6 +38,14 @@ export function notify(text) {
   hiding = setTimeout(() => (box.hidden = true), 8000);
 }
 
+/** Hide a message that no longer holds. */
+export function withdraw(text) {
+  const box = document.querySelector("#notice");
+  if (box.textContent === text) box.hidden = true;
+}
+
+export const pause = (time) => new Promise((done) => setTimeout(done, time));
+
 export function number(value) {
   if (!Number.isFinite(value)) return "–";
   if (Number.isInteger(value)) return String(value);

@@ -1,6 +1,6 @@
 // The environments of this server: a card each, with its picture, or with its words where it draws nothing.
 
-import { get, request } from "./api.js";
+import { get, reconnected, request } from "./api.js";
 import { make } from "./dom.js";
 
 export async function gallery(environments) {
@@ -43,6 +43,7 @@ async function portray(frame) {
     if (reply.headers.get("content-type").startsWith("image/")) await show(frame, await reply.blob());
     else frame.append(make("pre", {}, await reply.text()));
   } catch (error) {
+    if (error.code === "OFFLINE") return reconnected().then(() => portray(frame));
     frame.append(make("pre", {}, error.message));
   }
   frame.classList.remove("loading");

@@ -2,13 +2,12 @@
 
 import { get, own, post } from "./api.js";
 import { controls } from "./controls.js";
-import { make, notify, number, say } from "./dom.js";
+import { make, notify, number, pause, say } from "./dom.js";
+import { EVERY, follow } from "./follow.js";
 import { Player } from "./player.js";
 import { isOurs, shortcuts } from "./shortcuts.js";
 import { liveSource, recordedSource } from "./source.js";
 
-const EVERY = 400; // milliseconds between looks at a session that somebody else plays
-const LONGEST = 15_000; // milliseconds between them while the server is in trouble
 const MOST_ASKED = 4; // requests, that and those that wait
 const SURE = 2000; // milliseconds in which a key that ends an episode is to be pressed again
 
@@ -33,8 +32,6 @@ export async function begin(name) {
   if (!environment.replayable) opened.set(view, reply);
   location.replace(`#/session/${view}`);
 }
-
-const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 const randomSeed = () => String(Math.floor(Math.random() * 10_000));
 
@@ -102,8 +99,10 @@ class Stage {
     this.onRefused = (event) => notify(event.detail);
     document.addEventListener("keydown", this.onKey);
     document.addEventListener("refused", this.onRefused);
+    this.onReconnected = () => this.#resume();
+    if (this.mode === "play") document.addEventListener("reconnected", this.onReconnected);
     await this.player.update();
-    if (this.mode !== "play") this.#watch();
+    if (this.mode !== "play") follow(this);
   }
 
   #layout(schema) {
@@ -204,6 +203,20 @@ class Stage {
     this.player.update();
   }
 
+  /** After the server could not be reached: a restarted one resumes our session when its id is named. */
+  #resume() {
+    return this.#inTurn(async () => {
+      try {
+        await get(`${this.environment.url}/state`, { session: this.id });
+        if (this.environment.replayable) await this.source.refresh();
+      } catch (error) {
+        if (error.code !== "SESSION_ERROR") throw error;
+        this.gone = true;
+      }
+      this.player.update();
+    });
+  }
+
   async forkHere() {
     if (this.fork.disabled) return;
     await this.#inTurn(async () => {
@@ -253,34 +266,11 @@ class Stage {
     if (does || this.controls?.key(event)) event.preventDefault();
   }
 
-  /** Follow a session as it is stepped, or a recording until the server has replayed it. */
-  async #watch() {
-    let [wait, trouble] = [EVERY, ""];
-    while (!this.closed && (this.mode === "watch" || this.source.last < this.source.told.step_count)) {
-      await pause(wait);
-      if (this.closed || document.hidden) continue;
-      try {
-        if (await this.source.refresh()) this.player.update();
-        [wait, trouble] = [EVERY, ""];
-      } catch (error) {
-        if (this.closed) return;
-        if (error.status === 404) {
-          this.gone = true;
-          this.player.update();
-          return;
-        }
-        if (error.message !== trouble) notify(error.message);
-        trouble = error.message;
-        if (error.status >= 400 && error.status < 500) return; // asked again, it would be refused again
-        wait = Math.min(2 * wait, LONGEST);
-      }
-    }
-  }
-
   close() {
     this.closed = true;
     document.removeEventListener("keydown", this.onKey);
     document.removeEventListener("refused", this.onRefused);
+    document.removeEventListener("reconnected", this.onReconnected);
     this.player.close();
   }
 }
