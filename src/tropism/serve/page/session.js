@@ -118,7 +118,7 @@ class Stage {
       make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel trace" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
-        this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
+        this.controls ? make("div", { class: "panel act" }, make("h2", {}, "Act"), this.controls.element) : null,
         make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
         ...shortcuts(Boolean(this.id)), code),
       this.heard,
