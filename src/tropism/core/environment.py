@@ -19,6 +19,8 @@ from tropism.errors import ValidationError
 
 Info = dict[str, Any]
 
+MOST_PRINTED = 1000  # numbers of an array that NumPy prints in full
+
 
 class EnvParams(Module):
     """The numbers of an environment.
@@ -123,13 +125,20 @@ class Environment(Module):
         """What people call the actions of a Discrete space, or the entries of a Box, in order."""
         return ()
 
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        """The actions that a click on the picture takes: rows of equal cells from the upper left; None for none."""
+        return ()
+
     def observation_words(self) -> tuple[str, ...]:
         """What people call the entries of an observation that is a short vector, in order."""
         return ()
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         """The observation in words, for a language agent."""
-        return f"Observation: {np.array2string(np.asarray(obs), precision=4)}"
+        array = np.asarray(obs)
+        if array.dtype == np.uint8 and array.ndim == 3 and array.size > MOST_PRINTED:
+            return f"Observation: an image of {array.shape[1]} x {array.shape[0]} pixels."
+        return f"Observation: {np.array2string(array, precision=4)}"
 
     def parse(self, text: str, params: Any) -> Any:
         """The action a language agent's words mean: one of `action_words`, or the action as JSON."""

@@ -115,6 +115,9 @@ class ConnectFour(Environment):
         from_center = jnp.hypot(x % CELL - CELL / 2, y % CELL - CELL / 2)
         return draw.finish(draw.paint(canvas, from_center - 0.4 * CELL, draw.enlarge(colors, CELL)))
 
+    def click_actions(self) -> tuple[tuple[int, ...], ...]:
+        return (tuple(range(COLUMNS)),)
+
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         board, mark = np.asarray(state.board), {1: "X", -1: "O", 0: "."}
         rows = [" ".join(str(column) for column in range(COLUMNS))]

@@ -151,7 +151,7 @@ class App:
             case "metadata":
                 return _json(self._metadata(environment))
             case "schema":
-                return _json(environment.form.schema())
+                return _json(environment.form.annotated_schema())
             case "openapi.json":
                 return _json(openapi.document(environment, root))
             case "docs":

@@ -100,6 +100,9 @@ class Apart(Environment):
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()
 
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        return self.env.click_actions()
+
     def observation_words(self) -> tuple[str, ...]:
         return self.env.observation_words()
 

@@ -96,6 +96,9 @@ class Transform(Environment):
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()
 
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        return self.env.click_actions()
+
     def observation_words(self) -> tuple[str, ...]:
         return self.env.observation_words()
 

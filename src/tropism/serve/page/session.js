@@ -1,9 +1,11 @@
 // One episode: played where the session is ours, watched where it is not, or recorded; scrubbed and forked in any case.
 
 import { get, own, post } from "./api.js";
+import { clickable } from "./clicks.js";
 import { controls } from "./controls.js";
 import { make, notify, number, pause, say } from "./dom.js";
 import { EVERY, follow } from "./follow.js";
+import { Images, imageNames, pixels } from "./images.js";
 import { Player } from "./player.js";
 import { isOurs, shortcuts } from "./shortcuts.js";
 import { liveSource, recordedSource } from "./source.js";
@@ -92,8 +94,11 @@ class Stage {
     this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
     const schema = await get(`${this.environment.url}/schema`);
-    this.words = schema.action.oneOf[0].properties.value?.oneOf ?? [];
+    this.action = schema.action.oneOf[0].properties.value ?? {};
     this.controls = this.id && controls(schema.action, (action) => this.act(action));
+    this.images = new Images(this.source, imageNames(schema.observation));
+    const clicks = schema.action["x-clicks"];
+    if (this.id && clicks) clickable(this.player, clicks, { accepts: (action) => this.accepts(action), act: (action) => this.act(action) });
     this.element = this.#layout(schema);
     this.onKey = (event) => this.key(event);
     this.onRefused = (event) => notify(event.detail);
@@ -119,7 +124,7 @@ class Stage {
       make("div", { class: "right" },
         facts,
         this.controls ? make("div", { class: "panel act" }, make("h2", {}, "Act"), this.controls.element) : null,
-        make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
+        make("div", { class: "panel" }, make("h2", {}, "Observation"), this.images.element, this.player.words),
         ...shortcuts(Boolean(this.id)), code),
       this.heard,
     );
@@ -139,12 +144,13 @@ class Stage {
   show() {
     const { row, atEnd } = this.player;
     say(this.facts.step, String(row.step));
-    say(this.facts.action, row.action ? spelled(row.action, this.words) : "–");
+    say(this.facts.action, row.action ? spelled(row.action, this.action.oneOf ?? []) : "–");
     this.facts.action.title = row.action ? JSON.stringify(row.action) : "";
     say(this.facts.reward, number(row.reward));
     say(this.facts.return, number(row.total_reward));
     const over = row.lifecycle !== "ready";
     this.controls?.update(row, atEnd && !over);
+    this.images.show(this.player.cursor);
     this.element.classList.toggle("over", over);
     say(this.banner, this.#verdict(row, atEnd, over));
     this.banner.classList.toggle("ended", atEnd && over);
@@ -156,6 +162,12 @@ class Stage {
     if (this.mode === "recorded") return "The recording ends here: fork to play on.";
     if (this.gone) return "This session was closed. What is seen here stays; it cannot be forked any more.";
     return this.id ? "" : "Live: you see each step as it is made.";
+  }
+
+  /** Whether this action can be taken now: the episode goes on, and the action is legal. */
+  accepts(action) {
+    const { row, atEnd } = this.player;
+    return atEnd && row.lifecycle === "ready" && row.legal?.[action.value - this.action.minimum] !== false;
   }
 
   /** Take a step; true where it was taken. */
@@ -271,6 +283,7 @@ class Stage {
     document.removeEventListener("keydown", this.onKey);
     document.removeEventListener("refused", this.onRefused);
     document.removeEventListener("reconnected", this.onReconnected);
+    this.images.close();
     this.player.close();
   }
 }
@@ -287,7 +300,10 @@ function spelled(action, words) {
 
 function moment(reply, action, before) {
   const { metadata: _, text, ...fields } = reply.observation;
-  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const images = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, pixels(value)]));
+  const lines = Object.entries(fields)
+    .filter(([name]) => !images[name])
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
   const first = action === null;
   return {
     step: first ? 0 : before.step + 1,
@@ -299,5 +315,6 @@ function moment(reply, action, before) {
     numbers: Object.fromEntries(Object.entries(fields).filter(([, value]) => typeof value === "number")),
     spot: null,
     legal: null,
+    images,
   };
 }
