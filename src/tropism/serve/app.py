@@ -155,7 +155,7 @@ class App:
             case "openapi.json":
                 return _json(openapi.document(environment, root))
             case "docs":
-                return page_files.answer(page_files.DOCS)
+                return page_files.answer(page_files.HOME)
             case "metrics":
                 return Answer(self.metrics.text().encode(), media_type=TYPE)
             case "sessions":
