@@ -7,6 +7,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.serve.browser import visiting
 from tests.serve.running import Running, labs, running
 
+from tropism.serve.server import served
+
 TOKEN = "open-sesame"
 LOOK = """() => {
     const style = (name) => getComputedStyle(document.querySelector(name));
@@ -17,7 +19,7 @@ LOOK = """() => {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running("GridWorld-v0", "Echo-v0", own=labs()) as started:
+    with running(own=labs() | served(["Echo-v0"])) as started:
         yield started
 
 
@@ -25,7 +27,7 @@ def test_the_reference_looks_like_the_rest(page: Page, server: Running):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         looks: list[object] = []
-        for place in ("#/", "docs"):
+        for place in ("#/sessions", "docs"):
             page.goto(f"{server.url}/{place}")
             expect(page.locator("h1")).to_be_visible()
             expect(page.locator("#state")).to_have_text("Connected")
@@ -38,7 +40,7 @@ def test_the_reference_looks_like_the_rest(page: Page, server: Running):
     expect(page.locator("h1")).to_have_text("Live sessions")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="API").click()
-    expect(page.locator("h1")).to_have_text("GridWorld-v0")
+    expect(page.locator("h1")).to_have_text("Lab-v0")
 
 
 def test_the_reference_of_the_address_is_shown(page: Page, server: Running):
@@ -49,9 +51,9 @@ def test_the_reference_of_the_address_is_shown(page: Page, server: Running):
 
 def test_the_reference_of_each_environment_is_a_click_away(page: Page, server: Running):
     page.goto(f"{server.url}/docs")
-    expect(page.locator("h1")).to_have_text("GridWorld-v0")
+    expect(page.locator("h1")).to_have_text("Lab-v0")
     menu = page.get_by_role("navigation", name="Environments")
-    expect(menu.locator("[aria-current]")).to_have_text("GridWorld-v0")
+    expect(menu.locator("[aria-current]")).to_have_text("Lab-v0")
     menu.get_by_role("link", name="Echo-v0").click()
     expect(page.locator("h1")).to_have_text("Echo-v0")
     expect(menu.locator("[aria-current]")).to_have_text("Echo-v0")

@@ -16,14 +16,14 @@ from tropism.serve.journal import Journal
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running("GridWorld-v0", "Pendulum-v1", "Chat-v0", "Echo-v0", own=labs()) as started:
+    with running("Pendulum-v1", "Chat-v0", "Echo-v0", own=labs()) as started:
         yield started
 
 
 def test_keys_work_after_the_scrubber_was_clicked(page: Page, server: Running):
-    play(page, server, "GridWorld-v0", seed=1)
+    play(page, server, "Lab-v0", seed=1)
     for step in (1, 2):
-        page.keyboard.press("1")
+        page.keyboard.press("0")
         expect_step(page, step)
     page.get_by_label("Step of the episode").click(position={"x": 2, "y": 5})
     expect_step(page, 0, 2)
@@ -33,7 +33,7 @@ def test_keys_work_after_the_scrubber_was_clicked(page: Page, server: Running):
     expect_step(page, 0, 2)
     page.keyboard.press("e")
     expect_step(page, 2)
-    page.keyboard.press("2")
+    page.keyboard.press("0")
     expect_step(page, 3)
 
 
@@ -84,20 +84,20 @@ def test_one_goes_on_typing_after_a_message_was_sent(page: Page, server: Running
 def test_the_connection_notice_goes_when_the_server_is_back(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:
-        with running("GridWorld-v0", store=Journal(journal)) as server:
+        with running(own=labs(), store=Journal(journal)) as server:
             page = stack.enter_context(visiting(browser, server, expected="ERR_CONNECTION"))
-            play(page, server, "GridWorld-v0", seed=1)
-            page.keyboard.press("1")
+            play(page, server, "Lab-v0", seed=1)
+            page.keyboard.press("0")
             expect_step(page, 1)
-        page.keyboard.press("1")
+        page.keyboard.press("0")
         expect(page.locator("#state")).to_have_text("Server not reached")
         expect(page.locator("#notice")).to_have_text("the server cannot be reached")
-        stack.enter_context(running("GridWorld-v0", store=Journal(journal), port=server.port))
+        stack.enter_context(running(own=labs(), store=Journal(journal), port=server.port))
         expect(page.locator("#state")).to_have_text("Connected")
         expect(page.locator("#notice")).to_be_hidden(timeout=2000)
-        page.keyboard.press("1")
+        page.keyboard.press("0")
         expect_step(page, 2)
-        expect(page.locator(".frame img")).to_have_attribute("data-step", "2")
+        expect(page.locator(".stage .words")).to_contain_text("[1. 2.]")
 
 
 def test_a_view_that_failed_while_the_server_was_away_is_shown_when_it_is_back(browser: Browser):

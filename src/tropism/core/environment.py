@@ -135,10 +135,7 @@ class Environment(Module):
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         """The observation in words, for a language agent."""
-        array = np.asarray(obs)
-        if array.dtype == np.uint8 and array.ndim == 3 and array.size > MOST_PRINTED:
-            return f"Observation: an image of {array.shape[1]} x {array.shape[0]} pixels."
-        return f"Observation: {np.array2string(array, precision=4)}"
+        return f"Observation: {_printed(obs)}"
 
     def parse(self, text: str, params: Any) -> Any:
         """The action a language agent's words mean: one of `action_words`, or the action as JSON."""
@@ -161,6 +158,16 @@ class Environment(Module):
 
     def __hash__(self) -> int:
         return hash((type(self), _values(self)))
+
+
+def _printed(obs: Any) -> str:
+    """Numbers as text, field by field; of an image that is too large for that, its size."""
+    if isinstance(obs, Mapping):
+        return ", ".join(f"{name}: {_printed(part)}" for name, part in obs.items())
+    array = np.asarray(obs)
+    if array.dtype == np.uint8 and array.ndim == 3 and array.size > MOST_PRINTED:
+        return f"an image of {array.shape[1]} x {array.shape[0]} pixels"
+    return np.array2string(array, precision=4)
 
 
 def _values(env: Environment) -> tuple[Any, ...]:

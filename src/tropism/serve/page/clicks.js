@@ -10,7 +10,8 @@ export function clickable(player, rows, { accepts, act }) {
 
   const under = ({ clientX, clientY }) => {
     if (image.hidden) return null;
-    const [width, height] = [image.naturalWidth / rows[0].length, image.naturalHeight / rows.length];
+    const picture = overlay.viewBox.baseVal; // the image itself has no size while the next one is loaded
+    const [width, height] = [picture.width / rows[0].length, picture.height / rows.length];
     const { x, y } = new DOMPoint(clientX, clientY).matrixTransform(overlay.getScreenCTM().inverse());
     const [column, row] = [Math.floor(x / width), Math.floor(y / height)];
     const action = rows[row]?.[column];

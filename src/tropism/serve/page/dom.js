@@ -1,5 +1,6 @@
 // Elements in one expression: make("button", { class: "primary", onclick: play }, "Play").
 
+export const COARSE = 160; // pixels; an image that has fewer across is enlarged without smoothing
 const SVG = "http://www.w3.org/2000/svg";
 
 export function make(tag, properties = {}, ...children) {

@@ -2,11 +2,10 @@
 
 import { lane } from "./chart.js";
 import { icon } from "./icons.js";
-import { draw, make, notify, number, say } from "./dom.js";
+import { COARSE, draw, make, notify, number, say } from "./dom.js";
 
 const MOST_LANES = 6;
 const NEAR = 8; // pixels of the picture
-const COARSE = 160; // pixels; a picture that has fewer across is enlarged without smoothing
 const FRAME = 90; // milliseconds that a moment is shown at least while it plays
 
 export class Player {
