@@ -92,6 +92,7 @@ def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.
     assert capsys.readouterr().err.endswith(f"{STEPS}/{STEPS} steps\n")
 
 
+@pytest.mark.slow
 def test_the_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     base = run(restarts="select")
     jax.clear_caches()

@@ -115,6 +115,7 @@ def test_an_older_state_is_lived_again_and_compared():
         step(clock, "1")
 
 
+@pytest.mark.slow
 def test_it_keeps_the_law_with_tasks():
     report = check_environment(make("Coding-v0", tasks="built-in", max_steps=5))
     assert report.ok, str(report)

@@ -112,6 +112,7 @@ def test_environment_i_is_the_session_of_seed_plus_i(id: str):
         assert vector.seeds == tuple(session.seed for session in sessions)
 
 
+@pytest.mark.slow
 def test_batches_beyond_the_gathering_size_agree_with_small_ones():
     large, small = cartpoles(300), cartpoles(3)
     large.reset(seed=0)
