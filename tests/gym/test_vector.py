@@ -67,6 +67,15 @@ def test_it_does_what_gymnasium_s_own_loop_over_our_environments_does(mode: Auto
         assert_close(result[4], expected[4])
 
 
+def test_the_step_compiles_once():
+    env = cartpoles(5)
+    env.reset(seed=0)
+    for row in actions(3, 5):
+        env.step(row)
+    program = env._program  # pyright: ignore[reportPrivateUsage]
+    assert program.step._cache_size() == 1
+
+
 def test_disabled_leaves_resetting_to_the_caller():
     ours, theirs = cartpoles(4, "disabled"), python_cartpoles(4, AutoresetMode.DISABLED)
     ours.reset(seed=5)
