@@ -151,6 +151,24 @@ def test_a_policy_of_one_environment_is_lifted_with_vmap():
     assert np.array_equal(lifted.action, np.where(np.asarray(lifted.obs)[..., 0] > 0, 0, 2))
 
 
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("policy", "seen"),
+    [
+        (lambda obs: obs, "policy takes (obs);"),
+        (lambda key, obs: obs, "policy takes (key, obs);"),
+        (lambda key, state, obs, extra: obs, "policy takes (key, state, obs, extra);"),
+        (lambda key, state, obs: jnp.zeros(2, jnp.int32), "policy returned a "),
+        ("greedy", "policy is 'greedy';"),
+    ],
+)
+def test_a_policy_of_another_signature_is_refused_with_the_right_one(policy: Any, seen: str):
+    with pytest.raises(ValidationError) as error:
+        rollout(Line(), policy, 0, 2, 2)
+    assert str(error.value).startswith(seen)
+    assert "(key, policy_state, obs) -> (actions, policy_state)" in str(error.value)
+
+
 def test_params_are_those_given():
     still = run(params={"noise": 0.0, "stride": 0.0}).transitions
     assert still is not None
