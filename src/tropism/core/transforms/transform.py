@@ -8,6 +8,9 @@ from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
 
+EPISODE_STATS = ("episode_return", "episode_length")  # in info: of the episode that the step belongs to
+
+
 class TransformState(EnvState):
     """The state of the environment inside, and what the transform itself remembers."""
 
