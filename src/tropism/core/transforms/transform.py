@@ -7,7 +7,6 @@ from tropism.core.episode import Timestep, step_timestep
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
-
 EPISODE_STATS = ("episode_return", "episode_length")  # in info: of the episode that the step belongs to
 
 
