@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import pytest
+from jax import random
 from tests.core.broken import BROKEN, ForgetsItsLimit, NanReward, NeverEnds, ResetRaises
-from tests.core.lines import HostLine, Line
+from tests.core.lines import HostLine, Line, LineState
 
 from tropism.core.check import Report, check_environment
 from tropism.core.check.checker import LAWS
@@ -67,6 +68,30 @@ def test_a_healthy_host_environment_keeps_every_law_but_those_of_compilation():
     assert report.ok, str(report)
     assert [result.law for result in report.results if result.status == "skipped"] == HOST_SKIPS
     assert {result.message for result in report.results if result.status == "skipped"} == {"host environment"}
+
+
+class KeyedState(LineState):
+    key: Any
+
+
+class Keyed(Line):
+    """The state has a random key of its own, and a field has tuples of several lengths."""
+
+    walls: Any = ((1, 2), (3,))
+
+    def reset(self, key: Any, params: Any) -> Any:
+        obs, state = super().reset(key, params)
+        return obs, KeyedState(state.time, state.x, key)
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, *rest = super().step(state.key, state, action, params)
+        return obs, KeyedState(after.time, after.x, random.fold_in(state.key, after.time)), *rest
+
+
+def test_a_state_may_hold_a_key_and_a_field_any_tuple():
+    report = check_environment(Keyed(), laws=("vmap", "termination"))
+    assert report.ok, str(report)
+    assert not report.warned
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def _find_in_batch(subject: Subject) -> Endings:
         going = (search.time < limit) & (search.time < first + STRAGGLING)
         return going & ~jnp.all(ended) & ~jnp.any(search.disagreements)
 
-    def run(words: Any, pool: Any, size: Any) -> _Search:
+    def run(words: Any, pool: Any, size: Any) -> tuple[Any, Any]:
         def advance(search: _Search) -> _Search:
             rows = (search.time + STRIDE * lanes) % size
             actions = jax.tree.map(lambda leaf: leaf[rows], pool)
@@ -91,12 +91,15 @@ def _find_in_batch(subject: Subject) -> Endings:
             return _Search(time, state, lengths, jnp.where(disagree, time, 0))
 
         none = jnp.zeros(BATCH, jnp.int32)
-        return lax.while_loop(unfinished, advance, _Search(jnp.int32(0), reset(keys(words, 0))[1], none, none))
+        begun = _Search(jnp.int32(0), reset(keys(words, 0))[1], none, none)
+        ended = lax.while_loop(unfinished, advance, begun)
+        return ended.lengths, ended.disagreements
 
     words = np.stack([seed_words(subject.seed + lane) for lane in range(BATCH)])
-    search: _Search = jax.device_get(compile_quickly(run, level=_level(subject))(words, *subject.pool(subject.seed)))
-    disagreement = _replay(subject, search.disagreements) if search.disagreements.any() else None
-    return Endings(search.lengths.tolist(), limit, _has_flags(names), disagreement)
+    found = compile_quickly(run, level=_level(subject))(words, *subject.pool(subject.seed))
+    lengths, disagreements = jax.device_get(found)
+    disagreement = _replay(subject, disagreements) if disagreements.any() else None
+    return Endings(lengths.tolist(), limit, _has_flags(names), disagreement)
 
 
 def _level(subject: Subject) -> int:

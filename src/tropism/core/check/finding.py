@@ -2,7 +2,7 @@
 
 import linecache
 import os
-import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +16,8 @@ from tropism.core.environment import Environment
 
 LONGEST_ERROR = 300  # characters
 PLACES = ("default_params", "reset", "step", "observation_space", "action_space", "render", "describe", "parse", "info")
-# Frames of these modules are not the user's.
-LIBRARIES = frozenset({"beartype", "equinox", "jax", "jaxlib", "jaxtyping", "numpy"}) | sys.stdlib_module_names
+LIBRARIES = frozenset({"beartype", "equinox", "jax", "jaxlib", "jaxtyping", "numpy"})  # never the user's code
+STDLIB = Path(sysconfig.get_paths()["stdlib"])
 INSTALLED = {"site-packages", "dist-packages"}
 BRANCH = "Compiled code cannot branch in Python on a traced value: use jnp.where or jax.lax.cond."
 NUMBER = "A traced value is not known before the compiled code runs: use jnp, not float(), int(), range() or NumPy."
@@ -61,7 +61,7 @@ def _location(error: Exception) -> list[str]:
     """The innermost line of the user's code, in the form of a traceback."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _is_library(frame)]
     # A package that the user's code calls may raise; the user's own line says more.
-    own = [(frame, line) for frame, line in frames if INSTALLED.isdisjoint(Path(frame.f_code.co_filename).parts)]
+    own = [(frame, line) for frame, line in frames if not _is_installed(frame)]
     if not frames:
         return []
     frame, line = (own or frames)[-1]
@@ -71,8 +71,14 @@ def _location(error: Exception) -> list[str]:
 
 
 def _is_library(frame: FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__"))
-    return module.partition(".")[0] in LIBRARIES or module.startswith("tropism.core.")
+    module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
+    if module.partition(".")[0] in LIBRARIES or module.startswith("tropism.core."):
+        return True
+    return file.startswith("<frozen ") or (Path(file).is_relative_to(STDLIB) and not _is_installed(frame))
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return not INSTALLED.isdisjoint(Path(frame.f_code.co_filename).parts)
 
 
 def _short(file: str) -> str:

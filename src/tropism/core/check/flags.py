@@ -14,9 +14,10 @@ from tropism.core.check.endings import Endings, explain_flags, find_endings, is_
 from tropism.core.check.finding import Finding
 from tropism.core.check.subject import Moment, Subject
 from tropism.core.environment import flags
+from tropism.core.spaces.space import is_integer
 
 LATE = 10**6  # steps, beyond any time limit
-LIMIT = 'return it as `truncated`: done = terminated | truncated, {"terminated": terminated, "truncated": truncated}'
+LIMIT = 'return done = terminated | truncated, and {"terminated": terminated, "truncated": truncated} in info'
 FINITE_HORIZON = 'If the task itself ends there, return {"terminated": done, "truncated": False}.'
 
 
@@ -69,28 +70,25 @@ def _explain_info(subject: Subject, info: Any, first: Any) -> str | None:
 
 def _check_late_flags(subject: Subject) -> Finding | None:
     """A time limit that random episodes do not reach is reached by setting the clock."""
-    for time, moment in _late_steps(subject):
-        message = explain_flags(*flags(moment.done, moment.info), moment.done)
+    for time, done, info in _late_steps(subject):
+        message = explain_flags(*flags(done, info), done)
         if message:
             return Finding("step", f"a step from state.time = {time}: {message}")
     return None
 
 
-def _late_steps(subject: Subject) -> Iterator[tuple[int, Moment]]:
-    """First steps of an episode whose clock was set: to each whole number that may be a time limit, and beyond all."""
+def _late_steps(subject: Subject) -> Iterator[tuple[int, Any, Any]]:
+    """`(time, done, info)` of the first step of an episode whose clock was set to `time`: to each whole number of
+    the environment and its params, which may be a time limit, and beyond all of them."""
     if not subject.traced or subject.fast is subject.plain:
         return
     _, state = subject.fast.reset(subject.key(subject.seed, 0))
     action = jax.tree.map(jnp.asarray, subject.actions(subject.seed, 1)[0])
     numbers = [*jax.tree.leaves(subject.params), *(getattr(subject.env, field.name) for field in fields(subject.env))]
-    limits = {int(number) for number in numbers if _is_whole(number) and 1 < number < LATE}
+    limits = {int(number) for number in numbers if is_integer(number) and 1 < number < LATE}
     for time in sorted({limit - 1 for limit in limits} | {LATE}):
-        result = subject.fast.step(subject.key(subject.seed, 1), _with_time(state, time), action)
-        yield time, Moment(*jax.device_get(result))
-
-
-def _is_whole(number: Any) -> bool:
-    return np.shape(number) == () and np.asarray(number).dtype.kind in "iu"
+        *_, done, info = subject.fast.step(subject.key(subject.seed, 1), _with_time(state, time), action)
+        yield time, done, info
 
 
 def _with_time(state: Any, time: int) -> Any:
@@ -110,7 +108,7 @@ def _look_for_limit(subject: Subject, endings: Endings) -> Finding | None:
     lengths = set(endings.lengths)
     if len(lengths) == 1 and max(lengths) > 1:
         seen = f"all {len(endings.lengths)} random episodes ended at step {max(lengths)}"
-    elif any(moment.done for _, moment in _late_steps(subject)) and endings.lengths[0] != 1:
+    elif any(done for _, done, _ in _late_steps(subject)) and endings.lengths[0] != 1:
         seen = "an episode ends when state.time is large"
     else:
         return None

@@ -22,11 +22,12 @@ from tropism.core.spaces import Space
 SHORT = 10  # steps, where each is run without compilation
 NUM_SEEDS = 2
 NUM_SAMPLES = 8
-MOST_SPACES = 64  # whose samples and samplers are kept for the next check
+MOST_SPACES = 64  # whose compiled samplers are kept for the next check
+MOST_SEEDS = 64
 LONGEST_EXAMPLE = 20  # actions spelled out
 POOL = 4096  # random actions drawn in one call
 LARGEST_POOL = 2**26  # bytes
-# What a check compiles runs for a moment: compiling with little optimisation takes a fifth of the time.
+# What a check compiles runs for a moment, so optimising it takes longer than it saves.
 HASTE = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
@@ -132,18 +133,17 @@ class Subject:
 
     def samples(self, space: Space) -> list[Any]:
         """Members that a space draws with the first seeds."""
-        return _draw_samples(space, self.traced)
+        seeds = range(NUM_SAMPLES)
+        if not self.traced:
+            return [host(space.sample(random.key(seed))) for seed in seeds]
+        drawn = host(_sampler(space)(np.arange(NUM_SAMPLES)))
+        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], drawn) for seed in seeds]
 
     def key(self, seed: int, time: int) -> Any:
         """The key a Session would use for this step; 0 is the reset."""
         if self.traced:
             return _wrap(self._words(seed, time)[time])
-        return self._host_keys(seed)(time) if time else seed
-
-    @staticmethod
-    @cache
-    def _host_keys(seed: int) -> Callable[[int], int]:
-        return host_keys(seed)
+        return _host_keys(seed)(time) if time else seed
 
     def keys(self, seed: int, count: int) -> Any:
         """The keys of a reset and `count` steps, stacked."""
@@ -249,6 +249,9 @@ def _haste(level: int) -> dict[str, Any]:
     return options
 
 
+_host_keys = lru_cache(MOST_SEEDS)(host_keys)
+
+
 def _wrap(words: NDArray[np.uint32]) -> Any:
     return random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
@@ -272,12 +275,9 @@ def _pool_sampler(space: Space, size: int, traced: bool) -> Callable[[Any], Any]
 
 
 @lru_cache(MOST_SPACES)
-def _draw_samples(space: Space, traced: bool) -> list[Any]:
-    seeds = range(NUM_SAMPLES)
-    if not traced:
-        return [host(space.sample(random.key(seed))) for seed in seeds]
-    drawn = host(compile_quickly(jax.vmap(space.sample))(jax.vmap(random.key)(np.arange(NUM_SAMPLES))))
-    return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], drawn) for seed in seeds]
+def _sampler(space: Space) -> Callable[[Any], Any]:
+    """Draws a member of a space with each of some seeds."""
+    return compile_quickly(jax.vmap(lambda seed: space.sample(random.key(seed))))
 
 
 def compare_runs(place: str, ours: Any, theirs: Any, tolerance: float = 0.0) -> Finding | None:
