@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,22 @@ from tropism.core import batch, program, registry
 # On a build machine the examples are always the same ones, so that a red build can be repeated.
 settings.register_profile("tropism", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("tropism")
+
+
+PACKAGES = {"bwrap": "bubblewrap", "chromium": "chromium"}  # Debian packages by the program that tests look for
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what was skipped, and which command installs what it needs."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if not skipped:
+        return
+    if missing:
+        cause = f"{' and '.join(missing)} not installed; to run them: sudo apt-get install {' '.join(missing)}"
+    else:
+        cause = "; ".join(sorted({str(report.longrepr[2]) for report in skipped}))
+    terminalreporter.write_line(f"{len(skipped)} tests skipped: {cause}", yellow=True)
 
 
 @pytest.fixture(autouse=True, scope="module")

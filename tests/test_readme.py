@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.ids import mark_slow
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -16,7 +18,7 @@ def blocks(page: str) -> str:
     return "\n".join(BLOCK.findall((ROOT / page).read_text()))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+@pytest.mark.parametrize("page", mark_slow((page for page in PAGES if blocks(page)), {"README.md"}))
 def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text(blocks(page))
@@ -24,9 +26,10 @@ def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_example_runs(script: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+@pytest.mark.parametrize("script", mark_slow(EXAMPLES, {"lights_out.py", "kill_nine.py"}))
+def test_example_runs(script: str, tmp_path: Path) -> None:
+    path = ROOT / "examples" / script
+    done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

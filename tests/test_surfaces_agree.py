@@ -10,9 +10,10 @@ import jax
 import numpy as np
 import pytest
 from jax import random
+from tests.ids import ALL, PURE, mark_slow
 from tests.serve.running import Running, running, talk
 
-from tropism import Session, make, registered, rollout
+from tropism import Session, make, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
 from tropism.gym.spaces import inward, outward
@@ -21,8 +22,6 @@ from tropism.wire.codec import encode
 
 NUM_ENVS, NUM_STEPS, SEED = 3, 40, 17
 SERVED_STEPS = 9  # enough for episodes of seven steps to end
-PURE = [spec.id for spec in registered() if spec.traced]
-ALL = [spec.id for spec in registered()]
 
 
 def short(id: str) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def assert_lanes(lanes: list[Any], obs: Any, reward: Any, terminated: Any, trunc
             np.testing.assert_allclose(reward[time][number], row[1], atol=1e-4, err_msg=where)
 
 
-@pytest.mark.parametrize("id", ALL)
+@pytest.mark.parametrize("id", mark_slow(ALL))
 def test_gymnasium_is_the_session_exactly(id: str):
     env, params = make(id, **short(id))
     session, gym = Session(env, params), gymnasium.make(f"tropism.gym:tropism/{id}", **short(id))
@@ -81,7 +80,7 @@ def test_gymnasium_is_the_session_exactly(id: str):
     assert gym.unwrapped.session.seed == session.seed  # pyright: ignore
 
 
-@pytest.mark.parametrize("id", PURE)
+@pytest.mark.parametrize("id", mark_slow(PURE))
 def test_vector_environment_i_is_the_session_of_seed_plus_i(id: str):
     env, params = make(id, **short(id))
     table = action_table(env, params)
@@ -105,7 +104,7 @@ def replay(key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
     return table[time], (table, time + 1)
 
 
-@pytest.mark.parametrize("id", PURE)
+@pytest.mark.parametrize("id", mark_slow(PURE))
 def test_a_reproducible_rollout_is_the_sessions(id: str):
     env, params = make(id, **short(id))
     table = action_table(env, params)
@@ -129,7 +128,7 @@ def as_told(session: Session, ts: Timestep) -> Any:
     return json.loads(encode(Form(session).reply(session, ts)))
 
 
-@pytest.mark.parametrize("id", ALL)
+@pytest.mark.parametrize("id", mark_slow(ALL))
 def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
     gym: Any = gymnasium.make(f"tropism.gym:tropism/{id}", **short(id)).unwrapped
     session: Session = gym.session

@@ -3,18 +3,18 @@
 import os
 import signal
 import sys
-from importlib.util import find_spec
 
-NEEDED = ("typer", "rich", "PIL")  # what the extra `cli` installs
+from tropism.errors import MissingExtraError, require_extra
 
 
 def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)  # until `tropism.cli` is imported and handles it
-    missing = [module for module in NEEDED if find_spec(module) is None]
-    if missing:
-        print(f'The command line needs {", ".join(missing)}: pip install "tropism[cli]"', file=sys.stderr)
-        raise SystemExit(2)
+    try:
+        require_extra("cli", "The command line", "typer", "rich", "PIL")
+    except MissingExtraError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     from tropism.cli import main as run
 
     run()

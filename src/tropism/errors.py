@@ -13,6 +13,8 @@ TropismError
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
 
+from importlib.util import find_spec
+
 LONGEST_VALUE = 120
 
 
@@ -83,6 +85,14 @@ class ObservationWarning(UserWarning):
 
 class MissingExtraError(TropismError, ImportError):
     """An optional dependency is needed for this; says which extra installs it."""
+
+
+def require_extra(extra: str, purpose: str, *modules: str) -> None:
+    """Raise MissingExtraError unless the modules that the extra installs can be imported."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        command = f'pip install "tropism[{extra}]"'
+        raise MissingExtraError(missing[0], None, command, f"{purpose} needs {', '.join(missing)}: {command}")
 
 
 def shorten(value: object) -> str:

@@ -7,25 +7,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import jax
 from numpy.typing import NDArray
 from PIL import Image
 
 from tropism.core.session import Session
-from tropism.errors import MissingExtraError, ValidationError
+from tropism.errors import ValidationError, require_extra
 
 FRAMES_PER_SECOND = 25
 SUFFIXES = (".gif", ".mp4", ".png")
 
 Act = Callable[[Session], Any]
-
-
-def random_actions(seed: int) -> Act:
-    """Actions drawn from the space, the same for the same seed."""
-    key = jax.random.key(seed)
-    return lambda session: session.action_space.coerce(
-        session.action_space.sample(jax.random.fold_in(key, session.step_count))
-    )
 
 
 def frames(session: Session, act: Act, steps: int, seed: int) -> Iterator[NDArray[Any]]:
@@ -53,6 +44,8 @@ def picture(session: Session) -> NDArray[Any]:
 def check_path(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise ValidationError("output", str(path), f"a file that ends in {', '.join(SUFFIXES)}")
+    if path.suffix.lower() == ".mp4":
+        require_extra("video", "writing .mp4", "imageio_ffmpeg")
 
 
 def save(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
@@ -79,13 +72,7 @@ def _gif(images: Iterator[Image.Image]) -> bytes:
 
 
 def _save_mp4(path: Path, pictures: Iterator[NDArray[Any]]) -> None:
-    try:
-        encoder = importlib.import_module("imageio_ffmpeg")
-    except ImportError:
-        wanted = 'pip install "tropism[video]"'
-        raise MissingExtraError(
-            "imageio_ffmpeg", None, wanted, f"writing .mp4 needs imageio-ffmpeg: {wanted}"
-        ) from None
+    encoder = importlib.import_module("imageio_ffmpeg")
     first = next(pictures)
     height, width, _ = first.shape
     # H.264 wants even sides; the last row or column is left out where there is one too many.

@@ -52,7 +52,7 @@ class Blocking:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running("ConnectFour-v0", "CartPole-v1", own=labs()) as started:
+    with running("ConnectFour-v0", "CartPole-v1", "Echo-v0", own=labs()) as started:
         yield started
 
 
@@ -364,8 +364,14 @@ def test_words_that_mean_nothing_leave_the_observation_as_it_was(server: Running
         assert isinstance(result.observation, ConnectFourObservation)
         assert result.error is not None
         assert "column" in result.error
-        assert result.text is not None
+        assert "Legal columns" in result.text
         assert client.state().step_count == 0
+
+
+def test_a_result_has_text_where_the_observation_has_none(server: Running, kind: Any):
+    with kind(f"{server.url}/envs/Echo-v0") as client:
+        assert client.reset(seed=1).text == "echoed_message: \nmessage_length: 0"
+        assert client.step({"message": "héllo"}).text == "echoed_message: héllo\nmessage_length: 5"
 
 
 def test_a_server_that_is_not_there_is_told_in_seconds(kind: Any):

@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
-from tests.core.lines import HostLine, Line, LineState
+from tests.core.lines import HostLine, Line, LineParams, LineState
 
 from tropism.core.environment import Environment
-from tropism.core.spaces import Box, Space
+from tropism.core.spaces import Box, Dict, Space
 
 calls: list[None] = []
 finished: list[None] = []
@@ -37,6 +38,65 @@ class ArrayField(Line):
         self.mask = np.zeros(3)
 
 
+class ListField(Line):
+    walls: Any = (1, 2)
+
+    def __init__(self) -> None:
+        self.walls = [1, 2]
+
+
+class DictInsideField(Line):
+    walls: Any = ()
+
+    def __init__(self) -> None:
+        self.walls = (1, {"left": 2})
+
+
+class GymActions(Line):
+    def action_space(self, params: Any) -> Any:
+        return gymnasium.spaces.Discrete(3)
+
+
+class GymObservations(Line):
+    def observation_space(self, params: Any) -> Any:
+        return gymnasium.spaces.Box(-10.0, 10.0, (1,))
+
+
+class NumberOfActions(Line):
+    def action_space(self, params: Any) -> Any:
+        return 3
+
+
+class OldGymStep(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, _, reward, done, info = super().step(key, state, action, params)
+        return obs, reward, done, info
+
+
+class GymnasiumStep(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, _, reward, _, info = super().step(key, state, action, params)
+        return obs, reward, info["terminated"], info["truncated"], {}
+
+
+class GymnasiumReset(Line):
+    def reset(self, key: Any, params: Any) -> Any:
+        return super().reset(key, params)[0], {}
+
+
+class GymnasiumSignature(Line):
+    def step(self, action: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().step(0, None, action, None)
+
+
+class BareState(Line):
+    """The state is an array, without a clock."""
+
+    def reset(self, key: Any, params: Any) -> Any:
+        obs, state = super().reset(key, params)
+        return obs, state.x
+
+
 class SmallBox(Line):
     """Begins outside its box."""
 
@@ -61,6 +121,22 @@ class ConcreteSpace(Line):
         return Box(-10.0, 9.0 + float(params.stride), (1,))
 
 
+class HalfPrecision(Line):
+    def observation(self, state: Any) -> Any:
+        return jnp.asarray(state.x, jnp.float16)[None]
+
+
+class HalfPrecisionInside(Line):
+    """An observation of several parts, one of them with another dtype than its space."""
+
+    def observation(self, state: Any) -> Any:
+        x = jnp.asarray(state.x, jnp.float32)[None]
+        return {"near": x, "far": x.astype(jnp.float16)}
+
+    def observation_space(self, params: Any) -> Space:
+        return Dict(near=Box(-10.0, 10.0, (1,)), far=Box(-10.0, 10.0, (1,)))
+
+
 class WholeReward(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, reward, *rest = super().step(key, state, action, params)
@@ -73,6 +149,28 @@ class DoneUnsaid(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, reward, _, info = super().step(key, state, action, params)
         return obs, after, reward, info["terminated"], {**info, "truncated": after.time >= 2}
+
+
+class ForgetsItsLimit(Line):
+    """`done` is only `terminated`, and the time limit comes late in an episode."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, _, info = super().step(key, state, action, params)
+        return obs, after, reward, info["terminated"], info
+
+
+class ForgetsAnUnreachedLimit(ForgetsItsLimit):
+    """The same, with a limit that no random episode reaches."""
+
+    def default_params(self) -> LineParams:
+        return LineParams(stride=3.0, max_steps=20_000)
+
+
+class HostForgetsItsLimit(HostLine):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, _, info = super().step(key, state, action, params)
+        after.x = min(max(after.x, -2), 2)
+        return obs, after, reward, info["terminated"], info
 
 
 class NanReward(Line):
@@ -138,6 +236,12 @@ class OneEpisodeHost(HostLine):
 class PythonBranch(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         return super().step(key, state, 2 if state.x < -1.0 else action, params)
+
+
+class PythonNumber(Line):
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        x = float(state.x)
+        return super().step(key, LineState(state.time, jnp.float32(x)), action, params)
 
 
 class KnowsTracers(Line):
@@ -270,13 +374,28 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("interface", "step", ClockStands()),
     ("interface", "step", NoInfo()),
     ("interface", "env", ArrayField()),
+    ("interface", "env", ListField()),
+    ("interface", "env", DictInsideField()),
+    ("interface", "action_space", GymActions()),
+    ("interface", "observation_space", GymObservations()),
+    ("interface", "action_space", NumberOfActions()),
+    ("interface", "step", OldGymStep()),
+    ("interface", "step", GymnasiumStep()),
+    ("interface", "reset", GymnasiumReset()),
+    ("interface", "step", GymnasiumSignature()),
+    ("interface", "reset", BareState()),
     ("interface", "reset", ResetRaises()),
     ("spaces", "reset", SmallBox()),
     ("spaces", "step", LongObservation()),
     ("spaces", "observation_space", MovingSpace()),
     ("spaces", "observation_space", ConcreteSpace()),
+    ("spaces", "reset", HalfPrecision()),
+    ("spaces", "reset", HalfPrecisionInside()),
     ("flags", "step", WholeReward()),
     ("flags", "step", DoneUnsaid()),
+    ("flags", "step", ForgetsItsLimit()),
+    ("flags", "step", ForgetsAnUnreachedLimit()),
+    ("flags", "step", HostForgetsItsLimit()),
     ("finite-rewards", "step", NanReward()),
     ("purity", "step", ChangesItsState()),
     ("same-seed", "step", OutsideNoise()),
@@ -284,6 +403,7 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("global-state", "step", Counter()),
     ("global-state", "step", OneEpisodeHost()),
     ("jit", "step", PythonBranch()),
+    ("jit", "step", PythonNumber()),
     ("jit", "step", KnowsTracers()),
     ("scan", "step", ChangesDtype()),
     ("vmap", "step", Unbatchable()),

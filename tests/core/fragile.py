@@ -77,6 +77,9 @@ class Fragile(Environment):
         deaths = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
         return ("stay", *deaths, "end", "orphan")
 
+    def click_actions(self) -> tuple[tuple[int, ...], ...]:
+        return ((STAY, END),)
+
     def observation_words(self) -> tuple[str, ...]:
         return ("start", "steps", "total")
 

@@ -146,3 +146,19 @@ def test_a_host_environment_blocks_unless_it_says_otherwise():
 def test_an_environment_has_no_further_fields_when_served_unless_it_says_so():
     env = Line()
     assert (env.action_message, env.observation_message, env.message(None, {})) == (None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("obs", "words"),
+    [
+        (np.zeros((84, 96, 3), np.uint8), "Observation: an image of 96 x 84 pixels"),
+        (
+            {"eye": np.zeros((84, 96, 3), np.uint8), "speed": np.float32(0.5)},
+            "Observation: eye: an image of 96 x 84 pixels, speed: 0.5",
+        ),
+        (np.zeros((2, 1, 1), np.uint8), "Observation: [[[0]]\n\n [[0]]]"),
+        (np.array([1.5, 2.0]), "Observation: [1.5 2. ]"),
+    ],
+)
+def test_a_large_image_is_described_by_its_size(obs: Any, words: str):
+    assert Line().describe(None, obs, LineParams()) == words

@@ -55,6 +55,12 @@ def test_alone_it_is_a_conditional():
         assert_equal(replace_where(fresh, jnp.bool_(True), (KEYS[0], SHIFT), value, restarts), fresh((KEYS[0], SHIFT)))
 
 
+def test_a_plain_call_replaces_only_what_is_finished():
+    made: list[Any] = []
+    value = replace_where(lambda source: made.append(source), jnp.bool_(False), KEYS[0], VALUE)
+    assert (value, made) == (VALUE, [])
+
+
 def test_select_is_what_it_says():
     done = jnp.arange(SIZE) % 3 == 0
     result = replaced("select", done)

@@ -92,6 +92,7 @@ def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.
     assert capsys.readouterr().err.endswith(f"{STEPS}/{STEPS} steps\n")
 
 
+@pytest.mark.slow
 def test_the_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     base = run(restarts="select")
     jax.clear_caches()
@@ -148,6 +149,24 @@ def test_a_policy_of_one_environment_is_lifted_with_vmap():
     lifted = run(policy=lambda key, state, obs: (jax.vmap(one)(obs), state)).transitions
     assert lifted is not None
     assert np.array_equal(lifted.action, np.where(np.asarray(lifted.obs)[..., 0] > 0, 0, 2))
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("policy", "seen"),
+    [
+        (lambda obs: obs, "policy takes (obs);"),
+        (lambda key, obs: obs, "policy takes (key, obs);"),
+        (lambda key, state, obs, extra: obs, "policy takes (key, state, obs, extra);"),
+        (lambda key, state, obs: jnp.zeros(2, jnp.int32), "policy returned a "),
+        ("greedy", "policy is 'greedy';"),
+    ],
+)
+def test_a_policy_of_another_signature_is_refused_with_the_right_one(policy: Any, seen: str):
+    with pytest.raises(ValidationError) as error:
+        rollout(Line(), policy, 0, 2, 2)
+    assert str(error.value).startswith(seen)
+    assert "(key, policy_state, obs) -> (actions, policy_state)" in str(error.value)
 
 
 def test_params_are_those_given():

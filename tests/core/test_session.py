@@ -13,6 +13,7 @@ from tests.core.broken import UnseededHost
 from tests.core.lines import HostLine, Line
 
 from tropism.core.environment import Environment
+from tropism.core.program import program_of
 from tropism.core.registry import make
 from tropism.core.session import EnvironmentState, Session, Timestep
 from tropism.core.snapshot import DIGEST
@@ -401,6 +402,15 @@ def test_rendering_changes_nothing_and_is_none_where_nothing_is_drawn():
     assert (frame.shape, frame.dtype) == ((4, 6, 3), np.uint8)
     assert_same(session.step(1), other.step(1))
     assert begun(Dark()).render() is None
+
+
+def test_step_and_render_compile_once_where_reset_ignores_its_params():
+    session = begun(Line(), steps=2)
+    session.render()
+    session.reset(seed=1)
+    session.render()
+    program = program_of(Line(), session.params)
+    assert (program.step._cache_size(), program.render._cache_size()) == (1, 1)
 
 
 def test_words_go_through_the_session():

@@ -191,9 +191,8 @@ def check_against_loop(names: tuple[str, ...], mode: Any):
             np.testing.assert_allclose(info["final_obs"][i], final_obs, 1e-4, 1e-4)
             for name, value in step.info.items():
                 np.testing.assert_allclose(info["final_info"][name][i], value, 1e-5)
-        else:
-            for name, value in step.info.items():
-                np.testing.assert_allclose(info[name][i], value, 1e-5)
+        for name, value in step.info.items():  # the statistics of the episode that the step belongs to
+            np.testing.assert_allclose(info[name][i], value, 1e-5)
 
 
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
@@ -261,6 +260,23 @@ def test_numbers_of_a_part_are_drawn_by_their_dotted_name():
     np.testing.assert_allclose(session.timestep.info["concentration_at_agent"], expected, rtol=1e-4)
     with pytest.raises(ValidationError, match="a field of Gaussian: source, sigma"):
         randomize_params(PlumeNav(), {"field.sigm": (5.0, 6.0)})
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_a_finished_episode_s_return_and_length_are_in_the_info_of_its_last_step(mode: Any):
+    env = auto_reset(episode_stats(time_limit(Line(), 3)), mode)
+    _, states = jax.vmap(env.reset, (0, None))(KEYS[:4], PARAMS)
+    actions, rewards, lengths = jnp.ones(4, jnp.int32), np.zeros(4), np.zeros(4, int)
+    ended = 0
+    for key in KEYS[1:8]:
+        keys = random.split(key, 4)
+        _, states, reward, done, info = jax.vmap(env.step, (0, 0, 0, None))(keys, states, actions, PARAMS)
+        rewards, lengths = rewards + reward, lengths + (info["episode_length"] > 0)
+        np.testing.assert_allclose(info["episode_return"][done], rewards[done], 1e-5)
+        np.testing.assert_array_equal(info["episode_length"][done], lengths[done])
+        rewards, lengths, ended = np.where(done, 0, rewards), np.where(done, 0, lengths), ended + int(done.sum())
+    assert ended >= 4
+    assert ("final_info" in info) == (mode == "same_step")  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def test_params_change_with_an_automatic_restart():

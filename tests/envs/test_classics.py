@@ -133,6 +133,7 @@ def test_every_step_agrees_with_gymnasium(case: Case):
     compare(case, gymnasium.make(case.id).unwrapped, case.tolerance)
 
 
+@pytest.mark.slow
 @every_case
 def test_every_step_agrees_with_gymnasium_in_double_precision(case: Case, monkeypatch: pytest.MonkeyPatch):
     twin = gymnasium.make(case.id).unwrapped

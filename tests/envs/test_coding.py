@@ -50,6 +50,18 @@ def test_a_step_runs_code_and_variables_live_until_the_reset():
         assert "NameError" in coding.step({"code": "print(x)"}).obs.stderr
 
 
+def test_a_traceback_names_the_step_that_the_client_counts():
+    with session() as coding:
+        coding.reset(seed=0)
+        assert '"<step 1>", line 1' in coding.step({"code": "1 / 0"}).obs.stderr
+        coding.step({"code": "def f():\n    return 1 / 0"})
+        coding.step({"code": "import os; os._exit(7)"})  # the next step runs in another interpreter
+        assert '"<step 4>", line 2' in coding.step({"code": "\n1 / 0"}).obs.stderr
+        twin = Session.restore(coding.snapshot())
+        assert '"<step 5>", line 1' in twin.step({"code": "1 / 0"}).obs.stderr
+        twin.close()
+
+
 def test_a_step_that_ends_the_interpreter_is_an_observation_and_the_episode_goes_on():
     with session(wall=2.0) as coding:
         coding.reset(seed=0)
@@ -103,6 +115,7 @@ def test_an_older_state_is_lived_again_and_compared():
         step(clock, "1")
 
 
+@pytest.mark.slow
 def test_it_keeps_the_law_with_tasks():
     report = check_environment(make("Coding-v0", tasks="built-in", max_steps=5))
     assert report.ok, str(report)

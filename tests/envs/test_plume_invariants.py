@@ -19,7 +19,7 @@ from tropism.plume.rewards import SparseGoal
 from tropism.plume.sensors import FullField, Position, SourcePosition, named
 
 SEEDS, BATCHES, STEPS = 100, 10, 40  # seeds at a time, times, steps of each; most episodes end within them
-SLOW = {"PlumeNavPuffs-v0"}  # each agent's own air
+QUICK = {"PlumeNav-v0", "PlumeNavMeander-v0"}
 OUT_OF_REACH = {"PlumeNavFilaments-v0"}  # a thousand turbulent winds take minutes; agents that share one do not
 WALL = np.zeros((24, 32), bool)
 WALL[3:20, 10], WALL[5, 12:30] = True, True
@@ -29,11 +29,10 @@ EVERYTHING = named(agent_position=Position(), concentration_field=FullField(), s
 
 def registered_searches() -> list[Any]:
     ids = [spec.id for spec in registered() if spec.id.startswith("Plume") and spec.id not in OUT_OF_REACH]
-    return [pytest.param(make(id)[0], id=id, marks=pytest.mark.slow if id in SLOW else ()) for id in ids]
+    return [pytest.param(make(id)[0], id=id, marks=() if id in QUICK else pytest.mark.slow) for id in ids]
 
 
-SEARCHES = [
-    *registered_searches(),
+OTHERS = [
     pytest.param(make("PlumeNavPuffs-v0", shared=True)[0], id="shared puffs"),
     pytest.param(make("PlumeNavFilaments-v0", shared=True)[0], id="shared filaments"),
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), motion=Compass(step_length=3.0), obstacles=WALL), id="walls"),
@@ -41,6 +40,10 @@ SEARCHES = [
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), motion=Oriented(boundary="absorb")), id="absorb"),
     pytest.param(PlumeNav(Meander(), motion=Continuous(boundary="wrap", speed=40.0, drift=True)), id="wrap"),
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), sensor=EVERYTHING), id="everything in sight"),
+]
+SEARCHES = [
+    *registered_searches(),
+    *(pytest.param(*case.values, id=case.id, marks=pytest.mark.slow) for case in OTHERS),
 ]
 
 

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import random
+from tests.ids import PURE, mark_slow
 
-from tropism import Session, draw, make, registered
+from tropism import Session, draw, make
 from tropism.core.environment import Environment
 from tropism.core.spaces import Box, Discrete
 from tropism.envs.acrobot import Acrobot
@@ -78,7 +79,7 @@ def test_left_is_left_and_up_is_up():
     assert covered(ConnectFour(), {"board": dropped}, red) == pytest.approx((415.5, 351.5), abs=1)
 
 
-@pytest.mark.parametrize("id", ["PlumeNav-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0", "GridWorld-v0"])
+@pytest.mark.parametrize("id", mark_slow(["PlumeNav-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0", "GridWorld-v0"]))
 def test_the_agent_is_drawn_where_its_spot_is(id: str):
     color = draw.BLUE if id == "GridWorld-v0" else picture.AGENT
     with Session(*make(id)) as session:
@@ -90,7 +91,7 @@ def test_the_agent_is_drawn_where_its_spot_is(id: str):
         assert tuple(drawn[int(y * drawn.shape[0]), int(x * drawn.shape[1])]) == color
 
 
-@pytest.mark.parametrize("id", [spec.id for spec in registered() if spec.traced])
+@pytest.mark.parametrize("id", mark_slow(PURE))
 def test_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
     env, params = make(id)
     words = env.observation_words()
@@ -98,7 +99,7 @@ def test_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
     assert words == () or env.observation_space(params).shape == (len(words),)
 
 
-@pytest.mark.parametrize("id", [spec.id for spec in registered() if spec.traced])
+@pytest.mark.parametrize("id", mark_slow(PURE))
 def test_every_action_that_has_words_is_understood_by_them(id: str):
     env, params = make(id)
     space, words = env.action_space(params), env.action_words()

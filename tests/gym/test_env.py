@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from tests.test_law import marked
+from tests.ids import ALL, mark_slow
 
 from tropism import (
     Environment,
@@ -22,11 +22,8 @@ from tropism import (
     StateError,
     ValidationError,
     make,
-    registered,
 )
 from tropism.gym import GymEnv, to_gymnasium
-
-IDS = [spec.id for spec in registered()]
 
 
 def cartpole(**arguments: Any) -> GymEnv:
@@ -42,7 +39,7 @@ def pendulum() -> GymEnv:
     return to_gymnasium(*make("Pendulum-v1"))
 
 
-@pytest.mark.parametrize("id", [marked(id) for id in IDS])
+@pytest.mark.parametrize("id", mark_slow(ALL))
 def test_check_env_passes_with_its_render_check_on(id: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     with warnings.catch_warnings():
@@ -247,7 +244,7 @@ def test_unseeded_environments_differ():
     assert not np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", mark_slow(ALL))
 def test_copies_made_in_an_episode_go_on_identically(id: str):
     env: Any = gymnasium.make(f"tropism/{id}", render_mode="rgb_array")
     env.reset(seed=3)

@@ -349,7 +349,14 @@ def test_parts_that_cannot_be_copied_serve_one_session_at_a_time():
         env.step(0)
 
 
-@pytest.mark.parametrize("make", [forgetting, lambda: mixed("plume"), lambda: mixed("wind, drift")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        forgetting,
+        pytest.param(lambda: mixed("plume"), marks=pytest.mark.slow),
+        pytest.param(lambda: mixed("wind, drift"), marks=pytest.mark.slow),
+    ],
+)
 def test_check_environment_passes(make: Any):
     report = tropism.check_environment(make().session.env, num_steps=60)
     assert report.ok, report
@@ -437,6 +444,7 @@ def test_it_is_drawn_and_described():
     assert np.array_equal(own_picture.render(mode="rgb_array"), library.render(mode="rgb_array"))
 
 
+@pytest.mark.slow
 def test_invariants_hold_for_any_seed():
     env = all_own()
     rng = np.random.default_rng(0)

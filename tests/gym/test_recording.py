@@ -13,8 +13,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import ClipAction, TimeLimit
 from jax import random
+from tests.cli.command import run
 from tests.record.full_disk import live_through_a_full_disk
-from tests.test_cli import run
 
 from tropism import Session, make
 from tropism.errors import StateError, ValidationError

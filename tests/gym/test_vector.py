@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
 from jax import random
 
-from tropism import Session, StateError, ValidationError, auto_reset, make, normalize_obs
+from tropism import Session, StateError, ValidationError, auto_reset, episode_stats, make, normalize_obs
 from tropism.gym import GymVectorEnv, from_gymnasium, to_gymnasium
 
 SHORT = {"max_steps": 11, "theta_threshold": 0.08}  # episodes end in both ways, and not all at once
@@ -67,6 +67,15 @@ def test_it_does_what_gymnasium_s_own_loop_over_our_environments_does(mode: Auto
         assert_close(result[4], expected[4])
 
 
+def test_the_step_compiles_once():
+    env = cartpoles(5)
+    env.reset(seed=0)
+    for row in actions(3, 5):
+        env.step(row)
+    program = env._program  # pyright: ignore[reportPrivateUsage]
+    assert program.step._cache_size() == 1
+
+
 def test_disabled_leaves_resetting_to_the_caller():
     ours, theirs = cartpoles(4, "disabled"), python_cartpoles(4, AutoresetMode.DISABLED)
     ours.reset(seed=5)
@@ -112,6 +121,7 @@ def test_environment_i_is_the_session_of_seed_plus_i(id: str):
         assert vector.seeds == tuple(session.seed for session in sessions)
 
 
+@pytest.mark.slow
 def test_batches_beyond_the_gathering_size_agree_with_small_ones():
     large, small = cartpoles(300), cartpoles(3)
     large.reset(seed=0)
@@ -359,6 +369,23 @@ def test_gymnasium_s_episode_statistics_agree_with_ours(mode: str):
             ours = infos["final_info"] if mode == "same_step" else infos
             assert (infos["episode"]["l"][done] == ours["step_count"][done]).all()
             np.testing.assert_allclose(infos["episode"]["r"][done], ours["total_reward"][done])
+    assert ended > 3
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_the_statistics_of_a_finished_episode_are_in_its_last_info(mode: Any):
+    env, params = make("CartPole-v1", params=SHORT)
+    vector = GymVectorEnv(episode_stats(env), 3, params, autoreset_mode=mode)
+    vector.reset(seed=0)
+    ended = 0
+    for row in actions(30, 3):
+        _, _, terminated, truncated, infos = vector.step(row)
+        done = terminated | truncated
+        if done.any():
+            ended += 1
+            last = infos["final_info"] if mode == "same_step" else infos
+            np.testing.assert_allclose(last["episode_return"][done], last["total_reward"][done])
+            np.testing.assert_array_equal(last["episode_length"][done], last["step_count"][done])
     assert ended > 3
 
 

@@ -97,6 +97,7 @@ def test_cast_and_surge_in_a_meandering_plume() -> None:
     assert_beats(env, CastAndSurge(), *walks(Cardinal()))
 
 
+@pytest.mark.slow
 def test_cast_and_surge_among_puffs() -> None:
     env: Any = make("PlumeNavPuffs-v0", shared=True)[0]
     flyer = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True, threshold=1e-4, width=6.0)

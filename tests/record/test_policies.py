@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.test_cli import run
+from tests.cli.command import run
 
 from tropism import Session, make
 from tropism.cli.policies import DRAWN, policy_of
@@ -28,6 +28,7 @@ def test_random_play_is_that_of_evaluate_and_its_seed_is_that_of_the_episode(id:
         assert any(one != other for one, other in pairwise(drawn))
 
 
+@pytest.mark.slow
 def test_trained_agents_and_strategies_are_recorded_as_they_are_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

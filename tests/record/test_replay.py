@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from jax import random
+from tests.cli.command import run
 from tests.serve.lab import Unwritable
-from tests.test_cli import run
 
 from tropism import Action, AgentEnvironment, Observation, Session, make
 from tropism.core.session import EnvironmentState

@@ -234,6 +234,7 @@ sandbox.run("import time; time.sleep(600)")
     assert not os.path.exists(f"/proc/{worker}")
 
 
+@pytest.mark.slow
 @every_tier
 def test_many_at_once_keep_their_limits(tier: Tier):
     chosen = cell(tier, wall=60, cpu=0.25, memory=256 * MEBIBYTE, output=1000)

@@ -62,6 +62,7 @@ def running(
     own: Mapping[str, ServedEnvironment] | None = None,
     record: Path | None = None,
     store: Store | None = None,
+    port: int = 0,
     **settings: Any,
 ) -> Generator[Running]:
     """A server of these registered environments and of a test's own, until the block ends; it has a journal."""
@@ -69,7 +70,7 @@ def running(
     recordings = None if record is None else RecordedFolder(record, environments.values())
     with TemporaryDirectory() as folder:
         store = store or Journal(Path(folder) / "journal")
-        app = App(environments, Settings(port=0, **settings), store, recordings=recordings)
+        app = App(environments, Settings(port=port, **settings), store, recordings=recordings)
         with _serving(app) as there:
             yield there
 

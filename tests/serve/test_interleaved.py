@@ -317,6 +317,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers
         yield Servers(tmp_path, started, own=SERVED)
 
 
+@pytest.mark.slow
 def test_nobody_ever_sees_the_state_of_another(servers: Servers):
     Interleaved.servers = servers
     limits = settings(

@@ -17,12 +17,13 @@ from typing import Any
 
 import jax
 import pytest
+from tests.ids import PURE, mark_slow
 from tests.serve.lab import SLEEP, STAY, Lab
 from tests.serve.running import Running, labs, running, talk, until
 from tests.serve.test_bad_input import assert_error, assert_refused
 from websockets.exceptions import ConnectionClosed
 
-from tropism import Session, make, registered
+from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Reader
 from tropism.serve import journal, memory, revival, tables
@@ -69,10 +70,7 @@ def drawn(session: Session, number: int) -> dict[str, Any]:
     return form.written(space.coerce(space.sample(jax.random.key(number))))
 
 
-PURE = [spec.id for spec in registered() if spec.traced and "Filaments" not in spec.id]
-
-
-@pytest.mark.parametrize("id", PURE)
+@pytest.mark.parametrize("id", mark_slow(PURE, {"CartPole-v1", "PlumeNavMeander-v0"}))
 def test_an_episode_goes_on_bit_for_bit_after_a_crash(id: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(revival, "CHECKPOINT", 3)
     session = Session(*make(id))

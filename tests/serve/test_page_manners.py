@@ -57,21 +57,6 @@ def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Runn
     expect(page.locator("#seed")).to_have_value("32")
 
 
-def test_the_interface_is_described(page: Page, server: Running):
-    page.goto(f"{server.url}/envs/Echo-v0/docs")
-    expect(page.locator("h1")).to_have_text("Echo-v0")
-    expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
-
-
-def test_the_interface_of_each_environment_is_a_click_away(page: Page, server: Running):
-    page.goto(f"{server.url}/docs")
-    expect(page.locator("h1")).to_have_text("PlumeNav-v0")
-    expect(page.locator("nav [aria-current]")).to_have_text("PlumeNav-v0")
-    page.get_by_role("link", name="Pendulum-v1").click()
-    expect(page.locator("h1")).to_have_text("Pendulum-v1")
-    expect(page.locator("summary", has_text="/envs/Pendulum-v1/step")).to_be_visible()
-
-
 def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
     page.set_viewport_size({"width": 390, "height": 844})
     play(page, server, "PlumeNav-v0", seed=1)

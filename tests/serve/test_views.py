@@ -2,6 +2,7 @@
 
 import base64
 import io
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,9 @@ def test_a_socket_tells_the_view_too(server: Running):
         view = talk(connection, "reset", {"seed": 1})["data"]["view"]
         talk(connection, "step", {"value": 1})
         assert caller.get(f"/sessions/{view}/history").json()["step_count"] == 1
+
+
+def test_two_processes_do_not_give_two_reels_the_same_take():
+    """A page keeps what it has fetched of a take, also across a restart of the server."""
+    first, second = (next(runpy.run_path(reel.__file__)["takes"]) for _ in range(2))
+    assert first != second

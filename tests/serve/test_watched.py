@@ -26,6 +26,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
     with server.http("Lab-v0") as slow, server.http("GridWorld-v0") as quick:
         view = begun(slow, [STAY, LONG_SLEEP, STAY, LONG_SLEEP])

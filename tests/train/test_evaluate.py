@@ -7,11 +7,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from tests.serve.running import running
 from typer.testing import CliRunner
 
 from tropism.cli import app
@@ -19,10 +22,12 @@ from tropism.core.registry import make
 from tropism.core.session import Session
 from tropism.envs.plume_nav import PlumeNav
 from tropism.errors import ServerError, ValidationError
+from tropism.plume import picture
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
 from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
 from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.serve.environment import ServedEnvironment
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
@@ -98,10 +103,32 @@ def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.Mo
     pictures.evaluation("PlumeNav-v0", env, params, evaluations, tmp_path / "searches.png")
     drawn[0].draw_without_rendering()
     *grid, _bar = (axes.get_position() for axes in drawn[0].axes)
-    places = np.array([cell.bounds for cell in grid]).reshape(2, 3, 4)
-    np.testing.assert_allclose(places[..., 2:], places[0, 0, 2:] + np.zeros((2, 3, 2)), rtol=1e-3)
+    places = np.array([cell.bounds for cell in grid]).reshape(3, 3, 4)  # two episodes and a map for each policy
+    np.testing.assert_allclose(places[..., 2:], places[0, 0, 2:] + np.zeros((3, 3, 2)), rtol=1e-2)
     np.testing.assert_allclose(places[0, :, 0], places[1, :, 0], rtol=1e-3)
-    np.testing.assert_allclose(places[..., 1], places[:, :1, 1] + np.zeros((2, 3)), rtol=1e-3)
+    np.testing.assert_allclose(places[..., 1], places[:, :1, 1] + np.zeros((3, 3)), rtol=1e-3)
+
+
+def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    env, params = make("PlumeNavMeander-v0")
+    paths = np.broadcast_to(np.array([60.0, 64.0]), (9, 2, 2))
+    searched = Search(np.array([True, False]), np.ones(2), paths)
+    lengths = np.array([8, 3])
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    pictures.evaluation("x", env, params, [Evaluation("a", 40, np.ones(2), lengths, searched)], tmp_path / "x.png")
+    for axes, seed, steps in zip(drawn[0].axes, (40, 41), lengths, strict=False):
+        session = Session(env, params)
+        session.reset(seed=seed)
+        for _ in range(steps):
+            session.step(0)
+        [image] = axes.get_images()
+        expected = picture.plume(env.scene(jax.tree.map(jnp.asarray, session._engine.state()), session.params)) / 255  # pyright: ignore
+        np.testing.assert_allclose(np.asarray(image.get_array()), expected, atol=1e-4)
+        line, start = axes.get_lines()[:2]
+        assert line.get_path_effects()  # an edge, so that it stands out from any colour of the plume
+        assert len(line.get_xdata()) == steps + 1  # pyright: ignore[reportArgumentType]
+        assert start.get_marker() == "o"
 
 
 @pytest.mark.usefixtures("own")
@@ -288,11 +315,26 @@ def frame_like() -> PlumeNav:
         ["http://127.0.0.1:9", "--param", "gravity=1", "--policy", "m:f"],
         ["CartPole-v1", "--policy", "llm:m@http://127.0.0.1:9", "--param", "gravity=1"],
         ["http://127.0.0.1:9"],
+        ["CartPole-v1", "--env", "CartPole-v1"],
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: list[str]) -> None:
     result = CliRunner().invoke(app, ["evaluate", *options])
     assert isinstance(result.exception, ValidationError)
+
+
+@pytest.mark.usefixtures("own")
+def test_a_served_environment_of_ones_own_is_evaluated_by_policies_that_need_its_spaces() -> None:
+    env, params = make("GridWorld-v0", size=3)
+    own = {"Mine": ServedEnvironment("Mine", env, params, "A grid of my own.")}
+    with running(own=own) as server:
+        command = ["evaluate", f"{server.url}/envs/Mine", "--episodes", "2", "--json"]
+        result = CliRunner().invoke(app, [*command, "--env", "GridWorld-v0"])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["policies"][0]["episodes"] == 2
+        result = CliRunner().invoke(app, command)
+        assert isinstance(result.exception, ValidationError)
+        assert "--env" in str(result.exception)
 
 
 @pytest.mark.usefixtures("own")

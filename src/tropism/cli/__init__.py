@@ -16,15 +16,14 @@ from tropism.cli.playing import bench, render, rollout
 from tropism.cli.recording import export_to_minari, import_from_minari, record, replay
 from tropism.cli.sandboxing import examine_sandbox
 from tropism.cli.serving import mcp, serve
+from tropism.cli.show import show
 from tropism.cli.terminal import errors
-from tropism.cli.training import train
-from tropism.errors import TropismError
+from tropism.errors import MissingExtraError, TropismError
 
 app = typer.Typer(
     help="Reinforcement-learning environments as pure functions.",
     no_args_is_help=True,
     invoke_without_command=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
@@ -33,8 +32,26 @@ app.add_typer(sandbox, name="sandbox")
 minari = typer.Typer(help="Recordings as Minari datasets, and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
 app.command("list")(list_environments)
-for command in (check, rollout, render, record, replay, train, evaluate, serve, mcp, bench, demo):
+for command in (show, check, rollout, render, record, replay, evaluate, serve, mcp, bench, demo):
     app.command()(command)
+
+
+def _add_train() -> None:
+    """Its options come from `tropism.train`: without that extra, the command says what to install."""
+    try:
+        from tropism.cli.training import train
+    except MissingExtraError as missing:
+        error = missing
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+        @app.command("train", help=str(error), context_settings=anything, add_help_option=False)
+        def unavailable() -> None:  # pyright: ignore[reportUnusedFunction]
+            raise error
+    else:
+        app.command()(train)
+
+
+_add_train()
 sandbox.command("doctor")(examine_sandbox)
 minari.command("export")(export_to_minari)
 minari.command("import")(import_from_minari)

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
+from tropism import __version__
 from tropism.cli.evaluating import figures, print_evaluations
 from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import Seed, console, errors, made_folder, progress_bar
@@ -81,8 +82,9 @@ class _Show:
         self.history: list[Any] = []
         if (out / CHECKPOINT).exists() and not (out / "report.html").exists():
             raise ValidationError("out", str(out), "a folder without an agent that is not the demo's")
-        for name in ("agent.gif", "evaluation.png", "found.png", "curve.png", "evaluation.json", "report.html"):
-            (out / name).unlink(missing_ok=True)  # a report shows nothing of another run
+        for pattern in ("agent.gif", "evaluation*.png", "found*.png", "curve*.png", "evaluation.json", "report.html"):
+            for file in out.glob(pattern):
+                file.unlink()  # a report shows nothing of another run
 
     def run(self, bar: Progress) -> bool:
         """Whether the agent beat the strategies, on episodes that it was not chosen by."""
@@ -122,9 +124,12 @@ class _Show:
         from tropism.train import pictures
 
         (self.out / "evaluation.json").write_text(json.dumps(figures(ID, self.evaluations), indent=2) + "\n")
-        pictures.learning_curve(ID, self.history, self.out / "curve.png")
-        pictures.evaluation(ID, self.env, self.params, self.evaluations, self.out / "evaluation.png")
-        pictures.found_in_time(self.evaluations, self.out / "found.png")
+        for name, draw in {
+            "curve.png": lambda path: pictures.learning_curve(ID, self.history, path),
+            "evaluation.png": lambda path: pictures.evaluation(ID, self.env, self.params, self.evaluations, path),
+            "found.png": lambda path: pictures.found_in_time(self.evaluations, path),
+        }.items():
+            pictures.draw_both(draw, self.out / name)
 
     def _film(self) -> None:
         """The longest of its first searches that succeeded."""
@@ -147,11 +152,30 @@ class _Show:
     def report(self, lead: str | None = None) -> None:
         from tropism.train.report import Shown, write
 
-        told = "A recurrent agent learnt to find the source of a meandering plume by smell and wind alone."
+        summary = "A recurrent agent learnt to find the source of a meandering plume by smell and wind alone."
+        paths = (
+            "Paths of each policy in the same three episodes, each over the plume as that episode ended "
+            "(white: found, orange: not found; the dot is the start, the ring the goal), and success by start."
+        )
         pictures = [
             Shown(self.out / "agent.gif", "One search of the trained agent."),
-            Shown(self.out / "evaluation.png", "Ways of each policy (yellow: found), and success by start."),
-            Shown(self.out / "found.png", "The share that has found the source, by time."),
-            Shown(self.out / "curve.png", "How the agent learnt."),
+            Shown(self.out / "evaluation.png", paths, wide=True),
+            Shown(self.out / "found.png", "The share of episodes that have found the source, by step."),
+            Shown(self.out / "curve.png", "The return of an episode during training."),
         ]
-        write(self.out / "report.html", "Finding a smell", lead or told, self.evaluations, pictures, NEXT)
+        title, lead = "Finding a smell", lead or summary
+        write(self.out / "report.html", title, lead, self.evaluations, pictures, self._facts(), NEXT)
+
+    def _facts(self) -> dict[str, str]:
+        """How the figures were made."""
+        import jax
+
+        config, last = self.recipe.config, UNSEEN + EPISODES - 1
+        trained = self.history[-1][0] if self.history else 0
+        return {
+            "version": f"Tropism {__version__}, JAX {jax.__version__}",
+            "task": f"{ID}, source within {float(self.params.goal_radius):g}, {int(self.params.max_steps)} steps",
+            "training": f"PPO, seed {self.recipe.seed}, {trained:,} steps in {config.num_envs} environments; stopped "
+            "when the agent beat the best strategy beyond doubt on episodes 0 to 255",
+            "evaluation": f"{EPISODES} episodes that training did not see: seeds {UNSEEN} to {last}",
+        }

@@ -45,6 +45,10 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and evaluation.png.")
     ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Of a served environment of your own: its class, module:Class, or a registered id."),
+    ] = None,
     token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Of the server that URL names.")] = None,
     param: Params = None,
     arg: Arguments = None,
@@ -57,6 +61,8 @@ def evaluate(
     from tropism.train.players import each, is_trained
 
     remote = target.startswith(("http://", "https://"))
+    if env is not None and not remote:
+        raise ValidationError("env", env, "none: --env is for the address of a served environment")
     names = [one for name in policy or ["random"] for one in each(name)]
     if (param or arg) and (remote or any(name.startswith("llm:") for name in names)):
         raise ValidationError(
@@ -67,16 +73,13 @@ def evaluate(
     if out is not None:
         made_folder(out)  # before the episodes are played
     if remote:
-        env, params, results = (
-            None,
-            None,
-            [_there(target, name, greedy, token, seed, episodes, steps) for name in names],
-        )
+        known = _known(target, env)
+        results = [_there(target, known, name, greedy, token, seed, episodes, steps) for name in names]
     else:
-        env, params = environment(target, param, arg)
-        results = [_here(target, env, params, name, greedy, seed, episodes, steps) for name in names]
+        known = environment(target, param, arg)
+        results = [_here(target, *known, name, greedy, seed, episodes, steps) for name in names]
     if out is not None:
-        _save(out, target, env, params, results)
+        _save(out, target, *(known or (None, None)), results)
     if as_json:
         print(json.dumps(figures(target, results), indent=2))
         return
@@ -117,18 +120,27 @@ def _launched(id: str, name: str, who: Any, seed: int, episodes: int, steps: int
         return _shown(name, episodes, lambda show: play(name, There(client), who, seed, episodes, steps, show))
 
 
-def _there(url: str, name: str, greedy: bool, token: str | None, seed: int, episodes: int, steps: int) -> Any:
-    """On a server; what is known of its environment here is what the id in its address says."""
-    from tropism.client import Client
+def _known(url: str, env: str | None) -> tuple[Any, Any] | None:
+    """The served environment as it can be made here: the one given, or that of the id in the address."""
     from tropism.core.registry import make, registered
+
+    if env is not None:
+        return environment(env, None, None)
+    id = url.rstrip("/").rpartition("/envs/")[2]
+    return make(id) if id in {spec.id for spec in registered()} else None
+
+
+def _there(
+    url: str, known: Any, name: str, greedy: bool, token: str | None, seed: int, episodes: int, steps: int
+) -> Any:
+    """Evaluate on a server. `known` is its environment as made here, or None."""
+    from tropism.client import Client
     from tropism.plume.strategies import Strategy
     from tropism.train.evaluate import play
     from tropism.train.players import Solo, free, named
     from tropism.train.table import There
 
-    id = url.rstrip("/").rpartition("/envs/")[2]
-    known = make(id) if id in {spec.id for spec in registered()} else None
-    who = free(name) if known is None else named(name, *known, greedy)
+    who = free(name) if known is None else named(name, known[0], known[1], greedy)
     player = Solo(who) if isinstance(who, Strategy) else who
     with Client(url, token=token) as client:
         table = There(client, None if known is None else known[0].observation_space(known[1]))

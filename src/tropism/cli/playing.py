@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, Seed, console, environment, print_rows, progress_bar
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Greedy,
+    Id,
+    Params,
+    PolicyName,
+    Seed,
+    console,
+    environment,
+    print_rows,
+    progress_bar,
+)
 
 
 def rollout(
@@ -55,23 +67,30 @@ def rollout(
 def render(
     id: Id,
     out: Annotated[Path, typer.Option("--out", "-o", help="A .gif, .mp4 or .png file (the last picture).")],
+    policy: PolicyName = "random",
+    greedy: Greedy = False,
     steps: Annotated[int, typer.Option(help="Steps at most.", min=0)] = 200,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
 ) -> None:
-    """Film one episode with random actions.
+    """Film one episode, played at random or by a policy.
 
     Example: tropism render PlumeNavPuffs-v0 --steps 100 -o puffs.gif --arg trail=100
+    Example: tropism render PlumeNavMeander-v0 --policy runs/train/PlumeNavMeander-v0 -o search.mp4
     """
     from tropism import film
+    from tropism.cli.policies import policy_of
     from tropism.core.session import Session
 
     film.check_path(out)
     session = Session(*environment(id, param, arg))
+    player = policy_of(policy, session, greedy)
+    player.begin(seed)
     with progress_bar() as bar:
         task = bar.add_task(id, total=steps + 1)
-        moments = iter(bar.track(film.moments(session, film.random_actions(seed), steps, seed), task_id=task))
+        episode = film.moments(session, lambda session: player.act(session.timestep.obs), steps, seed)
+        moments = iter(bar.track(episode, task_id=task))
         if out.suffix.lower() == ".png":  # which shows the last one
             *_, last = moments
             moments = iter((last,))

@@ -10,10 +10,13 @@ from rich.markup import escape
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Greedy,
     Params,
+    PolicyName,
     Seed,
     console,
     environment,
+    errors,
     print_rows,
     progress_bar,
 )
@@ -27,14 +30,8 @@ def record(
     target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder; one of the same environment is added to.")],
     episodes: Annotated[int, typer.Option(help="Episodes; number i has seed SEED + i.", min=1)] = 10,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
-            "module:function of the observation."
-        ),
-    ] = "random",
-    greedy: Annotated[bool, typer.Option("--greedy", help="A trained agent takes the likeliest action.")] = False,
+    policy: PolicyName = "random",
+    greedy: Greedy = False,
     steps: Annotated[int, typer.Option(help="Steps of an episode at most.", min=1)] = 1000,
     seed: Seed = 0,
     param: Params = None,
@@ -72,6 +69,10 @@ def replay(
     folder: Folder,
     verify: Annotated[bool, typer.Option("--verify", help="Compare bit for bit; exit code 1 if one differs.")] = False,
     episode: Annotated[int | None, typer.Option(help="Only this one; the first is 0.", min=0)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Film the episode: a .gif, .mp4 or .png file (the last picture)."),
+    ] = None,
     env: Annotated[
         str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
     ] = None,
@@ -79,10 +80,12 @@ def replay(
     arg: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
-    """Live recorded episodes through again, from their seeds, options and actions.
+    """Run recorded episodes again, from their seeds, options and actions.
 
     Example: tropism replay recordings/cartpole --verify
+    Example: tropism replay recordings/cartpole --episode 3 -o episode.mp4
     """
+    from tropism import film
     from tropism.core.session import Session
     from tropism.record import Reader, first_difference, session_of
     from tropism.record import replay as again
@@ -91,6 +94,10 @@ def replay(
         raise ValidationError("env", None, "--env, to give it --param or --arg: a recording has its own")
     reader = Reader(folder)
     session = session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
+    if out is not None:
+        film.check_path(out)
+        if episode is None and len(reader) > 1:
+            raise ValidationError("episode", None, f"--episode 0 to {len(reader) - 1}: a film shows one episode")
     chosen = reader.episodes if episode is None else [episode]
     rows: list[dict[str, Any]] = []
     with progress_bar() as bar:
@@ -102,7 +109,19 @@ def replay(
             else:
                 outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
             rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
+    if out is not None:
+        _film(out, session, reader[chosen[0]])
     _tell(rows, reader.manifest.versions, verify, as_json)
+
+
+def _film(out: Path, session: Any, recorded: Any) -> None:
+    from tropism import film
+    from tropism.record.replay import sessions_of
+
+    with progress_bar() as bar:
+        sessions = bar.track(sessions_of(session, recorded), total=len(recorded) + 1, description=str(out))
+        film.save(out, (film.picture(each) for each in sessions))
+    errors.print(f"wrote {escape(str(out))}", highlight=False, soft_wrap=True)
 
 
 def export_to_minari(
@@ -119,7 +138,7 @@ def export_to_minari(
     Example: tropism minari export recordings/cartpole tropism/cartpole-v0
     """
     from tropism.core.session import Session
-    from tropism.gym.minari import to_minari
+    from tropism.gym import to_minari
 
     session = None if env is None else Session(*environment(env, None, None))
     dataset = to_minari(folder, name, session, author=author, description=description)
@@ -133,7 +152,7 @@ def import_from_minari(
 
     Example: tropism minari import tropism/cartpole-v0 recordings/cartpole
     """
-    from tropism.gym.minari import from_minari
+    from tropism.gym import from_minari
 
     reader = from_minari(name, out)
     console.print(f"{escape(str(out))}: {len(reader)} episodes")

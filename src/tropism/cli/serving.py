@@ -145,6 +145,9 @@ def _chosen(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
 
 
 def _recordings(folder: Path, environments: Iterable[Any]) -> Any:
+    from tropism.errors import require_extra
+
+    require_extra("record", "--record", "msgspec", "pyarrow")
     from tropism.serve.recorded import RecordedFolder
 
     return RecordedFolder(folder, environments)
@@ -158,6 +161,9 @@ def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg
     """
     import asyncio
 
+    from tropism.errors import require_extra
+
+    require_extra("mcp", "tropism mcp", "mcp")
     from tropism.serve.app import App
     from tropism.serve.mcp import serve_stdio
     from tropism.serve.server import log_to_stderr

@@ -33,6 +33,15 @@ Params = Annotated[
 Arguments = Annotated[
     list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
 ]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
+        "module:function of the observation.",
+    ),
+]
+Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the likeliest action.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
 

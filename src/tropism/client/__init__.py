@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tropism.errors import MissingExtraError
+from tropism.errors import require_extra
 
 if TYPE_CHECKING:
     from tropism.client.asynchronous import AsyncClient
@@ -27,10 +27,5 @@ if not TYPE_CHECKING:
         """Each is loaded when it is first used: a vector client needs NumPy, the others do not."""
         if name not in _HOME:
             raise AttributeError(f"module 'tropism.client' has no attribute {name!r}")
-        try:
-            return getattr(import_module(_HOME[name]), name)
-        except ModuleNotFoundError as error:
-            wanted = 'pip install "tropism[client]"'
-            raise MissingExtraError(
-                str(error.name), None, wanted, f"tropism.client needs {error.name}: {wanted}"
-            ) from error
+        require_extra("client", "tropism.client", "msgspec", "websockets")
+        return getattr(import_module(_HOME[name]), name)

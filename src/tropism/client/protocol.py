@@ -199,7 +199,7 @@ class Protocol:
             terminated=bool(reply.get("terminated", done)),
             truncated=bool(reply.get("truncated", False)),
             metadata=reply.get("metadata"),
-            error=reply.get("observation", {}).get("error"),
+            error=(reply.get("observation") or {}).get("error"),
         )
 
     def _typed(self, reply: dict[str, Any]) -> Any:

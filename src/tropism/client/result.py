@@ -1,7 +1,11 @@
 """What a client gets back from a reset or a step."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
+
+BESIDE = ("reward", "done", "metadata", "error")  # fields of the reply, not of what the agent observes
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,26 @@ class StepResult:
     error: str | None = None  # what was wrong with words that meant no action; then nothing happened
 
     @property
-    def text(self) -> str | None:
-        """The observation in words, where the environment has them."""
-        seen = self.observation
-        return seen.get("text") if isinstance(seen, dict) else getattr(seen, "text", None)
+    def text(self) -> str:
+        """The observation's own `text`; otherwise its fields, one `name: value` per line."""
+        fields = _fields(self.observation)
+        text = fields.get("text")
+        if isinstance(text, str):
+            return text
+        return "\n".join(f"{name}: {_written(value)}" for name, value in fields.items() if name not in BESIDE)
+
+
+def _fields(observation: Any) -> dict[str, Any]:
+    """The fields of an observation; one without fields is the field `value`, None has no fields."""
+    if observation is None:
+        return {}
+    if isinstance(observation, Mapping):
+        return dict(observation)
+    if is_dataclass(observation) and not isinstance(observation, type):
+        return asdict(observation)
+    return {"value": observation}
+
+
+def _written(value: Any) -> str:
+    """A string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -99,12 +99,16 @@ class Adapted(Environment):
     def default_params(self) -> AgentParams:
         return AgentParams()
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        return tuple(name for name in _taken(self.kind) if name not in OFFERED)
+
     def configure(self, params: Any, options: Mapping[str, Any]) -> AgentParams:
         taken = _taken(self.kind)
         free = "options" in taken or "**" in taken
         unknown = sorted(str(name) for name in options if name not in taken and not free)
         if unknown or "seed" in options:
-            known = ", ".join(name for name in taken if name not in OFFERED) or "none"
+            known = ", ".join(self.reset_options) or "none"
             raise ValidationError("options", (unknown or ["seed"])[0], f"an option of {self.kind.__name__}: {known}")
         return AgentParams(dict(options))
 

@@ -84,7 +84,8 @@ class BatchProgram:
     @cached_property
     def reset(self) -> Any:
         """`(buffer, keys, seeded, mask, params) -> buffer`; without a seed the next episode begins."""
-        return jax.jit(self._reset)
+        # A reset that ignores its params would return a buffer on no particular device, and `step` compile twice.
+        return jax.jit(self._reset, keep_unused=True)
 
     @cached_property
     def render(self) -> Any:

@@ -19,6 +19,8 @@ from tropism.errors import ValidationError
 
 Info = dict[str, Any]
 
+MOST_PRINTED = 1000  # numbers of an array that NumPy prints in full
+
 
 class EnvParams(Module):
     """The numbers of an environment.
@@ -101,9 +103,14 @@ class Environment(Module):
         """What `info` says of a state, at a reset too; `step` adds `terminated` and `truncated`."""
         return {}
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        """Names of the options that a reset takes; `configure` refuses all others."""
+        return ("params",)
+
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         """The params of one episode, given the options of its reset. Every environment takes `params`."""
-        check_options(options, "params")
+        check_options(options, *self.reset_options)
         return override(params, options.get("params", {}))
 
     def render(self, state: Any, params: Any) -> Any:
@@ -118,13 +125,17 @@ class Environment(Module):
         """What people call the actions of a Discrete space, or the entries of a Box, in order."""
         return ()
 
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        """The actions that a click on the picture takes: rows of equal cells from the upper left; None for none."""
+        return ()
+
     def observation_words(self) -> tuple[str, ...]:
         """What people call the entries of an observation that is a short vector, in order."""
         return ()
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         """The observation in words, for a language agent."""
-        return f"Observation: {np.array2string(np.asarray(obs), precision=4)}"
+        return f"Observation: {_printed(obs)}"
 
     def parse(self, text: str, params: Any) -> Any:
         """The action a language agent's words mean: one of `action_words`, or the action as JSON."""
@@ -147,6 +158,16 @@ class Environment(Module):
 
     def __hash__(self) -> int:
         return hash((type(self), _values(self)))
+
+
+def _printed(obs: Any) -> str:
+    """Numbers as text, field by field; of an image that is too large for that, its size."""
+    if isinstance(obs, Mapping):
+        return ", ".join(f"{name}: {_printed(part)}" for name, part in obs.items())
+    array = np.asarray(obs)
+    if array.dtype == np.uint8 and array.ndim == 3 and array.size > MOST_PRINTED:
+        return f"an image of {array.shape[1]} x {array.shape[0]} pixels"
+    return np.array2string(array, precision=4)
 
 
 def _values(env: Environment) -> tuple[Any, ...]:

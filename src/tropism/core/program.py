@@ -46,7 +46,8 @@ class Program:
 
     @cached_property
     def reset(self) -> Any:
-        return jax.jit(self._reset)
+        # A reset that ignores its params would return a buffer on no particular device, and `step` compile twice.
+        return jax.jit(self._reset, keep_unused=True)
 
     @cached_property
     def reset_next(self) -> Any:

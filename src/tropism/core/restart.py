@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool
 
@@ -42,6 +43,8 @@ def replace_where(
     """
     if restarts == "select":
         return _select(done, fresh(source), value)
+    if not isinstance(done, Tracer):  # a plain call: a conditional would be compiled again every time
+        return fresh(source) if done else value
 
     @custom_vmap
     def replace(done: Any, source: Any, value: Any) -> Any:

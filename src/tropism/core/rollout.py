@@ -1,5 +1,6 @@
 """Compiled rollouts: many environments, many steps, one call."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, Int
 
+from tropism.core.arity import accepts
 from tropism.core.environment import Environment, Info, override
 from tropism.core.episode import (
     Timestep,
@@ -28,6 +30,7 @@ from tropism.errors import ValidationError
 # A policy maps a batch of observations to a batch of actions: (key, policy_state, obs) -> (actions, policy_state).
 Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
 
+POLICY = "(key, policy_state, obs) -> (actions, policy_state)"
 REPORTS = 20  # how often a rollout with a progress bar reports
 ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
 
@@ -118,6 +121,7 @@ def rollout(
     check_restarts(restarts)
     if not isinstance(env, Environment) or not env.traced:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
+    _check_policy(policy)
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
     key = (
@@ -252,7 +256,11 @@ def _keys(key: Any, times: Any) -> Any:
 
 def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
     """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
-    action, policy_state = plan.policy(keys[0], carry.policy_state, carry.obs)
+    result = plan.policy(keys[0], carry.policy_state, carry.obs)
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        message = f"policy returned a {type(result).__name__}; expected a function {POLICY}"
+        raise ValidationError("policy", plan.policy, f"a function {POLICY}", message)
+    action, policy_state = result
     lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
     step = jax.vmap(plan.step, (None, 0, 0, 0, None))
     timestep, obs, state = step((keys[1], keys[2]), lanes, carry.state, action, params)
@@ -298,6 +306,15 @@ def _report(progress: Any, carry: Any, done: int, total: int) -> None:
     end = "\n" if done == total else ""
     sys.stderr.write(f"\rrollout [{'#' * filled}{'.' * (40 - filled)}] {done}/{total} steps{end}")
     sys.stderr.flush()
+
+
+def _check_policy(policy: Any) -> None:
+    expected = f"a function of a batch, {POLICY}; lift one for a single environment with jax.vmap"
+    if not callable(policy):
+        raise ValidationError("policy", policy, expected)
+    if not accepts(policy, 3):
+        message = f"policy takes {inspect.signature(policy)}; expected {expected}"
+        raise ValidationError("policy", policy, expected, message)
 
 
 def _check_sizes(**sizes: Any) -> None:

@@ -21,20 +21,20 @@ SIDE = 400  # pixels
 
 
 class AcrobotParams(EnvParams):
-    gravity: ArrayLike = 9.8
-    length_1: ArrayLike = 1.0
-    length_2: ArrayLike = 1.0
-    mass_1: ArrayLike = 1.0
-    mass_2: ArrayLike = 1.0
-    center_1: ArrayLike = 0.5  # of mass, from the joint, m
-    center_2: ArrayLike = 0.5
-    inertia: ArrayLike = 1.0  # of each link
-    torque: ArrayLike = 1.0
-    dt: ArrayLike = 0.2
-    max_speed_1: ArrayLike = 4 * math.pi
-    max_speed_2: ArrayLike = 9 * math.pi
-    goal_height: ArrayLike = 1.0  # m above the shoulder
-    max_steps: ArrayLike = 500
+    gravity: ArrayLike = 9.8  # m/s²
+    length_1: ArrayLike = 1.0  # m
+    length_2: ArrayLike = 1.0  # m
+    mass_1: ArrayLike = 1.0  # kg
+    mass_2: ArrayLike = 1.0  # kg
+    center_1: ArrayLike = 0.5  # m, from the joint to the centre of mass
+    center_2: ArrayLike = 0.5  # m, likewise
+    inertia: ArrayLike = 1.0  # kg·m², of each link
+    torque: ArrayLike = 1.0  # N·m
+    dt: ArrayLike = 0.2  # s, between steps
+    max_speed_1: ArrayLike = 4 * math.pi  # rad/s
+    max_speed_2: ArrayLike = 9 * math.pi  # rad/s
+    goal_height: ArrayLike = 1.0  # m, above the shoulder
+    max_steps: ArrayLike = 500  # steps until truncation
 
 
 class AcrobotState(EnvState):
@@ -45,6 +45,11 @@ class AcrobotState(EnvState):
 
 
 class Acrobot(Environment):
+    """Reward: −1 for every step, 0 for the one that reaches the goal.
+
+    Ends: terminated when the free end is above `goal_height`; truncated after `max_steps` steps.
+    """
+
     def default_params(self) -> AcrobotParams:
         return AcrobotParams()
 

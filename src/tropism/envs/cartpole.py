@@ -21,15 +21,15 @@ HEIGHT, WIDTH, TRACK = 400, 600, 110  # pixels
 
 
 class CartPoleParams(EnvParams):
-    gravity: ArrayLike = 9.8
-    masscart: ArrayLike = 1.0
-    masspole: ArrayLike = 0.1
-    length: ArrayLike = 0.5  # half the pole's length, m
-    force_mag: ArrayLike = 10.0
-    tau: ArrayLike = 0.02  # s between steps
-    theta_threshold: ArrayLike = math.radians(12)
-    x_threshold: ArrayLike = 2.4
-    max_steps: ArrayLike = 500
+    gravity: ArrayLike = 9.8  # m/s²
+    masscart: ArrayLike = 1.0  # kg
+    masspole: ArrayLike = 0.1  # kg
+    length: ArrayLike = 0.5  # m, half the pole's length
+    force_mag: ArrayLike = 10.0  # N
+    tau: ArrayLike = 0.02  # s, between steps
+    theta_threshold: ArrayLike = math.radians(12)  # rad
+    x_threshold: ArrayLike = 2.4  # m
+    max_steps: ArrayLike = 500  # steps until truncation
 
 
 class CartPoleState(EnvState):
@@ -40,6 +40,12 @@ class CartPoleState(EnvState):
 
 
 class CartPole(Environment):
+    """Reward: 1 for every step.
+
+    Ends: terminated when the cart is beyond ±`x_threshold` or the pole beyond ±`theta_threshold`; truncated after
+    `max_steps` steps.
+    """
+
     def default_params(self) -> CartPoleParams:
         return CartPoleParams()
 

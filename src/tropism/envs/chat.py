@@ -61,9 +61,12 @@ class ChatState(NamedTuple):
 class Chat(Environment):
     """`partner` answers each message of the agent: a function of the episode's seed and the conversation.
 
-    It speaks as the user where the agent speaks as the assistant, and as the assistant otherwise. After
-    `max_turns` messages of the agent the episode is truncated. With a `tokenizer`, such as the
-    `apply_chat_template` of a Hugging Face one, the observation has the conversation's tokens too.
+    It speaks as the user where the agent speaks as the assistant, and as the assistant otherwise. With a `tokenizer`,
+    such as the `apply_chat_template` of a Hugging Face one, the observation has the conversation's tokens too.
+
+    Reward: given by the partner with each reply; the default partner gives 1 for the right number.
+
+    Ends: terminated when the partner says so; truncated after `max_turns` messages of the agent.
     """
 
     traced: ClassVar[bool] = False

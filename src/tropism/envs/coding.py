@@ -48,14 +48,14 @@ class Interpreter:
         self._sandbox = Sandbox(cell)
         self._seed = seed
 
-    def run(self, code: str) -> Result:
-        return self._sandbox.start(self._seed).run(code)
+    def run(self, code: str, step: int) -> Result:
+        return self._sandbox.start(self._seed).run(code, name=f"<step {step}>")
 
     def live(self, transcript: Transcript) -> None:
         """Run it again, from where an interpreter last began, and compare."""
         begin = max((number for number, entry in enumerate(transcript, 1) if entry.result.lost), default=0)
         for number, entry in enumerate(transcript[begin:], begin + 1):
-            if self.run(entry.code) != entry.result:
+            if self.run(entry.code, number) != entry.result:
                 self.close()
                 message = f"step {number} did not repeat itself when the episode was run again"
                 raise DivergedError("replay", number, "the same output", message)
@@ -78,12 +78,15 @@ class CodingState(NamedTuple):
 
 
 class Coding(Environment):
-    """Variables live on between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
-    a sequence of tasks; the seed chooses one, and the reward of the step that submits is the fraction of its hidden
-    tests passed. After `max_steps` steps the episode is truncated.
+    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
+    a sequence of tasks; the seed chooses one.
 
-    `tier` is the kind of sandbox, "A" or "B"; by default the first that can be had here. `packages` can be imported
-    beside the standard library. There is no environment where no sandbox holds.
+    Reward: the fraction of hidden tests passed, for the step that submits; 0 for every other one.
+
+    Ends: terminated by a submission; truncated after `max_steps` steps.
+
+    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` can be imported
+    beside the standard library. Without a working sandbox the environment is unavailable.
     """
 
     traced: ClassVar[bool] = False
@@ -124,7 +127,7 @@ class Coding(Environment):
         self, key: int, state: CodingState, action: CodeAction, params: Any
     ) -> tuple[CodeObservation, CodingState, float, bool, Info]:
         interpreter = self._interpreter(state)
-        result = interpreter.run(action.code)
+        result = interpreter.run(action.code, state.time + 1)
         interpreter.lived = transcript = (*state.transcript, Entry(action.code, result))
         state = state._replace(
             time=state.time + 1,

@@ -37,14 +37,15 @@ class ConnectFourState(EnvState):
 
 
 class ConnectFour(Environment):
-    """`opponent` is who answers a move, within the same step.
+    """The board is observed as the player to move sees it: 1 own disc, −1 the other's, 0 empty; row 0 is the top.
 
-    "random" plays any open column; "minimax(3)" looks three plies ahead, and picks among equally good
-    columns at random; against both, the agent is X and begins. With "self" nobody answers: the players
-    alternate, and the reward is for the one who has just moved.
+    Reward: 1 for a win, −1 for a loss or an illegal move, which changes nothing, 0 otherwise.
 
-    The observation is the board as the player to move sees it: 1 own disc, -1 the other's, 0 empty;
-    row 0 is the top row. An illegal move changes nothing and loses: reward -1.
+    Ends: terminated by a win, a loss, a full board or an illegal move.
+
+    The `opponent` answers within the same step: "random" plays any open column; "minimax(3)" searches three plies
+    ahead and picks at random among equally good columns. Against both, the agent is X and begins. With "self" the
+    players alternate, and the reward is for the one who has just moved.
     """
 
     action_message: ClassVar[type | None] = ConnectFourAction
@@ -113,6 +114,9 @@ class ConnectFour(Environment):
         x, y = draw.pixels(canvas)
         from_center = jnp.hypot(x % CELL - CELL / 2, y % CELL - CELL / 2)
         return draw.finish(draw.paint(canvas, from_center - 0.4 * CELL, draw.enlarge(colors, CELL)))
+
+    def click_actions(self) -> tuple[tuple[int, ...], ...]:
+        return (tuple(range(COLUMNS)),)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         board, mark = np.asarray(state.board), {1: "X", -1: "O", 0: "."}

@@ -18,7 +18,7 @@ PICTURE = 400  # pixels, about; a cell is a whole number of them
 class GridWorldParams(EnvParams):
     goal_reward: ArrayLike = 1.0
     step_reward: ArrayLike = -0.01
-    max_steps: ArrayLike = 100
+    max_steps: ArrayLike = 100  # steps until truncation
 
 
 class GridWorldState(EnvState):
@@ -27,6 +27,11 @@ class GridWorldState(EnvState):
 
 
 class GridWorld(Environment):
+    """Reward: `goal_reward` for the step that reaches the goal, `step_reward` for every other one.
+
+    Ends: terminated at the goal; truncated after `max_steps` steps. `size` is the number of rows and of columns.
+    """
+
     size: int = eqx.field(static=True)
 
     def __init__(self, size: Any = 5):

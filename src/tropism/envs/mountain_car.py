@@ -22,12 +22,12 @@ SKY, GROUND = (231, 245, 255), (140, 160, 110)
 class MountainCarParams(EnvParams):
     min_position: ArrayLike = -1.2
     max_position: ArrayLike = 0.6
-    max_speed: ArrayLike = 0.07
+    max_speed: ArrayLike = 0.07  # positions per step
     goal_position: ArrayLike = 0.5
     goal_velocity: ArrayLike = 0.0
-    force: ArrayLike = 0.001
+    force: ArrayLike = 0.001  # change of speed by a push
     gravity: ArrayLike = 0.0025
-    max_steps: ArrayLike = 200
+    max_steps: ArrayLike = 200  # steps until truncation
 
 
 class MountainCarState(EnvState):
@@ -36,6 +36,11 @@ class MountainCarState(EnvState):
 
 
 class MountainCar(Environment):
+    """Reward: −1 for every step.
+
+    Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
+    """
+
     def default_params(self) -> MountainCarParams:
         return MountainCarParams()
 

@@ -14,16 +14,21 @@ from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture,
 class MountainCarContinuousParams(EnvParams):
     min_position: ArrayLike = -1.2
     max_position: ArrayLike = 0.6
-    max_speed: ArrayLike = 0.07
+    max_speed: ArrayLike = 0.07  # positions per step
     goal_position: ArrayLike = 0.45
     goal_velocity: ArrayLike = 0.0
-    power: ArrayLike = 0.0015
+    power: ArrayLike = 0.0015  # change of speed by a push of 1
     gravity: ArrayLike = 0.0025
     goal_reward: ArrayLike = 100.0
-    max_steps: ArrayLike = 999
+    max_steps: ArrayLike = 999  # steps until truncation
 
 
 class MountainCarContinuous(Environment):
+    """Reward: −0.1 · push² for every step, and `goal_reward` on arrival.
+
+    Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
+    """
+
     def default_params(self) -> MountainCarContinuousParams:
         return MountainCarContinuousParams()
 

@@ -18,13 +18,13 @@ SIDE, ARM = 400, 150  # pixels
 
 
 class PendulumParams(EnvParams):
-    gravity: ArrayLike = 10.0
-    mass: ArrayLike = 1.0
-    length: ArrayLike = 1.0
-    dt: ArrayLike = 0.05
-    max_speed: ArrayLike = 8.0
-    max_torque: ArrayLike = 2.0
-    max_steps: ArrayLike = 200
+    gravity: ArrayLike = 10.0  # m/s²
+    mass: ArrayLike = 1.0  # kg
+    length: ArrayLike = 1.0  # m
+    dt: ArrayLike = 0.05  # s, between steps
+    max_speed: ArrayLike = 8.0  # rad/s
+    max_torque: ArrayLike = 2.0  # N·m
+    max_steps: ArrayLike = 200  # steps until truncation
 
 
 class PendulumState(EnvState):
@@ -33,6 +33,11 @@ class PendulumState(EnvState):
 
 
 class Pendulum(Environment):
+    """Reward: −(angle from upright² + 0.1 · angular velocity² + 0.001 · torque²), of the state before the step.
+
+    Ends: truncated after `max_steps` steps; never terminated.
+    """
+
     def default_params(self) -> PendulumParams:
         return PendulumParams()
 

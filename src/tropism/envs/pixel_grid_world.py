@@ -16,7 +16,12 @@ AGENT, GOAL = (255, 255, 255), (0, 255, 0)
 
 
 class PixelGridWorld(Environment):
-    """The rules are GridWorld's; only the observation differs."""
+    """The rules are GridWorld's; only the observation differs.
+
+    Reward: `goal_reward` for the step that reaches the goal, `step_reward` for every other one.
+
+    Ends: terminated at the goal; truncated after `max_steps` steps.
+    """
 
     size: int = eqx.field(static=True)
 

@@ -239,6 +239,10 @@ class PlumeHost(Environment):
     def default_params(self) -> PlumeNavParams:
         return self.base.default_params()
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        return self.base.reset_options
+
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         return self.base.configure(params, options)
 

@@ -34,8 +34,8 @@ class PlumeNavParams(EnvParams):
     reward: Reward
     start: Start
     arena: Arena
-    goal_radius: ArrayLike
-    max_steps: ArrayLike
+    goal_radius: ArrayLike  # length units
+    max_steps: ArrayLike  # steps until truncation
 
     def check_numbers(self) -> None:
         checks.non_negative(goal_radius=self.goal_radius)
@@ -52,6 +52,10 @@ class PlumeNavState(EnvState):
 
 class PlumeNav(Environment):
     """Choose the parts; their numbers become params.
+
+    Reward: by default 1 at the source, 0 otherwise.
+
+    Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
 
     `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed on,
     whose own corners are the default bounds. The default field is a Gaussian around its centre. `obstacles` is
@@ -170,10 +174,13 @@ class PlumeNav(Environment):
         x, y = (jnp.asarray(side, float) for side in (xy[0], xy[1]))
         return (jnp.round(x).astype(jnp.int32), jnp.round(y).astype(jnp.int32)) if self.motion.on_grid else (x, y)
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        return ("params", "start_location", "source_location")
+
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
-        """Options of a reset: `start_location`, `source_location`, `params`."""
+        check_options(options, *self.reset_options)
         own = {"start_location", "source_location"}
-        check_options(options, "params", *own)
         params = super().configure(params, {name: options[name] for name in options if name not in own})
         places = {name: self._place(name, options[name]) for name in own & set(options)}
         if "source_location" in places:

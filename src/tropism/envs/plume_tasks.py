@@ -27,7 +27,11 @@ WINDS = {
 def meander(trail: int = 0) -> PlumeNav:
     """Find the source of a plume whose centre line wanders with the wind, on a grid, in 150 steps.
 
-    The nose saturates, as receptors do, so that it tells faint smells apart; getting nearer is worth a little.
+    The nose saturates, as receptors do, so that it tells faint smells apart.
+
+    Reward: 1 at the source, and 0.005 for each unit of distance gained in a step.
+
+    Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
     return PlumeNav(
         field=Meander(source=(16.0, 64.0)),
@@ -43,7 +47,11 @@ def meander(trail: int = 0) -> PlumeNav:
 def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, trail: int = 0) -> PlumeNav:
     """Fly to the source of a puffy plume by smell and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023).
 
-    A sparse plume, with `keep` below 1, is also simulated with fewer puffs.
+    `regime` is the wind: "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is kept.
+
+    Reward: as in Singh et al.: progress towards the source, a penalty for each step, a bonus at the source.
+
+    Ends: terminated within `goal_radius` of the source or outside the arena; truncated after `max_steps` steps.
     """
     if regime not in WINDS:
         raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
@@ -71,7 +79,12 @@ def _crowd(keep: float) -> int:
 
 
 def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
-    """Find the source of filaments of smell in a turbulent wind, over 100 metres (Farrell et al. 2002)."""
+    """Find the source of filaments of smell in a turbulent wind, over 100 metres (Farrell et al. 2002).
+
+    Reward: 1 at the source, 0 otherwise.
+
+    Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
+    """
     return PlumeNav(
         field=Filaments(source=(5.0, 0.0), air=Turbulence()),
         sensor=Together((Odour(threshold=1e3), WindSense())),
@@ -98,8 +111,12 @@ def movie(
 ) -> PlumeNav:
     """Find the source in a recorded plume, a Recording or a file; by default a small synthetic film.
 
-    The numbers are for a file that does not bring them. No film shows its wind: `wind` is the velocity that the
-    agent feels, (x, y); none unless it is given, but for the synthetic film.
+    `pixel_size`, `frame_rate` and `source_pixel` are for a file that does not contain them. `wind` is the velocity
+    that the agent feels, (x, y): frames do not show it.
+
+    Reward: 1 at the source, 0 otherwise.
+
+    Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
     recording = _recorded(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
     if wind is not None:

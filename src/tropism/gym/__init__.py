@@ -3,19 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tropism.errors import MissingExtraError
+from tropism.errors import require_extra
 
 if TYPE_CHECKING:
     from tropism.gym.minari import from_minari, to_minari
     from tropism.gym.recording import Recording
     from tropism.gym.remote import RemoteVectorEnv
 
-try:
-    import gymnasium as gymnasium
-except ImportError as error:
-    raise MissingExtraError(
-        "gymnasium", None, "Gymnasium", 'tropism.gym needs Gymnasium: pip install "tropism[gym]"'
-    ) from error
+require_extra("gym", "tropism.gym", "gymnasium")
 
 from tropism.gym.adapter import from_gymnasium
 from tropism.gym.env import GymEnv, to_gymnasium
@@ -41,16 +36,19 @@ __all__ = [
 
 register_all()
 
-_MORE = {  # what needs another extra is loaded when it is first used
-    "Recording": "tropism.gym.recording",
-    "RemoteVectorEnv": "tropism.gym.remote",
-    "from_minari": "tropism.gym.minari",
-    "to_minari": "tropism.gym.minari",
+# Names that need another extra are loaded on first use: (module, extra, the modules it installs).
+_LAZY = {
+    "Recording": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
+    "RemoteVectorEnv": ("tropism.gym.remote", "client", ("msgspec", "websockets")),
+    "from_minari": ("tropism.gym.minari", "minari", ("minari", "msgspec", "pyarrow")),
+    "to_minari": ("tropism.gym.minari", "minari", ("minari", "msgspec", "pyarrow")),
 }
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name not in _MORE:
+        if name not in _LAZY:
             raise AttributeError(f"module 'tropism.gym' has no attribute {name!r}")
-        return getattr(import_module(_MORE[name]), name)
+        module, extra, needed = _LAZY[name]
+        require_extra(extra, f"tropism.gym.{name}", *needed)
+        return getattr(import_module(module), name)

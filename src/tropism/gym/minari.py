@@ -9,25 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import minari
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from minari.data_collector import EpisodeBuffer
+from minari.dataset.minari_dataset import parse_dataset_id
+from minari.storage.datasets_root_dir import get_dataset_path
 
 from tropism.core.episode import Timestep
 from tropism.core.session import Session
-from tropism.errors import MissingExtraError, ValidationError
+from tropism.errors import ValidationError
 from tropism.gym.recording import manifest_of, registered
 from tropism.gym.registration import NAMESPACE
 from tropism.gym.spaces import to_gymnasium_space
 from tropism.record import Episode, Manifest, Reader, Writer, session_of
 from tropism.record.columns import Column, Json, Numbers, Parts
-
-try:
-    import minari
-    from minari.data_collector import EpisodeBuffer
-    from minari.dataset.minari_dataset import parse_dataset_id
-    from minari.storage.datasets_root_dir import get_dataset_path
-except ImportError as error:
-    raise MissingExtraError("minari", None, "Minari", 'needs Minari: pip install "tropism[minari]"') from error
 
 OURS = "tropism"  # the key of what Minari has no place for
 INFO = "json"

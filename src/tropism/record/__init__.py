@@ -1,13 +1,8 @@
 """Episodes on disk: Parquet shards, a manifest, and what is needed to read and replay them."""
 
-from tropism.errors import MissingExtraError
+from tropism.errors import require_extra
 
-try:
-    import msgspec as msgspec
-    import pyarrow as pyarrow
-except ImportError as error:
-    wanted = 'pip install "tropism[record]"'
-    raise MissingExtraError(str(error.name), None, wanted, f"recordings need {error.name}: {wanted}") from error
+require_extra("record", "tropism.record", "msgspec", "pyarrow")
 
 from tropism.record.manifest import Manifest
 from tropism.record.reader import Episode, Reader

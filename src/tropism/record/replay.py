@@ -43,19 +43,28 @@ def session_of(manifest: Manifest) -> Session:
 
 
 def replay(session: Session, episode: Episode) -> Generator[Timestep, None, None]:
-    """What happens when the episode's actions are taken again: its reset, then its steps."""
+    """The timesteps of the episode when its actions are taken again: its reset, then its steps."""
+    with closing(sessions_of(session, episode)) as sessions:
+        for each in sessions:
+            yield each.timestep
+
+
+def sessions_of(session: Session, episode: Episode) -> Generator[Session, None, None]:
+    """The session after the reset and after each step of a replay; where the episode was reseeded, a fork goes on."""
     if not session.env.replayable:
         message = f"{name_of(session.env)} says that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
     identity = episode.id if session.env.identified else None
-    yield session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
+    session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
+    yield session
     with ExitStack() as forks:
         for step in range(1, len(episode) + 1):
             if step in episode.reseeds:
                 session = forks.enter_context(session.fork(episode.reseeds[step]))
-            yield session.step(episode.action(step))
+            session.step(episode.action(step))
+            yield session
 
 
 def first_difference(session: Session, episode: Episode) -> Difference | None:

@@ -42,10 +42,10 @@ class Sandbox:
                 self._worker.tell(b"S", str(seed).encode())
         return self
 
-    def run(self, code: str, limits: Limits | None = None) -> Result:
-        """Run code, within tighter limits of time and output where they are given."""
+    def run(self, code: str, limits: Limits | None = None, name: str = "<code>") -> Result:
+        """Run code, within tighter limits of time and output where they are given; tracebacks call it `name`."""
         exchange = Exchange.begin(limits or self.cell.limits)
-        reply = self.ask(b"P", code.encode("utf-8", "surrogatepass"), exchange)
+        reply = self.ask(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), exchange)
         sound = reply.kind == b"D" and len(reply.payload) == 4
         code_ = struct.unpack("<i", reply.payload)[0] if sound else self._end(exchange)
         return Result(

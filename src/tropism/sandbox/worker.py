@@ -218,7 +218,7 @@ def serve(channel: Channel) -> None:
     sys.modules["__main__"] = main
     builtins.exit = builtins.quit = sys.exit  # what people are used to, of the module `site`
     out, err = sys.stdout, sys.stderr
-    for number, (kind, payload) in enumerate(requests(channel), 1):
+    for kind, payload in requests(channel):
         answer = b"D"
         if kind == b"S":
             random.seed(payload)
@@ -226,7 +226,8 @@ def serve(channel: Channel) -> None:
         if kind == b"C":
             answer, reply = call(payload, vars(main))
         else:
-            code = test(payload, channel) if kind == b"T" else run(payload, f"<step {number}>", vars(main))
+            name, _, source = payload.partition(b"\0")
+            code = test(payload, channel) if kind == b"T" else run(source, name.decode(), vars(main))
             reply = struct.pack("<i", code)
         for stream in (out, err):
             with contextlib.suppress(Exception):  # the code may have closed it

@@ -151,11 +151,11 @@ class App:
             case "metadata":
                 return _json(self._metadata(environment))
             case "schema":
-                return _json(environment.form.schema())
+                return _json(environment.form.annotated_schema())
             case "openapi.json":
                 return _json(openapi.document(environment, root))
             case "docs":
-                return page_files.answer(page_files.DOCS)
+                return page_files.answer(page_files.HOME)
             case "metrics":
                 return Answer(self.metrics.text().encode(), media_type=TYPE)
             case "sessions":

@@ -6,7 +6,7 @@ from importlib.resources import files
 from tropism.errors import ServerError
 from tropism.serve.http import Answer
 
-HOME, DOCS = "index.html", "docs.html"
+HOME = "index.html"
 TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",

@@ -7,6 +7,7 @@ from tropism.core.episode import Timestep
 from tropism.core.session import Session
 from tropism.core.spaces import Dict, Model, Record, Space
 from tropism.errors import ValidationError
+from tropism.serve.images import image_names
 
 HOISTED = ("reward", "done")  # told beside the observation, not inside it
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
@@ -102,6 +103,19 @@ class Form:
             },
         }
 
+    def annotated_schema(self) -> dict[str, Any]:
+        """`schema`, and what a page needs: the action that a click on each cell of the picture takes."""
+        schema, rows = self.schema(), self._env.click_actions()
+        if not rows:
+            return schema
+        if len({len(row) for row in rows}) > 1:
+            raise ValidationError("click_actions", rows, "rows of equal length")
+        clicks = [[None if action is None else self._click(action) for action in row] for row in rows]
+        return schema | {"action": schema["action"] | {"x-clicks": clicks}}
+
+    def _click(self, action: Any) -> dict[str, Any]:
+        return self.written(self.action_space.coerce(action, "click_actions"))
+
     def _action_schema(self) -> dict[str, Any]:
         schema = _named(self.action_space.json_schema(), self._env.action_words())
         if self._action_fields is not None:
@@ -120,6 +134,7 @@ class Form:
         if self._env.observation_message is not None:
             properties = properties | Record(self._env.observation_message).json_schema()["properties"]
         properties = {name: part for name, part in properties.items() if name not in HOISTED}
+        properties |= {name: properties[name] | {"x-image": True} for name in image_names(self.observation_space)}
         if self._message_names is None:
             properties["text"] = TEXT_SCHEMA
         properties["metadata"] = METADATA_SCHEMA

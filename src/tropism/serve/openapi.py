@@ -31,6 +31,13 @@ STEP = {
     "additionalProperties": False,
     "description": "A step of the current episode, which is replayed up to there.",
 }
+IMAGE = {
+    "name": "of",
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "An image field of the observation (x-image in its schema); 'value' where it has no fields.",
+}
 PICTURE = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
 RECORDED = {
     "type": "object",
@@ -124,11 +131,11 @@ def _seen(place: str, schema: dict[str, Any], fork: dict[str, Any]) -> dict[str,
     name = {"name": place.partition("{")[2][:-1], "in": "path", "required": True, "schema": schema}
     history = _get("Each moment of the episode, replayed.", {"type": "object"})
     history["get"]["parameters"] = [name, _asked("from", "Rows from here.", required=False)]
-    picture = _get("What the environment drew at a step.", {})
-    picture["get"]["parameters"] = [name, _asked("step", "After this many steps.", required=True)]
+    picture = _get("The environment's picture at a step, or an image of its observation.", {})
+    picture["get"]["parameters"] = [name, _asked("step", "After this many steps.", required=True), IMAGE]
     picture["get"]["responses"] |= {
         "200": {"description": "done", "content": PICTURE},
-        "204": {"description": "the environment draws nothing"},
+        "204": {"description": "there is no picture"},
     }
     asked = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
     forked = _post("A new session that goes on from a step.", asked, fork)

@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-EIGHT_BIT_RGB = (8, 2, 0, 0, 0)
+EIGHT_BIT = {1: (8, 0, 0, 0, 0), 3: (8, 2, 0, 0, 0)}  # by channels: grey, or red, green and blue
 UP = 2  # the filter of every row: its difference to the row above, which is small in most pictures
 EFFORT = 4  # of 9
 
 
 def png(picture: NDArray[Any]) -> bytes:
-    """An (H, W, 3) uint8 picture as a file."""
-    height, width, _ = picture.shape
-    rows = picture.reshape(height, width * 3)
+    """An (H, W, 3) or (H, W, 1) uint8 picture as a file."""
+    height, width, channels = picture.shape
+    rows = picture.reshape(height, width * channels)
     above = np.vstack([np.zeros_like(rows[:1]), rows[:-1]])
     filtered = np.hstack([np.full((height, 1), UP, np.uint8), rows - above])
-    header = struct.pack(">2I5B", width, height, *EIGHT_BIT_RGB)
+    header = struct.pack(">2I5B", width, height, *EIGHT_BIT[channels])
     parts = ((b"IHDR", header), (b"IDAT", compress(filtered.tobytes(), EFFORT)), (b"IEND", b""))
     return SIGNATURE + b"".join(_chunk(kind, data) for kind, data in parts)
 

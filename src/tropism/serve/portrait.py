@@ -2,12 +2,11 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from jax import random
 
 from tropism.core.session import Session
 from tropism.serve.environment import ServedEnvironment
-from tropism.serve.png import png
+from tropism.serve.images import draw
 
 SEED = 3
 STEPS = 14  # into the episode, or as far as it goes
@@ -26,10 +25,8 @@ def portrait(environment: ServedEnvironment) -> Portrait:
         session.reset(seed=SEED if environment.env.seedable else None)
         if environment.env.traced:
             _wander(session)
-        picture = session.render()
-        if picture is None:
-            return Portrait(TEXT, session.describe().encode())
-        return Portrait(PNG, png(np.asarray(picture)))
+        picture = draw(session)
+        return Portrait(TEXT, session.describe().encode()) if picture is None else Portrait(PNG, picture)
 
 
 def _wander(session: Session) -> None:

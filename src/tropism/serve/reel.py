@@ -1,5 +1,6 @@
 """An episode to look at: replayed from its seed, options and actions, at any of its steps."""
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import accumulate, count
@@ -11,7 +12,7 @@ import numpy as np
 from tropism.core.session import Session
 from tropism.errors import DivergedError, StateError, TropismError, ValidationError
 from tropism.serve.environment import ServedEnvironment
-from tropism.serve.png import png
+from tropism.serve.images import draw
 from tropism.serve.store import Entry
 from tropism.wire.codec import encode
 
@@ -24,7 +25,7 @@ LONGEST_TEXT = 16_384  # characters
 
 LASTING = (DivergedError, StateError, ValidationError)  # what a replay raises each time
 
-takes = count(1)
+takes = count(secrets.randbits(32))  # a page that outlives this process must not take a later reel for an earlier one
 
 
 class Row(msgspec.Struct):
@@ -133,10 +134,10 @@ class Reel:
         if len(self._marks) > MOST_MARKS:
             self._marks, self._stride = self._marks[::2], 2 * self._stride
 
-    def picture(self, step: int) -> bytes | None:
-        """What the environment drew then, as PNG; None where it draws nothing."""
+    def picture(self, step: int, of: str | None) -> bytes | None:
+        """The picture after this step, or the image in the field `of` of its observation; None where there is none."""
         at_front = not self._broken and step == self._front.step_count
-        return picture_of(self._front) if at_front else drawn(self.at(step))
+        return draw(self._front, of) if at_front else drawn(self.at(step), of)
 
     def at(self, step: int) -> Session:
         """A session of its own that stands there, replayed from the nearest moment that was kept."""
@@ -240,12 +241,7 @@ def _within(name: str, part: str) -> str:
     return part if name == WHOLE else f"{name}.{part}"
 
 
-def drawn(session: Session) -> bytes | None:
-    """The picture of a session that nobody needs afterwards."""
+def drawn(session: Session, of: str | None) -> bytes | None:
+    """As `draw`; then close the session."""
     with session:
-        return picture_of(session)
-
-
-def picture_of(session: Session) -> bytes | None:
-    picture = session.render()
-    return None if picture is None else png(np.asarray(picture))
+        return draw(session, of)

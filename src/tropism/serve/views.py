@@ -39,6 +39,7 @@ class RecordingsAsked(msgspec.Struct, forbid_unknown_fields=True):
 
 class PictureAsked(msgspec.Struct, forbid_unknown_fields=True):
     step: int
+    of: str | None = None
 
 
 class ForkAsked(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,7 +53,7 @@ class Views:
     def __init__(self, sessions: Sessions):
         self.sessions = sessions
         self._watched: OrderedDict[tuple[str, ...], Watched] = OrderedDict()
-        self._pictures: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._pictures: OrderedDict[tuple[int, int, str | None], bytes] = OrderedDict()
         self._size = self._waiting = 0
         self._drawing = asyncio.Semaphore(DRAWN_AT_ONCE)
         self._making = asyncio.Semaphore(MADE_AT_ONCE)
@@ -141,8 +142,9 @@ class Views:
         )
 
     async def picture(self, watched: Watched, data: dict[str, Any]) -> bytes | None:
-        """What the environment drew at a step of the current episode; None where it draws nothing."""
-        step = convert(data, PictureAsked).step
+        """The picture, or an image of the observation, at a step of the current episode; None where there is none."""
+        asked = convert(data, PictureAsked)
+        step = asked.step
         if not watched.shows(step):
             await watched.follow()
         reel = watched.reel
@@ -150,13 +152,13 @@ class Views:
             raise ServerError("TIMEOUT", "the episode is still being replayed; try again later")
         if not 0 <= step < len(reel.rows):
             raise ValidationError("step", step, f"a step of this episode: 0 to {len(reel.rows) - 1}")
-        kept = self._pictures.get((reel.take, step))
-        return kept if kept is not None else await self._draw(watched, reel, step)
+        kept = self._pictures.get((reel.take, step, asked.of))
+        return kept if kept is not None else await self._draw(watched, reel, step, asked.of)
 
-    async def _draw(self, watched: Watched, reel: Reel, step: int) -> bytes | None:
-        picture = await self._in_line(watched.draw(self._drawing, reel, step))
-        if picture is not None and (reel.take, step) not in self._pictures:
-            self._pictures[reel.take, step] = picture
+    async def _draw(self, watched: Watched, reel: Reel, step: int, of: str | None) -> bytes | None:
+        picture = await self._in_line(watched.draw(self._drawing, reel, step, of))
+        if picture is not None and (reel.take, step, of) not in self._pictures:
+            self._pictures[reel.take, step, of] = picture
             self._size += len(picture)
             while self._size > LARGEST_PICTURES:
                 self._size -= len(self._pictures.popitem(last=False)[1])

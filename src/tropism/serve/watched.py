@@ -51,13 +51,13 @@ class Watched:
         """Whether this step of the current episode was replayed already."""
         return self.reel.episode == self.source.episode() and 0 <= step < len(self.reel.rows)
 
-    async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int) -> bytes | None:
+    async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int, of: str | None) -> bytes | None:
         """A picture; of a pure environment it holds up nobody who looks at the same session."""
         if not self.source.environment.env.traced:
-            return await self._turn_to(gate, reel.picture, step)
+            return await self._turn_to(gate, reel.picture, step, of)
         moment = await self._turn_to(nullcontext(), reel.at, step)
         async with gate:
-            return await in_thread(self._threads, drawn, moment)
+            return await in_thread(self._threads, drawn, moment, of)
 
     async def leave(self) -> None:
         """Let go of what was replayed, when nobody is at it; whoever still comes lets go again."""

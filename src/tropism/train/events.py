@@ -5,18 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tropism.errors import MissingExtraError
+from tropism.errors import require_extra
 from tropism.train.run import Report
 
 
 def event_log(folder: Path) -> Callable[[Report], None]:
     """Writes every report into `folder`: a return for each agent, their mean, and the speed."""
-    try:
-        writer: Any = importlib.import_module("tensorboardX").SummaryWriter(str(folder))
-    except ImportError:
-        wanted = 'pip install "tropism[tensorboard]"'
-        message = f"--tensorboard needs tensorboardX: {wanted}"
-        raise MissingExtraError("tensorboardX", None, wanted, message) from None
+    require_extra("tensorboard", "--tensorboard", "tensorboardX")
+    writer: Any = importlib.import_module("tensorboardX").SummaryWriter(str(folder))
 
     def log(report: Report) -> None:
         numbers = {f"return/{agent}": value for agent, value in enumerate(report.returns)}

@@ -1,27 +1,52 @@
-"""Pictures of trainings and evaluations: learning curves, ways through a plume, where searches begin well."""
+"""Pictures of trainings and evaluations: learning curves, paths through plumes, success by start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
+from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
-from tropism.core.episode import begin, seed_words
+from tropism.core.episode import advance, begin, seed_words
 from tropism.envs.plume_nav import PlumeNav
 from tropism.plume import picture
 from tropism.train.evaluate import Evaluation, Search
 
-SHOWN = 24  # ways in a picture: more hide one another
+EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over
 BINS = 6  # of a start map, along each side
-SIDE = 3.4  # inches
-COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#2e4057")
-FOUND, LOST = "#ffd60a", "#ff5c38"
+SIDE = 2.6  # inches, of one plume
+COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
+FOUND, LOST, EDGE = "#ffffff", "#ff5c38", "#05070f"
+DARK: Any = {
+    "figure.facecolor": "#0b0e1d",
+    "axes.facecolor": "#0b0e1d",
+    "savefig.facecolor": "#0b0e1d",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#d7dbe8"),
+}
+
+
+SHARES = ScalarMappable(Normalize(0, 1), "viridis")
+
+
+def dark_path(path: Path) -> Path:
+    """Where the dark version of a picture lies, beside the light one."""
+    return path.with_name(f"{path.stem}.dark{path.suffix}")
+
+
+def draw_both(draw: Callable[[Path], None], path: Path) -> None:
+    """Draw a picture for light pages, and again for dark ones."""
+    draw(path)
+    with rc_context(DARK):
+        draw(dark_path(path))
 
 
 def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
@@ -52,31 +77,29 @@ def _smooth(returns: NDArray[Any]) -> NDArray[Any]:
 
 
 def evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Of a search: ways over the plume, and success by start; of another task: the returns."""
-    searches = [(each.policy, each.search) for each in evaluations if each.search is not None]
-    if not isinstance(env, PlumeNav) or not searches:
+    """Of a search: paths, each over the plume of its own episode, and success by start; else the returns."""
+    if not isinstance(env, PlumeNav) or any(each.search is None for each in evaluations):
         return _returns(id, evaluations, path)
-    plume = _plume(env, params, evaluations[0].seed)
-    figure, grid = _pairs(len(searches), (env.high[1] - env.low[1]) / (env.high[0] - env.low[0]))
-    for axes, (policy, search) in zip(grid[0], searches, strict=True):
-        _ways(axes, env, params, plume, policy, search)
-    images = [_starts(axes, search) for axes, (_, search) in zip(grid[1], searches, strict=True)]
-    label = "found, by where the search began (grey: none began there)"
-    figure.colorbar(images[0], ax=grid[1], location="bottom", label=label, shrink=0.9 / len(searches))
-    grid[1, 0].set_ylabel("y")
-    figure.suptitle(f"{id}\nthe same {len(evaluations[0].returns)} episodes for each")
+    shown = min(EPISODES_SHOWN, len(evaluations[0].returns))
+    shape = (env.high[1] - env.low[1]) / (env.high[0] - env.low[0])
+    figure = Figure((SIDE * (shown + 1) + 1.4, SIDE * shape * len(evaluations) + 1.8), layout="compressed")
+    grid = figure.subplots(len(evaluations), shown + 1, squeeze=False)
+    draw_plume = _plume_painter(env, params)
+    for row, each in zip(grid, evaluations, strict=True):
+        for episode in range(shown):
+            plume = draw_plume(each.seed + episode, int(each.lengths[episode]))
+            _draw_path(row[episode], env, params, plume, each, episode)
+        _draw_starts(row[-1], each.search, env)
+        rate = each.search.success  # pyright: ignore[reportOptionalMemberAccess]
+        row[0].set_ylabel(f"{each.policy}\nfound {rate.mean:.0%} ({rate.low:.0%}–{rate.high:.0%})", fontsize=10)
+    for episode in range(shown):
+        grid[0, episode].set_title(f"seed {evaluations[0].seed + episode}", fontsize=10)
+    grid[0, -1].set_title("success by start", fontsize=10)
+    figure.colorbar(SHARES, ax=grid[:, -1], location="bottom", shrink=0.8, aspect=14, label="found (grey: no start)")
+    figure.suptitle(f"{id}: {len(evaluations[0].returns)} episodes, the same for each policy", fontsize=12)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, bbox_inches="tight")
     return None
-
-
-def _pairs(count: int, shape: float) -> tuple[Figure, Any]:
-    """A column of two axes for each policy, all of them `SIDE` inches wide and of the arena's shape."""
-    figure = Figure((SIDE * count + 1.2, 2 * SIDE * shape + 2.8), layout="compressed")
-    grid = figure.subplots(2, count, squeeze=False, sharey="row")
-    for axes in grid.flat:
-        axes.set_box_aspect(shape)
-    return figure, grid
 
 
 def found_in_time(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -103,42 +126,53 @@ def _returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
     _save(figure, axes, path)
 
 
-def _plume(env: PlumeNav, params: Any, seed: int) -> NDArray[Any]:
-    """The plume as the first episode begins, in colours; row 0 is the lowest y."""
+def _plume_painter(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[Any]]:
+    """A function of seed and step that paints the plume of that moment; row 0 is the lowest y.
+
+    The plume does not depend on the agent, so any actions lead to it.
+    """
+    action = env.action_space(params).sample(jax.random.key(0))
 
     @jax.jit
-    def drawn(words: Any, params: Any) -> Any:
-        return picture.plume(env.scene(begin(env, words, params)[0].state, params))
+    def paint(words: Any, steps: Any, params: Any) -> Any:
+        first = begin(env, words, params)[0]
+        last = lax.fori_loop(0, steps, lambda _, episode: advance(env, episode, action, params)[0], first)
+        return picture.plume(env.scene(last.state, params))
 
-    return np.asarray(drawn(seed_words(seed), params)) / 255
+    return lambda seed, steps: np.asarray(paint(seed_words(seed), steps, params)) / 255
 
 
-def _ways(axes: Axes, env: PlumeNav, params: Any, plume: NDArray[Any], policy: str, search: Search) -> None:
+def _draw_path(
+    axes: Axes, env: PlumeNav, params: Any, plume: NDArray[Any], evaluation: Evaluation, episode: int
+) -> None:
+    """The path of one episode, over the plume as the episode ended."""
+    search, steps = evaluation.search, int(evaluation.lengths[episode])
+    assert search is not None
     extent = (env.low[0], env.high[0], env.low[1], env.high[1])
     axes.imshow(plume, origin="lower", extent=extent)
-    for way, found in zip(search.paths[:, :SHOWN].swapaxes(0, 1), search.found, strict=False):
-        axes.plot(*way.T, color=FOUND if found else LOST, linewidth=0.9, alpha=0.8)
-        axes.plot(*way[0], "o", color="white", markersize=2.5)
+    edge = [Stroke(linewidth=3.4, foreground=EDGE), Normal()]
+    color, outcome = (FOUND, "found") if search.found[episode] else (LOST, "not found")
+    path = search.paths[: steps + 1, episode]
+    axes.plot(*path.T, color=color, linewidth=1.6, path_effects=edge, solid_joinstyle="round")
+    axes.plot(*path[0], "o", color=color, markersize=6, markeredgecolor=EDGE)
     angle = np.linspace(0, 2 * np.pi, 60)
     goal = np.asarray(params.field.source) + params.goal_radius * np.stack([np.cos(angle), np.sin(angle)], -1)
-    axes.plot(*goal.T, color="white", linewidth=1.2)
-    rate = search.success
-    axes.set_title(f"{policy}\nfound {rate.mean:.0%}  ({rate.low:.0%} to {rate.high:.0%})")
+    axes.plot(*goal.T, color="#ffd60a", linewidth=1.6, path_effects=edge)
     axes.set(xlim=extent[:2], ylim=extent[2:], xticks=[], yticks=[])
+    axes.set_xlabel(f"{outcome}, {steps} steps", fontsize=9)
 
 
-def _starts(axes: Axes, search: Search) -> Any:
-    """The share of searches that succeed, by where they begin."""
+def _draw_starts(axes: Axes, search: Search | None, env: PlumeNav) -> None:
+    """The share of searches that succeed, by where they begin, at the scale of the paths."""
+    assert search is not None
     x, y = search.paths[0].T
     edges = [np.linspace(side.min(), side.max() + 1e-6, BINS + 1) for side in (x, y)]
     begun = np.histogram2d(x, y, edges)[0]
     won = np.histogram2d(x[search.found], y[search.found], edges)[0]
     share = np.where(begun > 0, won / np.maximum(begun, 1), np.nan)
-    image = axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap="viridis")
-    axes.set(xlabel="x", facecolor="lightgrey")
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    return image
+    axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap=SHARES.cmap)
+    axes.set(facecolor="#9aa0ac", xticks=[], yticks=[], xlim=(env.low[0], env.high[0]), ylim=(env.low[1], env.high[1]))
+    axes.set_aspect("equal")
 
 
 def _save(figure: Figure, axes: Axes, path: Path) -> None:

@@ -30,7 +30,9 @@ FORMS = (
 )
 
 
-KNOWN = "module:function or llm:MODEL@URL; other policies need an address with /envs/ID, of an id that is known here"
+KNOWN = (
+    "module:function or llm:MODEL@URL; other policies need --env, or an address with /envs/ID of an id registered here"
+)
 
 
 class Chance(Strategy):

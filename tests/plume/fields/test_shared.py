@@ -12,6 +12,7 @@ from tropism.plume.fields import Meander, Puffs, share
 POINTS = jnp.array([[0.1, 0.0], [0.3, 0.02], [0.5, -0.1]])
 
 
+@pytest.mark.slow
 def test_it_is_the_field_advanced_step_by_step() -> None:
     field = Puffs(max_puffs=200)
     shared = share(field, random.key(0), 6, offset=False)

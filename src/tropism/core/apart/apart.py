@@ -42,6 +42,7 @@ class Apart(Environment):
     action_message: ClassVar[Any] = _same("action_message")
     observation_message: ClassVar[Any] = _same("observation_message")
     known_as: ClassVar[Any] = _same("known_as")
+    reset_options: ClassVar[Any] = _same("reset_options")
 
     env: Environment
     modules: tuple[str, ...] = eqx.field(static=True)
@@ -98,6 +99,9 @@ class Apart(Environment):
 
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()
+
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        return self.env.click_actions()
 
     def observation_words(self) -> tuple[str, ...]:
         return self.env.observation_words()

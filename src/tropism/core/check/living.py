@@ -1,23 +1,18 @@
-"""Laws of a session: immutability, snapshot, render, words, and that episodes end."""
+"""Laws of a session: immutability, snapshot, render, words."""
 
 import json
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax, random
 
 from tropism.core.check.compare import difference, host, spell
-from tropism.core.check.subject import Finding, Subject, compare_runs, play
-from tropism.core.environment import Environment
+from tropism.core.check.finding import Finding
+from tropism.core.check.subject import Subject, compare_runs, play
 from tropism.core.session import EnvironmentState, Session
 from tropism.core.spaces import Record, Text
-from tropism.core.transforms.transform import Transform
 from tropism.errors import ValidationError
 
-BATCH = 64  # environments that look for an end of their episode at once
-LONGEST_EPISODE = 10_000  # steps
 NONSENSE = "\x00 this is no action"
 STEPS = 6
 
@@ -134,50 +129,3 @@ def _check_parse(subject: Subject) -> Finding | None:
     except ValidationError:
         return None
     return Finding("parse", f"parse({NONSENSE!r}) is {spell(parsed)}, not a ValidationError")
-
-
-def check_termination(subject: Subject) -> Finding | None:
-    if _innermost(subject.env).endless:
-        return Finding("step", "endless = True", "skipped")
-    limit = max(LONGEST_EPISODE, subject.num_steps) if subject.traced else 10 * subject.num_steps
-    if (_any_ends if subject.traced else _one_ends)(subject, limit):
-        return None
-    many = f"{BATCH} episodes" if subject.traced else "episode"
-    message = f"no end after {limit} random steps of {many} (seed {subject.seed})"
-    return Finding("step", f"{message}; an environment that never ends says `endless: ClassVar[bool] = True`")
-
-
-def _innermost(env: Environment) -> Environment:
-    while isinstance(env, Transform):
-        env = env.env
-    return env
-
-
-def _any_ends(subject: Subject, limit: int) -> bool:
-    """Steps a batch until the first of its episodes ends."""
-    reset, step = jax.vmap(subject.plain.reset), jax.vmap(subject.plain.step)
-
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < limit) & ~carry[2]
-
-    def advance(carry: Any) -> Any:
-        time, state, _ = carry
-        key, action_key = random.split(random.fold_in(random.key(subject.seed), time))
-        actions = subject.action_space.sample(action_key, (BATCH,))
-        result = step(random.split(key, BATCH), state, actions)
-        return time + 1, result[1], jnp.any(result[3])
-
-    @jax.jit
-    def search() -> Any:
-        _, state = reset(random.split(random.key(subject.seed), BATCH))
-        return lax.while_loop(unfinished, advance, (jnp.int32(0), state, jnp.bool_(False)))[2]
-
-    return bool(search())
-
-
-def _one_ends(subject: Subject, limit: int) -> bool:
-    with subject.session() as session:
-        subject.reset(session, subject.seed)
-        for _ in play(session, subject.actions(subject.seed, limit)):
-            pass
-        return session.lifecycle is not EnvironmentState.READY

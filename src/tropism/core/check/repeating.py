@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tropism.core.check.compare import host
-from tropism.core.check.subject import SHORT, Finding, Moment, Subject, calls_of, compare_runs, play
+from tropism.core.check.finding import Finding
+from tropism.core.check.subject import SHORT, Moment, Subject, calls_of, compare_runs, play
 from tropism.core.session import EnvironmentState, Session
 
 
@@ -26,7 +27,7 @@ def check_global_state(subject: Subject) -> Finding | None:
         others = _unfinished(subject, seed + 1, subject.actions(seed + 1, len(actions)))
         actions = _unfinished(subject, seed, actions)
         before = hash(subject.env)
-        once = list(subject.run(subject.plain, seed, actions))
+        once = subject.reference(seed, actions)
         again = _interleaved(subject.run(subject.plain, seed, actions), subject.run(subject.plain, seed + 1, others))
         if hash(subject.env) != before:
             return Finding("step", "the environment itself changed while it was stepped: its hash is another")
@@ -73,7 +74,7 @@ def check_instances(subject: Subject) -> Finding | None:
     twin = calls_of(copy.deepcopy(subject.env), subject.params)
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
-        found = compare_runs("step", subject.run(twin, seed, actions), list(subject.run(subject.plain, seed, actions)))
+        found = compare_runs("step", subject.run(twin, seed, actions), subject.reference(seed, actions))
         if found is not None:
             return found._replace(message=f"an equal environment behaves differently: {found.message}")
         alone = _lived(subject, seed, actions)

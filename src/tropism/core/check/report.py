@@ -9,7 +9,7 @@ Status = Literal["passed", "warned", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Result:
-    """One law and how the environment stands to it; `place` is where it was broken, such as "step"."""
+    """One law and whether the environment keeps it; `place` is where it was broken, such as "step"."""
 
     law: str
     statement: str
@@ -20,7 +20,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """The results in the order the laws were checked; `str(report)` is a table with the examples below it."""
+    """The results in the order of the laws. `str(report)` has the broken laws and their examples first,
+    then a table of the laws that were checked, then those that could not be checked."""
 
     subject: str
     results: tuple[Result, ...]
@@ -32,11 +33,18 @@ class Report:
 
     @property
     def failed(self) -> list[Result]:
-        return [result for result in self.results if result.status == "failed"]
+        return self._with("failed")
 
     @property
     def warned(self) -> list[Result]:
-        return [result for result in self.results if result.status == "warned"]
+        return self._with("warned")
+
+    @property
+    def skipped(self) -> list[Result]:
+        return self._with("skipped")
+
+    def _with(self, status: Status) -> list[Result]:
+        return [result for result in self.results if result.status == status]
 
     def raise_if_failed(self) -> None:
         """Raise AssertionError with the whole report unless every law is kept."""
@@ -44,12 +52,22 @@ class Report:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
+        count = len(self.results)
+        verdict = (
+            "keeps the law" if self.ok else f"breaks {len(self.failed)} of {count} {'law' if count == 1 else 'laws'}"
+        )
+        examples = [f"{indent(result.message, '  ')}\n" for result in (*self.failed, *self.warned)]
+        return "\n".join([f"{self.subject} {verdict}", "", *examples, *self._table(), *self._skips()])
+
+    def _table(self) -> list[str]:
+        """One aligned row for each law that was checked, the broken ones first."""
+        rows = [*self.failed, *self.warned, *self._with("passed")]
         width = max((len(result.law) for result in self.results), default=0)
-        lines = [f"{result.status:<7}  {result.law:<{width}}  {_remark(result)}" for result in self.results]
-        verdict = "keeps the law" if self.ok else f"breaks {len(self.failed)} of {len(self.results)} laws"
-        examples = [indent(result.message, "  ") for result in (*self.failed, *self.warned)]
-        return "\n".join([f"{self.subject} {verdict}", "", *lines, *([""] if examples else []), *examples])
+        return [f"{result.status:<7}  {result.law:<{width}}  {result.statement}" for result in rows]
 
-
-def _remark(result: Result) -> str:
-    return f"{result.statement} ({result.message})" if result.status == "skipped" else result.statement
+    def _skips(self) -> list[str]:
+        """One line for each reason why laws were not checked."""
+        laws: dict[str, list[str]] = {}
+        for result in self.skipped:
+            laws.setdefault(result.message, []).append(result.law)
+        return [f"skipped  {', '.join(names)} ({reason})" for reason, names in laws.items()]

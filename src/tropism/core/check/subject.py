@@ -1,35 +1,38 @@
 """The environment under examination, and the short episodes the laws are checked on."""
 
-import traceback
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property, lru_cache
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from numpy.typing import NDArray
 
 from tropism.core.check.compare import difference, host, spell
-from tropism.core.check.report import Status
+from tropism.core.check.finding import Finding, attempt
+from tropism.core.check.shrink import shrink
 from tropism.core.environment import Environment, override
-from tropism.core.episode import Timestep, host_key, moment_key, seed_words
+from tropism.core.episode import Timestep, host_keys, moment_key, seed_words
 from tropism.core.session import EnvironmentState, Session
+from tropism.core.spaces import Space
 
 SHORT = 10  # steps, where each is run without compilation
 NUM_SEEDS = 2
-MOST_TRIALS = 60  # how often a failing example is tried again to make it smaller
+NUM_SAMPLES = 8
+MOST_SPACES = 64  # whose compiled samplers are kept for the next check
+MOST_SEEDS = 64
 LONGEST_EXAMPLE = 20  # actions spelled out
-LONGEST_ERROR = 300  # characters
-PLACES = ("default_params", "reset", "step", "observation_space", "action_space", "render", "describe", "parse", "info")
-
-
-class Finding(NamedTuple):
-    """A law that does not hold: where, and what was seen."""
-
-    place: str
-    message: str
-    status: Status = "failed"
+POOL = 4096  # random actions drawn in one call
+LARGEST_POOL = 2**26  # bytes
+# What a check compiles runs for a moment, so optimising it takes longer than it saves.
+HASTE = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 
 class Calls(NamedTuple):
@@ -50,6 +53,7 @@ class Moment(NamedTuple):
 
 
 Fails = Callable[[int, list[Any]], Finding | None]
+Found = TypeVar("Found")
 
 
 class Subject:
@@ -60,6 +64,11 @@ class Subject:
         self.seed = seed
         self.num_steps = num_steps
         self._given = {} if params is None else params
+        self._pools: dict[int, Any] = {}
+        self._actions: dict[int, list[Any]] = {}
+        self._key_words: dict[int, Any] = {}
+        self._found: dict[Any, Any] = {}
+        self._episodes: dict[tuple[bool, int], list[Moment]] = {}
 
     @property
     def traced(self) -> bool:
@@ -79,7 +88,7 @@ class Subject:
 
     @cached_property
     def compiled(self) -> Calls:
-        return Calls(jax.jit(self.plain.reset), jax.jit(self.plain.step))
+        return Calls(compile_quickly(self.plain.reset), compile_quickly(self.plain.step))
 
     @cached_property
     def fast(self) -> Calls:
@@ -92,26 +101,94 @@ class Subject:
         list(self.run(self.compiled, self.seed, self.actions(self.seed, 1)))
 
     def actions(self, seed: int, count: int) -> list[Any]:
-        """Random members of the action space, one at a time as an agent would give them."""
-        key = random.key(seed)
+        """The first random actions of a seed, one at a time as an agent would give them."""
+        return list(self.stream(seed, 0, count))
+
+    def stream(self, seed: int, start: int, stop: int) -> Iterator[Any]:
+        """The same from number `start` on, drawn as they are needed."""
+        drawn = self._actions.setdefault(seed, [])
+        for number in range(start, stop):
+            while len(drawn) <= number:
+                drawn.append(self._draw(seed, len(drawn)))
+            yield drawn[number]
+
+    def _draw(self, seed: int, number: int) -> Any:
         if not self.traced and self.action_space.shape is None:  # texts and records do not stack
-            return [self.action_space.sample(random.fold_in(key, i)) for i in range(count)]
-        batch = host(self.action_space.sample(key, (count,)))
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(count)]
+            return self.action_space.sample(_wrap(self._words(seed, number)[number]))
+        pool, size = self.pool(seed)
+        return jax.tree.map(lambda leaf: leaf[number % size], pool)
+
+    def pool(self, seed: int) -> tuple[Any, int]:
+        """Random members of the action space, stacked, and their number."""
+        if seed not in self._pools:
+            sample = _pool_sampler(self.action_space, self._pool_size, self.traced)
+            self._pools[seed] = host(sample(random.key(seed)))
+        return self._pools[seed], self._pool_size
+
+    @cached_property
+    def _pool_size(self) -> int:
+        action = jax.eval_shape(self.action_space.sample, random.key(0))
+        size = sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(action))
+        return POOL if POOL * size <= LARGEST_POOL else self.num_steps
+
+    def samples(self, space: Space) -> list[Any]:
+        """Members that a space draws with the first seeds."""
+        seeds = range(NUM_SAMPLES)
+        if not self.traced:
+            return [host(space.sample(random.key(seed))) for seed in seeds]
+        drawn = host(_sampler(space)(np.arange(NUM_SAMPLES)))
+        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], drawn) for seed in seeds]
 
     def key(self, seed: int, time: int) -> Any:
         """The key a Session would use for this step; 0 is the reset."""
         if self.traced:
-            return moment_key(jnp.asarray(seed_words(seed)), time)
-        return host_key(seed, time) if time else seed
+            return _wrap(self._words(seed, time)[time])
+        return _host_keys(seed)(time) if time else seed
 
-    def run(self, calls: Calls, seed: int, actions: list[Any]) -> Iterator[Moment]:
+    def keys(self, seed: int, count: int) -> Any:
+        """The keys of a reset and `count` steps, stacked."""
+        return _wrap(self._words(seed, count)[: count + 1])
+
+    def batch_keys(self, seeds: Iterable[int], count: int) -> Any:
+        """The same of several seeds, stacked along a leading axis."""
+        return _wrap(np.stack([self._words(seed, count)[: count + 1] for seed in seeds]))
+
+    def _words(self, seed: int, last: int) -> Any:
+        """The words of the keys up to step `last`, many derived in one call."""
+        derived = len(self._key_words.get(seed, ()))
+        if derived <= last:
+            count = max(1 + last, 1 + self.num_steps, 1 + SHORT, 2 * derived)
+            self._key_words[seed] = np.asarray(_key_deriver()(seed_words(seed), count))
+        return self._key_words[seed]
+
+    def once(self, find: Callable[["Subject"], Found]) -> Found:
+        """What `find` finds, for several laws."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return self._found[find]
+
+    def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[Moment]:
         """An episode, step by step, to its end or that of the actions."""
         for obs, state, *rest in self.play(calls, seed, actions):
             yield Moment(*host((obs, state if self.traced else None, *rest)))
 
-    def play(self, calls: Calls, seed: int, actions: list[Any]) -> Iterator[tuple[Any, ...]]:
-        """The same, with the very objects that the environment returned."""
+    def recorded(self, calls: Calls, seed: int, actions: list[Any]) -> Iterable[Moment]:
+        """The same, run once for all laws that do not compare two runs of their own."""
+        if any(action is not drawn for action, drawn in zip(actions, self._actions[seed], strict=False)):
+            return self.run(calls, seed, actions)
+        which = calls is self.plain, seed
+        moments = self._episodes.get(which, [])
+        ended = len(moments) > 1 and bool(moments[-1].done)
+        if len(moments) <= len(actions) and not ended:
+            self._episodes[which] = moments = list(self.run(calls, seed, actions))
+        return moments[: len(actions) + 1]
+
+    def reference(self, seed: int, actions: list[Any]) -> list[Moment]:
+        """Plain calls to compare others with; of a host environment run anew, since its process may have changed."""
+        return list((self.recorded if self.traced else self.run)(self.plain, seed, actions))
+
+    def play(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """As `run`, with the very objects that the environment returned."""
         obs, state = calls.reset(self.key(seed, 0))
         try:
             yield obs, state
@@ -139,62 +216,68 @@ class Subject:
             finding = attempt(lambda seed=seed, actions=actions: fails(seed, actions), place)
             if finding is not None:
                 finding, actions = shrink(lambda some, seed=seed: fails(seed, some), finding, actions)
-                return finding._replace(message=f"{finding.message} (seed {seed}, {self._spell(actions)})")
+                return self.with_example(finding, seed, actions)
         return None
 
-    def _spell(self, actions: list[Any]) -> str:
+    def with_example(self, finding: Finding, seed: int, actions: list[Any]) -> Finding:
+        """The finding with the seed and actions that lead to it."""
         shown = [self.action_space.to_json(action) for action in actions[:LONGEST_EXAMPLE]]
         more = f" and {len(actions) - LONGEST_EXAMPLE} more" if len(actions) > LONGEST_EXAMPLE else ""
-        return f"actions {shown}{more}"
+        space = "\n" if "\n" in finding.message else " "
+        return finding._replace(message=f"{finding.message}{space}(seed {seed}, actions {shown}{more})")
 
 
 def calls_of(env: Environment, params: Any) -> Calls:
     return Calls(lambda key: env.reset(key, params), lambda key, state, action: env.step(key, state, action, params))
 
 
-def attempt(judge: Callable[[], Finding | None], place: str = "env") -> Finding | None:
-    """What `judge` finds, or the exception that the environment raised meanwhile."""
+def compile_quickly(function: Callable[..., Any], *, level: int = 0, **options: Any) -> Any:
+    """`jax.jit` with little optimisation; `level` is 1 for what runs thousands of steps."""
+    return jax.jit(function, compiler_options=_haste(level), **options)
+
+
+@cache
+def _haste(level: int) -> dict[str, Any]:
+    """The options, where this version of XLA has them; those for the CPU are of no use elsewhere."""
+    options = {**HASTE, "xla_backend_optimization_level": level}
+    if jax.default_backend() != "cpu":
+        return {}
     try:
-        return judge()
-    except Exception as error:  # noqa: BLE001  whatever a stranger's environment raises belongs in the report
-        text = " ".join(str(error).split())
-        text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}…"
-        return Finding(_place_of(error) or place, f"{type(error).__name__}: {text}")
+        jax.jit(lambda x: x + 1, compiler_options=options)(np.float32(0))
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
-def _place_of(error: Exception) -> str | None:
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if isinstance(frame.f_locals.get("self"), Environment) and frame.f_code.co_name in PLACES:
-            return frame.f_code.co_name
-    return None
+_host_keys = lru_cache(MOST_SEEDS)(host_keys)
 
 
-def shrink(
-    fails: Callable[[list[Any]], Finding | None], finding: Finding, actions: list[Any]
-) -> tuple[Finding, list[Any]]:
-    """The shortest beginning of `actions` that fails in the same place, then without those that do not matter."""
-    trials = 0
-    for fewer in _prefixes(actions):
-        found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
-        if found is not None and found.place == finding.place:
-            finding, actions = found, fewer
-            break
-    i = len(actions) - 1
-    while i >= 0 and trials < MOST_TRIALS:
-        fewer = actions[:i] + actions[i + 1 :]
-        found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
-        trials += 1
-        i -= 1
-        if found is not None and found.place == finding.place:
-            finding, actions, i = found, fewer, len(fewer) - 1  # what was needed before may not be any more
-    return finding, actions
+def _wrap(words: NDArray[np.uint32]) -> Any:
+    return random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
-def _prefixes(actions: list[Any]) -> Iterator[list[Any]]:
-    length = 0
-    while length < len(actions):
-        yield actions[:length]
-        length = 2 * length or 1
+@cache
+def _key_deriver() -> Callable[[Any, int], Any]:
+    def derive(words: Any, count: int) -> Any:
+        return random.key_data(jax.vmap(moment_key, (None, 0))(words, jnp.arange(count)))
+
+    return compile_quickly(derive, static_argnums=1)
+
+
+@lru_cache(MOST_SPACES)
+def _pool_sampler(space: Space, size: int, traced: bool) -> Callable[[Any], Any]:
+    """Draws `size` members of a space, compiled where the space is that of a pure environment."""
+
+    def sample(key: Any) -> Any:
+        return space.sample(key, (size,))
+
+    return compile_quickly(sample) if traced else sample
+
+
+@lru_cache(MOST_SPACES)
+def _sampler(space: Space) -> Callable[[Any], Any]:
+    """Draws a member of a space with each of some seeds."""
+    return compile_quickly(jax.vmap(lambda seed: space.sample(random.key(seed))))
 
 
 def compare_runs(place: str, ours: Any, theirs: Any, tolerance: float = 0.0) -> Finding | None:

@@ -18,6 +18,9 @@ from tropism.errors import ValidationError
 class Space(Module):
     """A set of values: immutable, hashable, equal by value."""
 
+    def __str__(self) -> str:
+        return repr(self)
+
     @property
     def shape(self) -> tuple[int, ...] | None:
         """None where the members are no arrays."""

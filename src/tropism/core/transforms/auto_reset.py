@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import NEXT_EPISODE, step_timestep
 from tropism.core.restart import Restarts, check_restarts, replace_where
-from tropism.core.transforms.transform import Transform, TransformState
+from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
 from tropism.errors import ValidationError
 
 Mode = Literal["next_step", "same_step", "disabled"]
@@ -21,8 +21,10 @@ def auto_reset(env: Environment, mode: Mode = "next_step", *, restarts: Restarts
     """Begin the next episode by itself.
 
     `same_step`: the step that ends an episode already returns the first observation of the next one, and
-    the last one of the old in `info["final_obs"]`. `next_step`: the step after the end ignores its action
-    and returns the first observation, with reward 0. `disabled`: the environment as it is.
+    the last observation and info of the old in `info["final_obs"]` and `info["final_info"]`. `next_step`: the
+    step after the end ignores its action and returns the first observation, with reward 0. `disabled`: the
+    environment as it is. In both modes the statistics of `episode_stats` at a step with `done` are those of
+    the finished episode.
     Transforms put around the result go inside it, so that `final_obs` passes through all of them.
     """
     if mode not in get_args(Mode):
@@ -59,7 +61,9 @@ class AutoReset(Transform):
         first_info = {**jax.tree.map(jnp.zeros_like, rest), **self.env.info(inner, params)}
         rest = jax.tree.map(lambda new, old: jnp.where(over, new, old), first_info, rest)
         if self.mode == "same_step":
-            rest = {**rest, "final_obs": final_obs, **({"final_info": final_info} if final_info else {})}
+            finished = {name: final_info[name] for name in EPISODE_STATS if name in final_info}
+            final = {"final_obs": final_obs} | ({"final_info": final_info} if final_info else {})
+            rest = {**rest, **finished, **final}
         else:
             terminated, truncated, reward = terminated & ~over, truncated & ~over, jnp.where(over, 0, reward)
         done, info = outcome(terminated, truncated, rest)

@@ -14,7 +14,7 @@ from tropism.core.environment import Environment, Info, number_at, replaced
 from tropism.core.episode import Timestep
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import around
-from tropism.core.transforms.transform import Transform, TransformState
+from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
 from tropism.errors import ValidationError
 
 DRAW = 2**32 - 2  # folded into the reset's key: a stream apart from all that an environment draws
@@ -52,7 +52,10 @@ class ScaleReward(Transform):
 
 
 def episode_stats(env: Environment) -> Environment:
-    """Add the return and length of the episode so far to `info`, as `episode_return`, `episode_length`."""
+    """Add the return and length of the episode so far to `info`, as `episode_return`, `episode_length`.
+
+    At a step with `done` they are those of the finished episode, under `auto_reset` too.
+    """
     return around(EpisodeStats, env)
 
 
@@ -71,8 +74,8 @@ class EpisodeStats(Transform):
         return timestep, Stats(memory.total + timestep.reward, memory.length + 1)
 
     def info(self, state: TransformState, params: Any) -> Info:
-        stats = {"episode_return": state.memory.total, "episode_length": state.memory.length}
-        return {**super().info(state, params), **stats}
+        stats = zip(EPISODE_STATS, (state.memory.total, state.memory.length), strict=True)
+        return {**super().info(state, params), **dict(stats)}
 
 
 Distribution = tuple[float, float] | Callable[[Any], Any]

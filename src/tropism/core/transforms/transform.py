@@ -7,6 +7,8 @@ from tropism.core.episode import Timestep, step_timestep
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
+EPISODE_STATS = ("episode_return", "episode_length")  # in info: of the episode that the step belongs to
+
 
 class TransformState(EnvState):
     """The state of the environment inside, and what the transform itself remembers."""
@@ -71,6 +73,10 @@ class Transform(Environment):
     def default_params(self) -> EnvParams:
         return self.env.default_params()
 
+    @property
+    def reset_options(self) -> tuple[str, ...]:
+        return self.env.reset_options
+
     def configure(self, params: Any, options: Any) -> Any:
         return self.env.configure(params, options)
 
@@ -91,6 +97,9 @@ class Transform(Environment):
 
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()
+
+    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
+        return self.env.click_actions()
 
     def observation_words(self) -> tuple[str, ...]:
         return self.env.observation_words()

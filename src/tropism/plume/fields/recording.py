@@ -12,7 +12,7 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.errors import MissingExtraError, ValidationError
+from tropism.errors import ValidationError, require_extra
 from tropism.plume import checks
 from tropism.plume.fields.meander import Meander
 from tropism.plume.fields.movie import Movie
@@ -227,8 +227,5 @@ def _numbers(attributes: Any) -> dict[str, Any]:
 
 
 def _import(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        message = f'this file needs {package}: pip install "tropism[movie]"'
-        raise MissingExtraError(package, None, "an installed package", message) from error
+    require_extra("movie", "this file", package)
+    return importlib.import_module(package)

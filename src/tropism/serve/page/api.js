@@ -1,7 +1,12 @@
 // Every request of the page: with the token, without cookies, refusals as errors with words.
 
+import { pause } from "./dom.js";
+
 const TOKEN = "tropism.token";
 const SESSIONS = "tropism.sessions";
+const [FIRST_PROBE, LAST_PROBE] = [500, 4000]; // milliseconds between two probes of a server that cannot be reached
+
+export const OFFLINE = "the server cannot be reached";
 
 export class Refusal extends Error {
   constructor(status, { code = "UNKNOWN", message = `the server answered ${status}` } = {}) {
@@ -55,13 +60,30 @@ async function reach(path, options) {
     return reply;
   } catch {
     announce("offline");
-    throw new Refusal(0, { code: "OFFLINE", message: "the server cannot be reached" });
+    throw new Refusal(0, { code: "OFFLINE", message: OFFLINE });
   }
 }
 
+let connection;
+
+/** Dispatch "connection" on each reply, and "reconnected" on the first one after the server could not be reached. */
 function announce(state) {
+  const before = connection;
+  connection = state;
   document.dispatchEvent(new CustomEvent("connection", { detail: state }));
+  if (state === "offline" && before !== "offline") probe();
+  if (state !== "offline" && before === "offline") document.dispatchEvent(new Event("reconnected"));
 }
+
+/** Ask for the server's health until it answers, so that a page without requests of its own notices too. */
+async function probe() {
+  for (let wait = FIRST_PROBE; connection === "offline"; wait = Math.min(2 * wait, LAST_PROBE)) {
+    await pause(wait);
+    if (connection === "offline") await reach("/health", { credentials: "omit" }).catch(() => {});
+  }
+}
+
+export const reconnected = () => new Promise((done) => document.addEventListener("reconnected", done, { once: true }));
 
 let asking;
 

@@ -1,9 +1,10 @@
 // The page: which view belongs to which address, and what the bar at the top says.
 
-import { get, open, token } from "./api.js";
-import { make, say } from "./dom.js";
+import { OFFLINE, get, open, token } from "./api.js";
+import { make, say, withdraw } from "./dom.js";
 import { gallery } from "./gallery.js";
 import { recordings } from "./recordings.js";
+import { reference } from "./reference.js";
 import { begin, recording, session } from "./session.js";
 import { sessions } from "./sessions.js";
 import { theme } from "./theme.js";
@@ -40,12 +41,15 @@ const ROUTES = [
   [/^\/recordings$/, recordings, "recordings", "Recordings · Tropism"],
   [/^\/recording\/([^/]+)\/(\d+)$/, recording, "recordings", "Recording · Tropism"],
   [/^\/session\/([\w-]+)$/, session, "session", "Session · Tropism"],
+  [/^(?:\/envs\/([^/]+))?\/docs\/?([^/]*)$/, reference, "docs", "API · Tropism"],
 ];
+
+/** What the address names: the path of the API reference with the hash, or the hash alone. */
+const address = () => (location.pathname.endsWith("/docs") ? location.pathname : "") + location.hash.slice(1);
 
 async function route() {
   const mine = ++turn;
-  const path = location.hash.replace(/^#/, "");
-  if (path === "main") return;
+  const path = address();
   const [pattern, show, name, title] = ROUTES.find(([each]) => each.test(path)) ?? ROUTES[0];
   views.splice(0).forEach((view) => view.close());
   for (const link of document.querySelectorAll("[data-nav]")) {
@@ -54,26 +58,30 @@ async function route() {
   }
   main.setAttribute("aria-busy", "true");
   try {
-    const view = await show(...(path.match(pattern)?.slice(1).map(decodeURIComponent) ?? []));
+    const view = await show(...(path.match(pattern)?.slice(1).map((part) => part && decodeURIComponent(part)) ?? []));
     if (!view) return;
     if (mine !== turn) return view.close();
     views = [view];
-    main.replaceChildren(view.element);
-    document.title = title;
-    main.querySelector("h1")?.focus({ preventScroll: true });
+    present(view.element, title);
   } catch (error) {
     if (mine !== turn) return;
-    main.replaceChildren(trouble(error));
-    document.title = "Trouble · Tropism";
-    main.querySelector("h1").focus({ preventScroll: true });
+    present(trouble(error), "Trouble · Tropism");
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
   }
 }
 
+/** Show a view from its top; its heading gets the focus. */
+function present(element, title) {
+  main.replaceChildren(element);
+  document.title = title;
+  main.querySelector("h1")?.focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
 function trouble(error) {
   const again = make("button", { type: "button", class: "primary", onclick: route }, "Try again");
-  return make("section", { class: "panel trouble" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "#/" }, "All environments")));
+  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "/#/" }, "All environments")));
 }
 
 document.addEventListener("connection", ({ detail }) => {
@@ -81,6 +89,10 @@ document.addEventListener("connection", ({ detail }) => {
   state.dataset.state = detail;
   say(state.querySelector("span"), STATES[detail]);
   document.querySelector("#token").hidden = !token.get();
+});
+document.addEventListener("reconnected", () => {
+  withdraw(OFFLINE);
+  if (main.querySelector(".trouble[data-code=OFFLINE]")) route();
 });
 document.addEventListener("sessions", ({ detail }) => {
   const count = document.querySelector("#count");

@@ -117,6 +117,7 @@ function command(act) {
 /** A form with a field for each property. */
 function record({ properties, required = [] }, act) {
   const fields = Object.entries(properties).map(([name, schema]) => field(name, schema, required.includes(name)));
+  const main = fields.find(({ input }) => input.tagName === "TEXTAREA") ?? fields[0]; // what is typed into again and again
   const send = make("button", { type: "submit", class: "primary" }, "Send");
   const element = make("form", { class: "record" }, fields.map((each) => each.element), send);
   element.addEventListener("submit", async (event) => {
@@ -129,11 +130,11 @@ function record({ properties, required = [] }, act) {
         if (value !== undefined) action[name] = value;
       }
     } catch (error) {
-      fields.find(({ input }) => input.setCustomValidity)?.input.focus();
+      main.input.focus();
       return document.dispatchEvent(new CustomEvent("refused", { detail: `that is not JSON: ${error.message}` }));
     }
     if (await act(action)) fields.forEach(({ clear }) => clear());
-    fields[0].input.focus();
+    if (document.activeElement === document.body || document.activeElement === send) main.input.focus({ preventScroll: true });
   });
   element.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && event.target.tagName === "TEXTAREA" && event.target.rows <= 3) {

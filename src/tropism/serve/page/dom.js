@@ -1,5 +1,6 @@
 // Elements in one expression: make("button", { class: "primary", onclick: play }, "Play").
 
+export const COARSE = 160; // pixels; an image that has fewer across is enlarged without smoothing
 const SVG = "http://www.w3.org/2000/svg";
 
 export function make(tag, properties = {}, ...children) {
@@ -37,6 +38,14 @@ export function notify(text) {
   }
   hiding = setTimeout(() => (box.hidden = true), 8000);
 }
+
+/** Hide a message that no longer holds. */
+export function withdraw(text) {
+  const box = document.querySelector("#notice");
+  if (box.textContent === text) box.hidden = true;
+}
+
+export const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 export function number(value) {
   if (!Number.isFinite(value)) return "–";

@@ -1,7 +1,7 @@
 // The environments of this server: a card each, with its picture, or with its words where it draws nothing.
 
-import { get, request } from "./api.js";
-import { make } from "./dom.js";
+import { get, reconnected, request } from "./api.js";
+import { COARSE, make } from "./dom.js";
 
 export async function gallery(environments) {
   const grid = make("div", { class: "grid" });
@@ -43,6 +43,7 @@ async function portray(frame) {
     if (reply.headers.get("content-type").startsWith("image/")) await show(frame, await reply.blob());
     else frame.append(make("pre", {}, await reply.text()));
   } catch (error) {
+    if (error.code === "OFFLINE") return reconnected().then(() => portray(frame));
     frame.append(make("pre", {}, error.message));
   }
   frame.classList.remove("loading");
@@ -56,7 +57,7 @@ async function show(frame, blob) {
   const [red, green, blue] = corner.getImageData(0, 0, 1, 1).data;
   frame.style.backgroundColor = `rgb(${red} ${green} ${blue})`;
   const url = URL.createObjectURL(blob);
-  const image = make("img", { alt: "", src: url });
+  const image = make("img", { alt: "", src: url, class: bitmap.width < COARSE ? "coarse" : null });
   await image.decode().finally(() => URL.revokeObjectURL(url));
   frame.append(image);
 }

@@ -2,7 +2,7 @@
 
 import { lane } from "./chart.js";
 import { icon } from "./icons.js";
-import { draw, make, notify, number, say } from "./dom.js";
+import { COARSE, draw, make, notify, number, say } from "./dom.js";
 
 const MOST_LANES = 6;
 const NEAR = 8; // pixels of the picture
@@ -27,9 +27,11 @@ export class Player {
     this.edge = draw("polyline", { class: "edge" });
     this.ahead = draw("polyline", { class: "ahead" });
     this.start = draw("circle", { class: "start", r: 4 });
-    this.trail = draw("svg", { class: "trail", "aria-hidden": "true" }, this.ahead, this.edge, this.past, this.start);
+    this.trail = draw("g", {}, this.ahead, this.edge, this.past, this.start);
+    this.overlay = draw("svg", { class: "trail", "aria-hidden": "true" }, this.trail);
+    this.frame = make("div", { class: "frame" }, this.image, this.overlay);
     this.words = make("pre", { class: "words", tabindex: 0, "aria-label": "Observation" });
-    this.figure = make("figure", { class: "stage" }, make("div", { class: "frame" }, this.image, this.trail));
+    this.figure = make("figure", { class: "stage" }, this.frame);
     this.charts = make("div", { class: "charts", "aria-label": "Charts" });
     this.slider = make("input", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Step of the episode" });
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
@@ -114,6 +116,7 @@ export class Player {
         await this.image.decode().catch(() => {}); // another one came meanwhile
         this.image.alt = `The environment after step ${step}`;
         this.image.dataset.step = step;
+        this.image.classList.toggle("coarse", this.image.naturalWidth < COARSE);
         this.image.hidden = false;
         this.#trail(step);
       } catch (error) {
@@ -124,13 +127,13 @@ export class Player {
     }
     if (this.drawn === false) say(this.words, said(this.row.action) + this.row.text);
     this.figure.classList.toggle("wordy", this.drawn === false);
-    if (this.drawn === false && this.words.parentElement !== this.figure) this.figure.firstChild.replaceWith(this.words);
+    if (this.drawn === false && this.words.parentElement !== this.figure) this.frame.replaceWith(this.words);
   }
 
   /** The way to where the agent is, and further on where it has been since. */
   #trail(step) {
     const [width, height] = [this.image.naturalWidth, this.image.naturalHeight];
-    this.trail.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const points = this.source.rows.map(({ spot }) => spot && [spot[0] * width, spot[1] * height]);
     const path = (some) => some.filter(Boolean).map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
     const way = points.slice(0, step + 1);

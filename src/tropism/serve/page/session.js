@@ -1,14 +1,15 @@
 // One episode: played where the session is ours, watched where it is not, or recorded; scrubbed and forked in any case.
 
 import { get, own, post } from "./api.js";
+import { clickable } from "./clicks.js";
 import { controls } from "./controls.js";
-import { make, notify, number, say } from "./dom.js";
+import { make, notify, number, pause, say } from "./dom.js";
+import { EVERY, follow } from "./follow.js";
+import { Images, imageNames, pixels } from "./images.js";
 import { Player } from "./player.js";
 import { isOurs, shortcuts } from "./shortcuts.js";
 import { liveSource, recordedSource } from "./source.js";
 
-const EVERY = 400; // milliseconds between looks at a session that somebody else plays
-const LONGEST = 15_000; // milliseconds between them while the server is in trouble
 const MOST_ASKED = 4; // requests, that and those that wait
 const SURE = 2000; // milliseconds in which a key that ends an episode is to be pressed again
 
@@ -33,8 +34,6 @@ export async function begin(name) {
   if (!environment.replayable) opened.set(view, reply);
   location.replace(`#/session/${view}`);
 }
-
-const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 const randomSeed = () => String(Math.floor(Math.random() * 10_000));
 
@@ -95,15 +94,20 @@ class Stage {
     this.player.figure.append(this.banner);
     this.heard = make("p", { class: "hidden", "aria-live": "polite" });
     const schema = await get(`${this.environment.url}/schema`);
-    this.words = schema.action.oneOf[0].properties.value?.oneOf ?? [];
+    this.action = schema.action.oneOf[0].properties.value ?? {};
     this.controls = this.id && controls(schema.action, (action) => this.act(action));
+    this.images = new Images(this.source, imageNames(schema.observation));
+    const clicks = schema.action["x-clicks"];
+    if (this.id && clicks) clickable(this.player, clicks, { accepts: (action) => this.accepts(action), act: (action) => this.act(action) });
     this.element = this.#layout(schema);
     this.onKey = (event) => this.key(event);
     this.onRefused = (event) => notify(event.detail);
     document.addEventListener("keydown", this.onKey);
     document.addEventListener("refused", this.onRefused);
+    this.onReconnected = () => this.#resume();
+    if (this.mode === "play") document.addEventListener("reconnected", this.onReconnected);
     await this.player.update();
-    if (this.mode !== "play") this.#watch();
+    if (this.mode !== "play") follow(this);
   }
 
   #layout(schema) {
@@ -119,8 +123,8 @@ class Stage {
       make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel trace" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
-        this.controls ? make("div", { class: "panel" }, make("h2", {}, "Act"), this.controls.element) : null,
-        make("div", { class: "panel" }, make("h2", {}, "Observation"), this.player.words),
+        this.controls ? make("div", { class: "panel act" }, make("h2", {}, "Act"), this.controls.element) : null,
+        make("div", { class: "panel" }, make("h2", {}, "Observation"), this.images.element, this.player.words),
         ...shortcuts(Boolean(this.id)), code),
       this.heard,
     );
@@ -140,12 +144,13 @@ class Stage {
   show() {
     const { row, atEnd } = this.player;
     say(this.facts.step, String(row.step));
-    say(this.facts.action, row.action ? spelled(row.action, this.words) : "–");
+    say(this.facts.action, row.action ? spelled(row.action, this.action.oneOf ?? []) : "–");
     this.facts.action.title = row.action ? JSON.stringify(row.action) : "";
     say(this.facts.reward, number(row.reward));
     say(this.facts.return, number(row.total_reward));
     const over = row.lifecycle !== "ready";
     this.controls?.update(row, atEnd && !over);
+    this.images.show(this.player.cursor);
     this.element.classList.toggle("over", over);
     say(this.banner, this.#verdict(row, atEnd, over));
     this.banner.classList.toggle("ended", atEnd && over);
@@ -157,6 +162,12 @@ class Stage {
     if (this.mode === "recorded") return "The recording ends here: fork to play on.";
     if (this.gone) return "This session was closed. What is seen here stays; it cannot be forked any more.";
     return this.id ? "" : "Live: you see each step as it is made.";
+  }
+
+  /** Whether this action can be taken now: the episode goes on, and the action is legal. */
+  accepts(action) {
+    const { row, atEnd } = this.player;
+    return atEnd && row.lifecycle === "ready" && row.legal?.[action.value - this.action.minimum] !== false;
   }
 
   /** Take a step; true where it was taken. */
@@ -202,6 +213,20 @@ class Stage {
       }
     }
     this.player.update();
+  }
+
+  /** After the server could not be reached: a restarted one resumes our session when its id is named. */
+  #resume() {
+    return this.#inTurn(async () => {
+      try {
+        await get(`${this.environment.url}/state`, { session: this.id });
+        if (this.environment.replayable) await this.source.refresh();
+      } catch (error) {
+        if (error.code !== "SESSION_ERROR") throw error;
+        this.gone = true;
+      }
+      this.player.update();
+    });
   }
 
   async forkHere() {
@@ -253,34 +278,12 @@ class Stage {
     if (does || this.controls?.key(event)) event.preventDefault();
   }
 
-  /** Follow a session as it is stepped, or a recording until the server has replayed it. */
-  async #watch() {
-    let [wait, trouble] = [EVERY, ""];
-    while (!this.closed && (this.mode === "watch" || this.source.last < this.source.told.step_count)) {
-      await pause(wait);
-      if (this.closed || document.hidden) continue;
-      try {
-        if (await this.source.refresh()) this.player.update();
-        [wait, trouble] = [EVERY, ""];
-      } catch (error) {
-        if (this.closed) return;
-        if (error.status === 404) {
-          this.gone = true;
-          this.player.update();
-          return;
-        }
-        if (error.message !== trouble) notify(error.message);
-        trouble = error.message;
-        if (error.status >= 400 && error.status < 500) return; // asked again, it would be refused again
-        wait = Math.min(2 * wait, LONGEST);
-      }
-    }
-  }
-
   close() {
     this.closed = true;
     document.removeEventListener("keydown", this.onKey);
     document.removeEventListener("refused", this.onRefused);
+    document.removeEventListener("reconnected", this.onReconnected);
+    this.images.close();
     this.player.close();
   }
 }
@@ -297,7 +300,10 @@ function spelled(action, words) {
 
 function moment(reply, action, before) {
   const { metadata: _, text, ...fields } = reply.observation;
-  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const images = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, pixels(value)]));
+  const lines = Object.entries(fields)
+    .filter(([name]) => !images[name])
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
   const first = action === null;
   return {
     step: first ? 0 : before.step + 1,
@@ -309,5 +315,6 @@ function moment(reply, action, before) {
     numbers: Object.fromEntries(Object.entries(fields).filter(([, value]) => typeof value === "number")),
     spot: null,
     legal: null,
+    images,
   };
 }

@@ -1,7 +1,8 @@
-// Where an episode comes from. A source has `rows` (its moments), `refresh`, `picture(step)` and `fork(step)`;
+// Where an episode comes from. A source has `rows` (its moments), `refresh`, `picture(step, of)` and `fork(step)`;
 // a live session is one, and so is a recording: both answer the same three requests, each under its address.
 
 import { get, own, post, request } from "./api.js";
+import { encoded } from "./images.js";
 
 const MOST_PICTURES = 120;
 
@@ -52,16 +53,22 @@ export class Source {
     this.rows.push(row);
   }
 
-  /** The address of a step's picture, or null where nothing is drawn. */
-  async picture(step) {
-    const key = `${this.take}/${step}`;
+  /** The address of a step's picture, or of the image in the field `of` of its observation; null where there is none. */
+  async picture(step, of = "") {
+    const key = `${this.take}/${step}/${of}`;
     if (!this.pictures.has(key)) {
-      const reply = await request(`${this.address}/picture?step=${step}`);
-      const url = reply.status === 204 ? null : URL.createObjectURL(await reply.blob());
-      this.pictures.set(key, url);
+      const blob = await this.#load(step, of);
+      this.pictures.set(key, blob && URL.createObjectURL(blob));
       if (this.pictures.size > MOST_PICTURES) this.#forgetPicture(this.pictures.keys().next().value);
     }
     return this.pictures.get(key);
+  }
+
+  async #load(step, of) {
+    const known = this.rows[step].images?.[of];
+    if (known) return encoded(known);
+    const reply = await request(`${this.address}/picture?step=${step}${of && `&of=${encodeURIComponent(of)}`}`);
+    return reply.status === 204 ? null : reply.blob();
   }
 
   /** The view of a new session of our own that goes on from this step. */

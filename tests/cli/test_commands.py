@@ -7,17 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
+from tests.cli.command import run
 
 from tropism import cli, registered
 from tropism.train.presets import PRESETS
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tropism", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
 
 
 def test_list_names_every_id(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,9 +160,37 @@ def test_render_writes_a_film(
 ) -> None:
     path = tmp_path / "new" / "film.gif"
     assert run(monkeypatch, "render", "GridWorld-v0", "--param", "max_steps=5", "-o", str(path)) == 0
-    with Image.open(path) as image:
-        assert getattr(image, "n_frames", 1) == 6
+    with Image.open(path) as image:  # equal pictures in a row are one frame, which is shown for longer
+        assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(image)) == 6 * 40
     assert " 6/6 " in capsys.readouterr().err  # the bar ends with the episode, however short that was
+
+
+def test_render_films_a_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "walk.py").write_text("def right_then_down(obs):\n    return 1 if obs[1] < 1 else 2\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "render", "GridWorld-v0", "--policy", "walk:right_then_down", "-o", "film.gif") == 0
+    assert "8 steps, return 0.93, terminated" in capsys.readouterr().out
+
+
+def test_replay_films_one_recorded_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, film = str(tmp_path / "recordings"), tmp_path / "film.gif"
+    options = ("--episodes", "2", "--steps", "4", "-o", folder)
+    assert run(monkeypatch, "record", "GridWorld-v0", *options) == 0
+    assert run(monkeypatch, "replay", folder, "-o", str(film)) == 2
+    assert "--episode 0 to 1: a film shows one episode" in capsys.readouterr().err
+    assert run(monkeypatch, "replay", folder, "--episode", "1", "-o", str(film)) == 0
+    with Image.open(film) as image:
+        assert getattr(image, "n_frames", 1) > 1
+        image.seek(image.n_frames - 1)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--help") == 0
+    assert "--install-completion" in capsys.readouterr().out
 
 
 def test_render_writes_a_video(tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""Registered ids as test parameters: a few of each kind in every run, the others marked slow."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tropism import registered
+
+QUICK = {"CartPole-v1", "Pendulum-v1", "ConnectFour-v0", "PlumeNav-v0", "Echo-v0", "Coding-v0"}
+
+ALL = [spec.id for spec in registered()]
+PURE = [spec.id for spec in registered() if spec.traced]
+
+
+def mark_slow(ids: Iterable[str], quick: Iterable[str] = QUICK) -> list[Any]:
+    """The ids as parameters; those that are not `quick` run with `make test-all` and in CI."""
+    return [pytest.param(id, marks=() if id in quick else pytest.mark.slow) for id in ids]
