@@ -38,8 +38,8 @@ def demo(
 
     Ctrl-C stops it and leaves what there is. The exit code is 1 where the agent does not beat them in --steps.
     """
-    errors.print("The demo takes about a minute on two cores.", highlight=False)
     begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
+    errors.print("The demo takes about a minute on two cores.", highlight=False)
 
     def left() -> str:
         for part in out.glob("*.part*"):
