@@ -5,20 +5,24 @@ UV := $(or $(shell command -v uv),build/uv/bin/uv)
 READY := .venv/.ready
 # One more than there are cores: many tests wait for a server or a sandbox.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 5 --dist worksteal
 # The lock says which pyright: do not look for a later one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Every test that starts a program would otherwise compile all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check bench docs lock clean
+.PHONY: setup demo test test-all check bench docs lock clean
 
 setup: $(READY)  ## .venv with all extras and the development tools, as locked
 
 demo: $(READY)  ## an agent learns to find a smell; pictures and a report in runs/demo/
 	.venv/bin/python -m tropism demo --out $(RUNS)/demo
 
-test: $(READY)  ## the fast tests; ARGS="-m slow" for the others
-	.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 5 --dist worksteal $(ARGS)
+test: $(READY)  ## the fast tests, in at most six minutes on two cores
+	$(PYTEST) $(ARGS)
+
+test-all: $(READY)  ## every test, the long ones in full
+	$(PYTEST) -m "" $(ARGS)
 
 check: $(READY)  ## format, lint, types, layers
 	.venv/bin/ruff format --check .

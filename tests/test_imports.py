@@ -31,6 +31,7 @@ def test_a_public_class_is_the_one_its_own_module_defines(name: str):
     assert getattr(import_module(value.__module__), name) is value
 
 
+@pytest.mark.slow
 def test_all_is_exactly_what_is_visible():
     result = python("import tropism; [getattr(tropism, name) for name in tropism.__all__]; print(*vars(tropism))")
     rooms = {path.stem for path in SOURCE.iterdir()}
@@ -61,6 +62,7 @@ def test_errors_and_messages_resolve_without_jax():
     assert result.stdout.strip() == "False", result.stderr
 
 
+@pytest.mark.slow
 def test_the_core_loads_no_gymnasium():
     result = python("import sys, tropism; tropism.make, tropism.Session; print('gymnasium' in sys.modules)")
     assert result.stdout.strip() == "False", result.stderr

@@ -18,6 +18,7 @@ def blocks(page: str) -> str:
     return "\n".join(BLOCK.findall((ROOT / page).read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", mark_slow((page for page in PAGES if blocks(page)), {"README.md"}))
 def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
@@ -26,7 +27,7 @@ def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("script", mark_slow(EXAMPLES, {"lights_out.py", "kill_nine.py"}))
+@pytest.mark.parametrize("script", mark_slow(EXAMPLES, {"lights_out.py"}))
 def test_example_runs(script: str, tmp_path: Path) -> None:
     path = ROOT / "examples" / script
     done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)

@@ -119,6 +119,7 @@ def test_what_an_environment_returns_is_its_users_too(
     assert "Traceback" not in printed
 
 
+@pytest.mark.slow
 def test_a_recording_is_read_from_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_recording_is_read_from_its_file(
     assert "only a file may need it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_check_passes_and_fails_by_exit_code(tmp_path: Path) -> None:
     broken = """
 from tropism.envs.grid_world import GridWorld
@@ -193,6 +195,7 @@ def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "--install-completion" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_render_writes_a_video(tmp_path: Path) -> None:
     """In a process of its own: the encoder is started by a fork, which JAX warns of."""
     path = tmp_path / "film.mp4"
@@ -221,6 +224,7 @@ def test_the_help_of_train_tells_the_presets(
         assert all(f"{name} {value}" in told for name, value in preset.items())
 
 
+@pytest.mark.slow
 def test_check_takes_a_class_based_environment(tmp_path: Path) -> None:
     agent = """
 from dataclasses import dataclass

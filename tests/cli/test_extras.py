@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 # Which module is missing, the command, and the extra that its message must name.
 COMMANDS = [
     ("optax", "train CartPole-v1", "train"),
@@ -81,6 +83,7 @@ def test_an_import_says_what_to_install() -> None:
         assert str(status).endswith(f' needs {module}: pip install "tropism[{extra}]"'), statement
 
 
+@pytest.mark.slow
 def test_commands_that_do_not_need_an_extra_run_without_it() -> None:
     for module, (status, out, error) in zip(
         OPTIONAL, outcomes([(module, command("show CartPole-v1")) for module in OPTIONAL]), strict=True

@@ -335,6 +335,7 @@ def test_a_client_launches_a_server_of_its_own_and_stops_it():
         late.reset()
 
 
+@pytest.mark.slow
 def test_launching_what_does_not_exist_says_why():
     with pytest.raises(ServerError, match="Nothing-v0"):
         Client.launch("Nothing-v0")
@@ -374,6 +375,7 @@ def test_a_result_has_text_where_the_observation_has_none(server: Running, kind:
         assert client.step({"message": "héllo"}).text == "echoed_message: héllo\nmessage_length: 5"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_in_seconds(kind: Any):
     start = time.monotonic()
     with kind("http://127.0.0.1:9/envs/Lab-v0") as client, pytest.raises(ServerError) as raised:

@@ -319,6 +319,7 @@ def test_a_step_that_hangs_can_be_closed(env: Apart):
     assert "took too long" in heard[0]
 
 
+@pytest.mark.slow
 def test_no_process_outlives_the_one_that_asked_for_it():
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen([sys.executable, "-c", ALONE], stdout=subprocess.PIPE, text=True, env=environ) as alone:
@@ -359,6 +360,7 @@ def test_what_cannot_be_sent_is_refused_at_once():
         apart(Holding())
 
 
+@pytest.mark.slow
 def test_a_class_of_the_program_itself_is_refused_at_once():
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run([sys.executable, "-c", IN_MAIN], capture_output=True, text=True, env=environ, check=False)

@@ -94,6 +94,7 @@ def test_a_state_may_hold_a_key_and_a_field_any_tuple():
     assert not report.warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [

@@ -43,6 +43,7 @@ def test_what_is_written_is_read_and_unpacked_bit_for_bit(tree: Any):
     jax.tree.map(np.testing.assert_array_equal, layout.read(words), plain)
 
 
+@pytest.mark.slow
 @given(trees)
 @settings(max_examples=40)
 def test_packing_on_the_device_and_on_the_host_agree(tree: Any):

@@ -28,6 +28,7 @@ def test_specs_say_where_they_come_from():
     assert (cartpole.traced, cartpole.source) == (True, "built-in")
 
 
+@pytest.mark.slow
 def test_to_list_the_ids_builds_and_compiles_nothing():
     code = "import jax; jax.config.update('jax_log_compiles', True); import tropism; tropism.registered()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -147,6 +148,7 @@ print(*sorted(str(w.message).split(" is left out")[0] for w in caught), sep="; "
 """
 
 
+@pytest.mark.slow
 def test_entry_points_register_and_a_broken_one_only_warns(tmp_path: Path):
     (tmp_path / "plugin_of_the_test.py").write_text(PLUGIN)
     info = tmp_path / "plugin_of_the_test-1.0.dist-info"

@@ -116,6 +116,7 @@ def test_nested_vmap_and_scan():
     assert_equal(run("finished"), run("select"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("finished", "calls"), [(0, 0), (1, 1), (4, 1), (5, 2), (13, 4)])
 def test_only_as_many_chunks_are_computed_as_there_are_finished(finished: int, calls: int):
     seen: list[int] = []

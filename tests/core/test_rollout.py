@@ -70,6 +70,7 @@ def test_no_finished_episode_has_a_mean_of_nothing():
     assert (int(episodes.episodes), float(episodes.mean_return), float(episodes.mean_length)) == (0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", ["finished", "select"])
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_the_way_of_restarting_changes_nothing(restarts: Any, reproducible: bool):
@@ -177,6 +178,7 @@ def test_params_are_those_given():
     assert int(np.argmax(np.asarray(still.truncated)[:, 0])) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 2**32 - 2])  # the second carries from one word of the key into the other
 def test_a_reproducible_environment_is_a_session_with_seed_plus_lane(seed: int):
     result = rollout(Line(), POLICY, seed, 3, STEPS, reproducible=True)

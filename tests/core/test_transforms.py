@@ -195,6 +195,7 @@ def check_against_loop(names: tuple[str, ...], mode: Any):
             np.testing.assert_allclose(info[name][i], value, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
 def test_every_order_of_two_gives_what_a_loop_gives(names: tuple[str, str]):
     check_against_loop(names, "same_step")
@@ -262,6 +263,7 @@ def test_numbers_of_a_part_are_drawn_by_their_dotted_name():
         randomize_params(PlumeNav(), {"field.sigm": (5.0, 6.0)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 def test_a_finished_episode_s_return_and_length_are_in_the_info_of_its_last_step(mode: Any):
     env = auto_reset(episode_stats(time_limit(Line(), 3)), mode)

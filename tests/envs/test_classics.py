@@ -199,6 +199,7 @@ def test_both_flags_may_be_true_on_the_last_step():
     assert info["truncated"]
 
 
+@pytest.mark.slow
 @every_case
 def test_step_keeps_shapes_and_dtypes_with_any_kind_of_number_and_key(case: Case):
     env, params = case.env, case.env.default_params()
@@ -248,6 +249,7 @@ def test_a_thousand_gravities_and_pole_masses_compile_once():
         np.testing.assert_allclose(ours, alone, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[1], CASES[0], CASES[4]], ids=lambda case: case.id)
 def test_smooth_physics_has_the_gradient_of_finite_differences(case: Case):
     env = case.env

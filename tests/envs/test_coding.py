@@ -62,6 +62,7 @@ def test_a_traceback_names_the_step_that_the_client_counts():
         twin.close()
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_the_interpreter_is_an_observation_and_the_episode_goes_on():
     with session(wall=2.0) as coding:
         coding.reset(seed=0)
@@ -128,6 +129,7 @@ def test_the_last_step_truncates():
         assert coding.step({"code": ""}).truncated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", BUILT_IN, ids=lambda exercise: exercise.reference.__name__)
 def test_a_built_in_task_is_solved_by_its_reference_and_by_nothing_less(exercise: Any):
     name = exercise.reference.__name__

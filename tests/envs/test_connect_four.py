@@ -204,6 +204,7 @@ def test_random_play_loses_to_minimax_and_searching_beats_random():
     assert (games("random", 2, 100) == 1).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_ties_are_broken_by_the_key():
     env = ConnectFour("minimax(1)")
     _, state = env.reset(random.key(0), PARAMS)

@@ -47,6 +47,7 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", SEARCHES)
 def test_a_thousand_seeds_keep_the_invariants(env: PlumeNav):
     """The numbers of an episode are drawn too: they are params, so that one compilation serves all."""

@@ -183,6 +183,7 @@ def test_obstacles_block_and_belong_to_params() -> None:
     assert float(obs[0]) > 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_episode_and_another_seed_another() -> None:
     env = PlumeNav(Meander(), max_steps=20)
     runs = [rollout(env, random_policy(env), seed, 3, 20).transitions for seed in (1, 1, 2)]
@@ -213,6 +214,7 @@ def test_sigma_maps_and_can_be_given() -> None:
         make("PlumeNav-v0", params={"field.sgma": 30.0})
 
 
+@pytest.mark.slow
 def test_a_shared_plume_is_one_realisation_of_its_own_physics() -> None:
     env = PlumeNav(Meander(), start=Start(fixed=1, point=(90.0, 64.0)), max_steps=30, shared=True)
     params: Any = env.default_params()
@@ -305,6 +307,7 @@ def test_the_wind_is_a_param_and_is_felt():
     np.testing.assert_array_equal(Session(env, params).reset(seed=0).obs, [1.0, -2.0])
 
 
+@pytest.mark.slow
 def test_the_wind_of_a_film_is_told_by_whoever_has_the_film():
     felt = {wind: Session(*make("PlumeNavMovie-v0", wind=wind)).reset(seed=0).obs[1:] for wind in (None, (0.5, -1.0))}
     np.testing.assert_array_equal(felt[None], [16.0, 0.0])  # of the synthetic one

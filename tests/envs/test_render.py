@@ -38,6 +38,7 @@ CASES: list[tuple[Environment, tuple[int, int], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "size", "change"), CASES, ids=[f"{type(env).__name__} {next(iter(change))}" for env, _, change in CASES]
 )

@@ -39,6 +39,7 @@ def pendulum() -> GymEnv:
     return to_gymnasium(*make("Pendulum-v1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", mark_slow(ALL))
 def test_check_env_passes_with_its_render_check_on(id: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")

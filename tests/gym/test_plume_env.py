@@ -35,6 +35,7 @@ def play(env: Any, seed: int, actions: Any) -> list[Any]:
     return [env.reset(seed=seed), *(env.step(action) for action in actions)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "mode"),
     [(PlumeEnv, None), (PlumeEnv, "rgb_array"), (PlumeEnv, "human"), (PlumeSearchEnv, "rgb_array")],
@@ -212,6 +213,7 @@ def test_bad_seeds_are_refused(seed: Any):
         PlumeEnv().reset(seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -231,6 +233,7 @@ def test_library_parts_compile_into_one_step(arguments: dict[str, Any]):
     assert env.session.env == PlumeEnv(**arguments).session.env
 
 
+@pytest.mark.slow
 def test_a_wind_is_felt_and_a_source_moves():
     env = PlumeEnv(plume=Meander(), source_location=(20, 30))
     assert env.reset(seed=0)[1]["source_location"] == (20, 30)
@@ -239,6 +242,7 @@ def test_a_wind_is_felt_and_a_source_moves():
         assert windy.reset(seed=0)[0].tolist() == [1.0, 0.5]
 
 
+@pytest.mark.slow
 def test_render_as_asked():
     env = PlumeEnv(grid_size=(32, 24))
     env.reset(seed=0)
@@ -282,6 +286,7 @@ def test_the_preset_shows_everything():
     assert [env.step(1)[1:3] for _ in range(2)] == [(0.0, False), (1.0, True)]
 
 
+@pytest.mark.slow
 def test_copies_go_on_identically():
     env = PlumeEnv(plume="meander", grid_size=(24, 20), render_mode="rgb_array")
     play(env, 4, [0, 1, 1])
@@ -315,6 +320,7 @@ def test_invariants_hold_for_any_seed_and_actions(seed: int, actions: list[int])
     assert env.lifecycle is (expected if terminated or truncated else EnvironmentState.READY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["numpy_sensor", "pure_field"])
 def test_the_examples_run_and_find_the_source(name: str, capsys: pytest.CaptureFixture[str]):
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")

@@ -72,6 +72,7 @@ def test_own_components_work_together_and_repeat():
     assert env.lifecycle is EnvironmentState.READY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OWN)
 def test_own_and_library_parts_mix(name: str):
     env, again = mixed(name), mixed(name)
@@ -85,6 +86,7 @@ def test_own_and_library_parts_mix(name: str):
     assert env.observation_space == env.sensor_model.observation_space
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plume", "wind", "motion", "plume, whole field"])
 def test_check_env_passes(name: str):
     with warnings.catch_warnings():
@@ -349,6 +351,7 @@ def test_parts_that_cannot_be_copied_serve_one_session_at_a_time():
         env.step(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -432,6 +435,7 @@ def test_floats_stay_floats_off_the_grid():
     assert env.step(0)[4]["agent_xy"] == (3.5, 4.0)
 
 
+@pytest.mark.slow
 def test_it_is_drawn_and_described():
     env = all_own(render_mode="rgb_array")
     play(env, 0, ACTIONS)

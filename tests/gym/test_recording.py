@@ -146,6 +146,7 @@ def record(id: str, folder: Path, **arguments: Any) -> Session:
     return session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "id", ["CartPole-v1", "Pendulum-v1", "PixelGridWorld-v0", "ConnectFour-v0", "Echo-v0", "Chat-v0"]
 )

@@ -39,6 +39,7 @@ def test_every_id_is_there_without_wrappers(id: str):
     assert env.spec.max_episode_steps is None
 
 
+@pytest.mark.slow
 def test_make_imports_the_room_by_itself():
     code = 'import gymnasium; print(gymnasium.make("tropism.gym:tropism/GridWorld-v0").reset(seed=0)[0])'
     result = python(code)
@@ -126,6 +127,7 @@ def test_without_gymnasium_the_room_says_what_to_install():
     assert 'pip install "tropism[gym]"' in result.stderr
 
 
+@pytest.mark.slow
 def test_a_space_without_gymnasium_says_it_too():
     code = "import sys; sys.modules['gymnasium'] = None\nimport tropism; tropism.Discrete(2).to_gymnasium()"
     assert 'pip install "tropism[gym]"' in python(code).stderr

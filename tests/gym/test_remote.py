@@ -34,6 +34,7 @@ def plain(infos: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if name == "final_obs" else value for name, value in infos.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 @pytest.mark.parametrize("id", ["CartPole-v1", "ConnectFour-v0"])
 def test_the_same_seeds_and_actions_give_the_same_arrays(server: Running, id: str, mode: str):

@@ -201,6 +201,7 @@ def test_a_way_between_obstacles_can_be_learned() -> None:
     assert jax.jit(jax.grad(end))(2.0) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boundary", ["stop", "wrap", "absorb"])
 @pytest.mark.parametrize("motion", [Cardinal, Compass, Oriented])
 def test_positions_stay_whole_on_a_grid(motion: Any, boundary: Any) -> None:

@@ -49,6 +49,7 @@ def test_an_episode_is_that_of_a_session() -> None:
         assert bool(outcome.found[episode]) == timestep.info["goal_reached"]
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_batch(outcome: Outcome) -> None:
     few = search(PlumeNav(), Klinotaxis(), 10, 3)
     np.testing.assert_array_equal(few.steps, outcome.steps[3:6])

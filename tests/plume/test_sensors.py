@@ -172,6 +172,7 @@ def test_together_is_one_vector_and_named_a_dict() -> None:
     assert both.space(SHAPE) == Dict({"nose": Box(0, 1, (1,)), "clock": Box(0, 1000, (1,))})
 
 
+@pytest.mark.slow
 def test_sensors_that_draw_draw_apart() -> None:
     six = sense(Together((Hits(50.0),) * 6), scene(agent(60, 64)))
     assert len(set(six.tolist())) > 2

@@ -76,6 +76,7 @@ def walks(motion: Motion) -> tuple[Strategy, Strategy]:
     return RandomWalk(motion, turning=1.0), RandomWalk(motion)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], ids=name_of)
 def test_at_home_in_a_gaussian(strategy: Strategy) -> None:
     assert_beats(PlumeNav(), strategy, *walks(Cardinal()))
@@ -88,10 +89,12 @@ def test_at_home_in_a_gaussian_in_any_body(strategy: Any, motion: Motion) -> Non
     assert_beats(PlumeNav(motion=motion), strategy(motion), *walks(motion))
 
 
+@pytest.mark.slow
 def test_run_and_tumble_in_its_own_body() -> None:
     assert_beats(PlumeNav(motion=RunTumble()), RunAndTumble(), *walks(RunTumble()))
 
 
+@pytest.mark.slow
 def test_cast_and_surge_in_a_meandering_plume() -> None:
     env: Any = make("PlumeNavMeander-v0")[0]
     assert_beats(env, CastAndSurge(), *walks(Cardinal()))
@@ -139,6 +142,7 @@ def test_a_flyer_knows_the_wind_from_what_it_feels(smell: float, off: float) -> 
     np.testing.assert_allclose(np.abs(np.cos(heading + np.pi / 2)), np.cos(np.deg2rad(off)), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_strategy_is_a_policy_for_a_rollout() -> None:
     strategy = Klinotaxis()
     memories = first_memories(strategy, random.key(0), 16)

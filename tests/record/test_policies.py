@@ -15,6 +15,7 @@ from tropism.train.players import Chance, Solo
 from tropism.train.table import Here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("id", "steps"), [("CartPole-v1", DRAWN + 3), ("Pendulum-v1", 3), ("Echo-v0", 3)])
 def test_random_play_is_that_of_evaluate_and_its_seed_is_that_of_the_episode(id: str, steps: int):
     session = Session(*make(id))

@@ -18,6 +18,7 @@ from tropism.record import replay as again
 SOME = ["CartPole-v1", "ConnectFour-v0", "Echo-v0", "Chat-v0", "PixelGridWorld-v0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", SOME)
 def test_an_episode_repeats_bit_for_bit(id: str, tmp_path: Path):
     session = Session(*make(id))

@@ -44,6 +44,7 @@ def test_the_class_itself_refuses():
     assert "SandboxError: no sandbox can be had here (tier B: " in done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_line_says_why():
     run = "import sys; from tropism.cli import main; sys.argv[1:] = {!r}; main()"
     listed = without_sandboxes(run.format(["list", "--json"]))
@@ -56,6 +57,7 @@ def test_the_command_line_says_why():
     assert (served.returncode, "no environment 'Coding-v0' here" in served.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_servers_health_says_why():
     done = without_sandboxes("""
 import asyncio, json

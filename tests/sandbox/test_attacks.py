@@ -47,6 +47,7 @@ def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_seen(attack: Attack
         bait.take_up()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
 @every_tier
 def test_every_attack_is_blocked_when_the_server_is_a_user(tier: Tier):

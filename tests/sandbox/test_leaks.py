@@ -71,6 +71,7 @@ def settled() -> dict[str, int]:
     return last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["A", "B"])
 def test_a_few_episodes_leave_nothing(tier: Tier):
     check(20, tier)

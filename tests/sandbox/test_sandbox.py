@@ -83,6 +83,7 @@ def test_an_interpreter_that_ends_is_a_result(tier: Tier, code: str, exit_code: 
         assert sandbox.start().run("print('back')").stdout == "back\n"
 
 
+@pytest.mark.slow
 @every_tier
 @pytest.mark.parametrize(
     "code",
@@ -119,6 +120,7 @@ def test_output_is_cut_at_a_limit_and_marked(tier: Tier):
     assert not run(tier, "print('x' * 999)").truncated_output
 
 
+@pytest.mark.slow
 @every_tier
 def test_endless_output_ends_with_the_time_and_stays_within_the_limit(tier: Tier):
     result = run(tier, "while True: print('x' * 1000)", QUICK)

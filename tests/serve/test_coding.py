@@ -44,6 +44,7 @@ def test_a_session_is_forked_by_its_transcript(server: Running):
             assert talk(fork, "step", {"code": "print(x)"})["data"]["observation"]["stdout"] == "[1]\n"
 
 
+@pytest.mark.slow
 def test_code_that_hangs_or_dies_is_an_observation_and_nobody_waits(server: Running):
     with server.http("Coding-v0") as hanging, server.http("Echo-v0") as echo, ThreadPoolExecutor(1) as thread:
         for caller in (hanging, echo):

@@ -467,6 +467,7 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not (tmp_path / "journal-wal").stat().st_size  # it was written elsewhere before it was told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

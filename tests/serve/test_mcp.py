@@ -102,6 +102,7 @@ def test_a_whole_game_over_stdio():
     asyncio.run(play(over_stdio("ConnectFour-v0")))
 
 
+@pytest.mark.slow
 def test_over_stdio_a_crash_ends_the_process_of_its_episode_alone():
     async def scene() -> None:
         arguments = ("tests.core.fragile:Fragile", "--processes", "--param", "gain=0")

@@ -46,6 +46,7 @@ def history(server: Running, view: str) -> dict[str, Any]:
         return caller.get(f"/sessions/{view}/history").json()
 
 
+@pytest.mark.slow
 def test_the_gallery_shows_every_environment_with_its_picture_or_its_words(page: Page, server: Running):
     page.goto(server.url)
     for id in IDS:
@@ -60,6 +61,7 @@ def test_the_gallery_shows_every_environment_with_its_picture_or_its_words(page:
     expect(page.locator("[data-environment=Pendulum-v1] .schema pre").first).to_contain_text('"title": "torque"')
 
 
+@pytest.mark.slow
 def test_connect_four_is_played_to_its_end_by_buttons(page: Page, server: Running):
     view = play(page, server, "ConnectFour-v0", seed=3)
     columns = page.get_by_role("group", name="Actions").get_by_role("button")
@@ -76,6 +78,7 @@ def test_connect_four_is_played_to_its_end_by_buttons(page: Page, server: Runnin
     assert (told["lifecycle"], told["step_count"]) == ("terminated", played)
 
 
+@pytest.mark.slow
 def test_connect_four_is_played_to_its_end_by_keyboard(page: Page, server: Running):
     play(page, server, "ConnectFour-v0", seed=4)
     columns = page.get_by_role("group", name="Actions").get_by_role("button")
@@ -127,6 +130,7 @@ def cursor(page: Page) -> float:
     return float(str(page.locator(".lane .cursor").first.get_attribute("x1")))
 
 
+@pytest.mark.slow
 def test_a_fork_from_an_earlier_step_goes_on_and_leaves_the_other_alone(page: Page, server: Running):
     parent = play(page, server, "PlumeNav-v0", seed=5)
     for step, key in enumerate(["ArrowUp"] * 4 + ["ArrowRight"] * 4, 1):
@@ -150,6 +154,7 @@ def test_a_fork_from_an_earlier_step_goes_on_and_leaves_the_other_alone(page: Pa
     expect_step(page, 8)
 
 
+@pytest.mark.slow
 def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page, server: Running):
     with Client(f"{server.url}/envs/PlumeNav-v0") as agent:
         agent.reset(seed=2)
@@ -180,6 +185,7 @@ def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page,
         expect_step(page, 0)
 
 
+@pytest.mark.slow
 def test_a_watcher_is_told_that_the_session_was_closed(browser: Browser, server: Running):
     with visiting(browser, server, expected="404") as page:
         with Client(f"{server.url}/envs/PlumeNav-v0") as agent:
@@ -196,6 +202,7 @@ def sessions(server: Running) -> list[dict[str, Any]]:
         return caller.get("/sessions").json()["sessions"]
 
 
+@pytest.mark.slow
 def test_a_number_is_set_by_a_slider_and_words_are_understood(page: Page, server: Running):
     view = play(page, server, "Pendulum-v1")
     page.keyboard.press("ArrowRight")
@@ -216,6 +223,7 @@ def test_a_number_is_set_by_a_slider_and_words_are_understood(page: Page, server
     expect_step(page, 3)
 
 
+@pytest.mark.slow
 def test_an_environment_of_words_is_played_by_a_form(page: Page, server: Running):
     play(page, server, "Echo-v0")
     expect(page.locator(".stage .words")).to_contain_text("Nothing to hear yet")
@@ -228,6 +236,7 @@ def test_an_environment_of_words_is_played_by_a_form(page: Page, server: Running
     expect(page.locator(".stage .words")).to_contain_text("Nothing to hear yet")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_replayed_can_still_be_played(page: Page, server: Running):
     play(page, server, "Unwritable-v0")
     page.keyboard.press("0")
@@ -240,6 +249,7 @@ def test_what_cannot_be_replayed_can_still_be_played(page: Page, server: Running
     expect_step(page, 0)
 
 
+@pytest.mark.slow
 def test_everything_can_be_reached_with_the_keyboard_alone(page: Page, server: Running):
     page.goto(server.url)
     expect(page.get_by_role("link", name="Play ConnectFour-v0")).to_be_visible()
@@ -272,6 +282,7 @@ def press_until(page: Page, key: str, condition: str) -> None:
     raise AssertionError(f"{key} never led to where {condition}")
 
 
+@pytest.mark.slow
 def test_dark_and_light_follow_the_system_until_one_is_chosen(page: Page, server: Running):
     def background() -> str:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -291,6 +302,7 @@ def test_dark_and_light_follow_the_system_until_one_is_chosen(page: Page, server
     assert background() == light
 
 
+@pytest.mark.slow
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, server: Running):
     with visiting(browser, server) as page:
         page.set_viewport_size({"width": 390, "height": 844})
@@ -302,6 +314,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, server: R
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
     with (
         running("ConnectFour-v0", tokens=(TOKEN,)) as server,
@@ -329,6 +342,7 @@ def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
         expect(page.locator("#state")).to_have_text(re.compile("Connected"))
 
 
+@pytest.mark.slow
 def test_a_recorded_episode_is_opened_scrubbed_forked_and_played_on(browser: Browser, tmp_path: Path):
     with running("PlumeNav-v0", "Echo-v0", tokens=(TOKEN,), record=tmp_path) as server:
         with Client(f"{server.url}/envs/PlumeNav-v0", token=TOKEN) as agent:

@@ -45,6 +45,7 @@ def click(page: Page, x: float, y: float) -> None:
     page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
 
 
+@pytest.mark.slow
 def test_connect_four_is_played_by_clicking_its_board(page: Page, server: Running):
     view = play(page, server, "ConnectFour-v0", seed=3)
     picture = page.locator(".frame img")
@@ -63,6 +64,7 @@ def test_connect_four_is_played_by_clicking_its_board(page: Page, server: Runnin
     expect_step(page, 4)
 
 
+@pytest.mark.slow
 def test_a_full_column_cannot_be_clicked(page: Page, server: Running):
     play(page, server, "ConnectFour-v0", seed=3)
     page.locator(".frame img").hover()
@@ -82,6 +84,7 @@ def history_actions(page: Page, server: Running) -> list[Any]:
     return [row["action"] for row in history(server, view)["rows"]]
 
 
+@pytest.mark.slow
 def test_cells_of_a_small_picture_are_clicked_on_a_phone(browser: Browser, server: Running):
     with visiting(browser, server, has_touch=True) as page:
         page.set_viewport_size({"width": 390, "height": 844})
@@ -110,6 +113,7 @@ def assert_shows(page: Page, step: int, seen: Any, field: str = "value") -> None
     assert image.evaluate("image => getComputedStyle(image).imageRendering") == "pixelated"
 
 
+@pytest.mark.slow
 def test_an_image_observation_is_shown_live_and_scrubbed(page: Page, server: Running):
     play(page, server, "PixelGridWorld-v0", seed=1)
     with Session(*make("PixelGridWorld-v0")) as session:
@@ -124,6 +128,7 @@ def test_an_image_observation_is_shown_live_and_scrubbed(page: Page, server: Run
     expect(page.get_by_label("Observation", exact=True)).to_contain_text("row 0, column 1")
 
 
+@pytest.mark.slow
 def test_an_image_observation_of_a_recording_is_shown(browser: Browser, tmp_path: Path):
     with running("PixelGridWorld-v0", record=tmp_path) as server:
         with Client(f"{server.url}/envs/PixelGridWorld-v0") as agent:
@@ -136,6 +141,7 @@ def test_an_image_observation_of_a_recording_is_shown(browser: Browser, tmp_path
             assert_shows(page, 2, seen[2].observation["value"])
 
 
+@pytest.mark.slow
 def test_the_images_of_a_host_environment_come_from_its_replies(page: Page, server: Running):
     play(page, server, "HostCamera-v0")
     page.keyboard.press("1")
@@ -145,6 +151,7 @@ def test_the_images_of_a_host_environment_come_from_its_replies(page: Page, serv
     assert_shows(page, 0, HostCamera().observation(0))
 
 
+@pytest.mark.slow
 def test_an_image_stands_in_for_the_picture_of_an_environment_that_draws_none(page: Page, server: Running):
     page.goto(server.url)
     expect(page.locator("[data-environment=Camera-v0] img")).to_be_visible()

@@ -16,6 +16,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["PlumeNav-v0", "CartPole-v1", "ConnectFour-v0"])
 def test_on_a_phone_the_picture_and_the_actions_are_visible_together(page: Page, server: Running, id: str):
     page.set_viewport_size({"width": 390, "height": 844})
@@ -34,6 +35,7 @@ def test_on_a_phone_the_picture_and_the_actions_are_visible_together(page: Page,
             assert top + high <= height
 
 
+@pytest.mark.slow
 def test_the_labels_of_a_chart_are_beside_its_trace(page: Page, server: Running):
     play(page, server, "Pendulum-v1", seed=1)
     for step in (1, 2):

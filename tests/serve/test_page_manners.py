@@ -15,6 +15,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):
     with running("GridWorld-v0", idle_timeout=0.2) as server, visiting(browser, server, expected="404") as page:
         view = play(page, server, "GridWorld-v0")
@@ -25,6 +26,7 @@ def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):
         expect_step(page, 0)
 
 
+@pytest.mark.slow
 def test_a_session_that_nobody_waits_for_is_closed(page: Page, server: Running):
     before = len(server.app.sessions)
     page.goto(server.url)
@@ -36,6 +38,7 @@ def test_a_session_that_nobody_waits_for_is_closed(page: Page, server: Running):
     assert len(server.app.sessions) == before
 
 
+@pytest.mark.slow
 def test_an_episode_paused_and_played_again_is_played_once(page: Page, server: Running):
     view = play(page, server, "PlumeNav-v0", seed=1)
     for step in range(20):
@@ -49,6 +52,7 @@ def test_an_episode_paused_and_played_again_is_played_once(page: Page, server: R
     assert page.evaluate("performance.now()") - begin > 1200, view
 
 
+@pytest.mark.slow
 def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Running):
     play(page, server, "Lab-v0", seed=31)
     page.locator("#seed").fill("32")
@@ -57,6 +61,7 @@ def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Runn
     expect(page.locator("#seed")).to_have_value("32")
 
 
+@pytest.mark.slow
 def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
     page.set_viewport_size({"width": 390, "height": 844})
     play(page, server, "PlumeNav-v0", seed=1)
@@ -69,6 +74,7 @@ def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
     assert card.evaluate(fits)
 
 
+@pytest.mark.slow
 def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.keyboard.press("ArrowLeft")
@@ -80,6 +86,7 @@ def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Runnin
     expect_step(page, 0)
 
 
+@pytest.mark.slow
 def test_single_keys_can_be_turned_off_and_stay_so(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.get_by_role("switch", name="Keyboard shortcuts").uncheck()
@@ -99,6 +106,7 @@ def test_single_keys_can_be_turned_off_and_stay_so(page: Page, server: Running):
     expect_step(page, 1, 2)
 
 
+@pytest.mark.slow
 def test_keys_that_scroll_or_open_something_do_not_step(page: Page, server: Running):
     play(page, server, "Pendulum-v1", seed=1)
     for selector in (".right summary", ".bar a >> nth=0", "pre.words"):
@@ -110,6 +118,7 @@ def test_keys_that_scroll_or_open_something_do_not_step(page: Page, server: Runn
     expect_step(page, 1)
 
 
+@pytest.mark.slow
 def test_what_is_read_out_is_read_once(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     assert page.locator("output").count() == 0
@@ -124,6 +133,7 @@ def test_what_is_read_out_is_read_once(page: Page, server: Running):
     expect(toggle).to_have_attribute("title", "Play the episode")
 
 
+@pytest.mark.slow
 def test_trouble_has_a_title_and_the_focus(browser: Browser, server: Running):
     with visiting(browser, server, expected="404") as page:
         page.goto(f"{server.url}/#/session/nobody")

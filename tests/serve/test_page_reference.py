@@ -23,6 +23,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 def test_the_reference_looks_like_the_rest(page: Page, server: Running):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -43,12 +44,14 @@ def test_the_reference_looks_like_the_rest(page: Page, server: Running):
     expect(page.locator("h1")).to_have_text("Lab-v0")
 
 
+@pytest.mark.slow
 def test_the_reference_of_the_address_is_shown(page: Page, server: Running):
     page.goto(f"{server.url}/envs/Echo-v0/docs")
     expect(page.locator("h1")).to_have_text("Echo-v0")
     expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_reference_of_each_environment_is_a_click_away(page: Page, server: Running):
     page.goto(f"{server.url}/docs")
     expect(page.locator("h1")).to_have_text("Lab-v0")
@@ -62,6 +65,7 @@ def test_the_reference_of_each_environment_is_a_click_away(page: Page, server: R
     expect(step.locator("pre").first).to_contain_text('"message"')
 
 
+@pytest.mark.slow
 def test_the_reference_fits_a_phone(page: Page, server: Running):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{server.url}/docs#/Echo-v0")
@@ -76,6 +80,7 @@ def test_the_reference_fits_a_phone(page: Page, server: Running):
     assert boxes[1]["y"] + boxes[1]["height"] <= tops[2]
 
 
+@pytest.mark.slow
 def test_the_reference_asks_for_the_token(browser: Browser):
     with running(own=labs(), tokens=(TOKEN,)) as server, visiting(browser, server, expected="401") as page:
         page.goto(f"{server.url}/docs")

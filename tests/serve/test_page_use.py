@@ -20,6 +20,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
+@pytest.mark.slow
 def test_keys_work_after_the_scrubber_was_clicked(page: Page, server: Running):
     play(page, server, "Lab-v0", seed=1)
     for step in (1, 2):
@@ -37,6 +38,7 @@ def test_keys_work_after_the_scrubber_was_clicked(page: Page, server: Running):
     expect_step(page, 3)
 
 
+@pytest.mark.slow
 def test_keys_work_after_an_action_slider_or_the_switch_was_used(page: Page, server: Running):
     play(page, server, "Pendulum-v1", seed=1)
     page.get_by_label("torque").click()
@@ -52,6 +54,7 @@ def test_keys_work_after_an_action_slider_or_the_switch_was_used(page: Page, ser
     expect_step(page, 0, 1)
 
 
+@pytest.mark.slow
 def test_a_session_opens_at_its_top(page: Page, server: Running):
     page.set_viewport_size({"width": 390, "height": 500})
     page.goto(server.url)
@@ -64,6 +67,7 @@ def test_a_session_opens_at_its_top(page: Page, server: Running):
     assert page.evaluate("scrollY") == 0
 
 
+@pytest.mark.slow
 def test_one_goes_on_typing_after_a_message_was_sent(page: Page, server: Running):
     play(page, server, "Chat-v0", seed=1)
     message = page.locator("textarea")
@@ -81,6 +85,7 @@ def test_one_goes_on_typing_after_a_message_was_sent(page: Page, server: Running
     expect(page.locator(".stage .words")).to_contain_text("user: 3")
 
 
+@pytest.mark.slow
 def test_the_connection_notice_goes_when_the_server_is_back(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:
@@ -100,6 +105,7 @@ def test_the_connection_notice_goes_when_the_server_is_back(browser: Browser, tm
         expect(page.locator(".stage .words")).to_contain_text("[1. 2.]")
 
 
+@pytest.mark.slow
 def test_a_view_that_failed_while_the_server_was_away_is_shown_when_it_is_back(browser: Browser):
     with ExitStack() as stack:
         with running(own=labs()) as server:
@@ -113,6 +119,7 @@ def test_a_view_that_failed_while_the_server_was_away_is_shown_when_it_is_back(b
         expect(page.locator("h1")).to_have_text("Environments")
 
 
+@pytest.mark.slow
 def test_a_watcher_follows_a_session_across_a_restart(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:

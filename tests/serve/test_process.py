@@ -49,6 +49,7 @@ def act(action: int) -> dict[str, Any]:
     return {"action": {"value": action}}
 
 
+@pytest.mark.slow
 def test_told_to_stop_it_answers_the_steps_under_way():
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
         caller.post("/reset", json={"seed": 1})
@@ -97,6 +98,7 @@ def test_a_step_that_never_ends_does_not_keep_the_server(told: signal.Signals):
         assert "CancelledError" not in said
 
 
+@pytest.mark.slow
 def test_the_log_has_the_error_under_the_id_that_was_told():
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
         caller.post("/reset", json={"seed": 1})
@@ -124,6 +126,7 @@ def test_the_command_serves_and_stops_at_control_c():
         assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_the_world_is_not_let_in_without_a_token():
     command = [sys.executable, "-m", "tropism", "serve", "GridWorld-v0", "--host", "0.0.0.0"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -182,6 +182,7 @@ def test_only_what_blocks_gets_processes():
     assert isinstance(fragiles()["Fragile-v0"].apart().env, Apart)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "doing"),
     [
@@ -212,6 +213,7 @@ def test_no_process_outlives_the_server(told: signal.Signals, doing: int):
         assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_sent_is_refused_at_the_start():
     command = [sys.executable, "-m", "tropism", "serve", "tests.core.fragile:Holding", "--processes", "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

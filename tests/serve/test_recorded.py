@@ -70,6 +70,7 @@ def play_connect_four(server: Running) -> None:
         talk(connection, "step", {"column": 5})
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_the_step_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     real = os.write
     full: list[bool] = []

@@ -34,6 +34,7 @@ def test_durations_in_words(seconds: float, words: str, capsys: pytest.CaptureFi
     assert printed == (f"train: {words} on this machine.\n" if words else "")
 
 
+@pytest.mark.slow
 def test_training_knows_after_two_updates_how_long_it_takes(tmp_path: Path) -> None:
     """And its speed does not count the compilation, which takes as long as hundreds of these updates."""
     announced: list[tuple[int, float]] = []

@@ -65,6 +65,7 @@ def meander() -> Any:
     return make("PlumeNavMeander-v0", params={"max_steps": 60})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "run-and-tumble", "cast-and-surge"])
 def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: Any) -> None:
     env, params = meander
@@ -282,6 +283,7 @@ def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
     assert each(str(two_agents)) == [f"{two_agents}@0", f"{two_agents}@1"]
     assert each(f"{two_agents}@1") == [f"{two_agents}@1"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,7 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
     assert not (tmp_path / "agent" / CHECKPOINT).exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_compiling_says_that_nothing_is_saved(tmp_path: Path) -> None:
     process = train(tmp_path)
     assert process.stderr is not None
@@ -106,8 +108,15 @@ def test_ctrl_c_while_an_agent_is_about_to_be_replaced(tmp_path: Path) -> None:
     assert (tmp_path / CHECKPOINT).read_bytes() == b"another agent"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", [0.05 * 1.25**k for k in range(22)])  # up to 5.4 seconds
+def moments(first: float, factor: float, number: int, short: int) -> list[Any]:
+    """Growing times in seconds; every `short`-th is enough for the short form of a test."""
+    return [
+        pytest.param(first * factor**k, marks=pytest.mark.full if k % short else pytest.mark.slow)
+        for k in range(number)
+    ]
+
+
+@pytest.mark.parametrize("moment", moments(0.05, 1.25, 22, 5))  # up to 5.4 seconds
 def test_ctrl_c_at_any_moment_of_a_training(moment: float, tmp_path: Path) -> None:
     process = train(tmp_path)
     time.sleep(moment)
@@ -115,8 +124,7 @@ def test_ctrl_c_at_any_moment_of_a_training(moment: float, tmp_path: Path) -> No
     check_folder(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", [0.1 * 1.7**k for k in range(8)])  # up to 4.1 seconds
+@pytest.mark.parametrize("moment", moments(0.1, 1.7, 8, 3))  # up to 4.1 seconds
 @pytest.mark.parametrize("command", ["rollout CartPole-v1 --steps 9999999", "evaluate Pendulum-v1 --episodes 9999999"])
 def test_ctrl_c_at_any_moment_of_another_command(command: str, moment: float) -> None:
     process = start(STARTED, *command.split())
@@ -125,10 +133,10 @@ def test_ctrl_c_at_any_moment_of_another_command(command: str, moment: float) ->
 
 
 BLOCKED = """
-import hashlib
+import hashlib, threading
 from tropism.cli.interrupts import interruptible
 with interruptible(lambda: "Something is left."):
-    print("up", flush=True)
+    threading.Timer(0.3, print, ["up"], {"flush": True}).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # without Python for minutes, as XLA compiles
 """
 
@@ -148,11 +156,11 @@ FRAGILE = """
 import time
 from tropism.cli.interrupts import Interrupts
 within = {"__name__": "jax.fake", "time": time}
-exec("def trace():\\n    end = time.monotonic() + 0.5\\n    while time.monotonic() < end: pass", within)
+exec("def trace():\\n    print('up', flush=True)\\n    end = time.monotonic() + 0.5\\n"
+     "    while time.monotonic() < end: pass", within)
 interrupts = Interrupts()
 try:
     with interrupts.handled():
-        print("up", flush=True)
         within["trace"]()
         whole = True
         while True:
@@ -163,10 +171,10 @@ except KeyboardInterrupt:
 """
 
 DEAF = """
-import hashlib
+import hashlib, threading
 from tropism.cli.interrupts import Interrupts
 with Interrupts().handled():
-    print("up", flush=True)
+    threading.Timer(0.3, print, ["up"], {"flush": True}).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """
 

@@ -23,6 +23,7 @@ def same(first: Any, second: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(first), jax.tree.leaves(second))
 
 
+@pytest.mark.slow
 def test_a_finished_training_goes_on_to_a_larger_total(tmp_path: Path) -> None:
     """From the very state that was saved, at the learning rate that the longer training has there."""
     state, curve = train(SHORT, tmp_path)

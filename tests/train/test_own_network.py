@@ -35,6 +35,7 @@ def run(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_every_command_takes_an_agent_with_an_own_network(tmp_path: Path) -> None:
     """Trained in part, gone on with, evaluated and recorded; the checkpoint knows the network."""
     small = ["--num-envs", "8", "--num-steps", "32", "--out", str(tmp_path / "agent")]
@@ -50,6 +51,7 @@ def test_every_command_takes_an_agent_with_an_own_network(tmp_path: Path) -> Non
         CliRunner().invoke(app, other, catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_an_own_network_has_a_memory_in_training_and_in_evaluation(tmp_path: Path) -> None:
     """Acting, learning, playing compiled and playing step by step all carry the same memory."""
     train(brief("GridWorld-v0", network=Counting, updates=2), tmp_path)
@@ -89,6 +91,7 @@ def test_a_network_receives_observations_as_their_space_has_them(tmp_path: Path)
     assert agent.actions.space.contains(np.asarray(action))
 
 
+@pytest.mark.slow
 def test_continuous_actions_of_an_own_network_have_a_spread_that_is_trained(tmp_path: Path) -> None:
     state, _ = train(brief("Pendulum-v1", network=Net, updates=2), tmp_path)
     assert state.agent.log_std.shape == (1, 1)
@@ -108,6 +111,7 @@ def test_a_network_that_cannot_be_imported_is_given_again(tmp_path: Path) -> Non
     assert isinstance(load(tmp_path / CHECKPOINT, network=Local).agent.network, Local)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("observation_space", "obs"),
     [(Box(-1.0, 1.0, (3,)), np.zeros(3, np.float32)), (Image(16, 16), np.zeros((16, 16, 3), np.uint8))],

@@ -25,6 +25,7 @@ from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, Training, train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "stride"), [(4, 4), (3, 2), (3, 1)])
 @pytest.mark.parametrize("shape", [(40, 40, 3), (7, 10, 2), (1, 5, 4)])
 def test_a_layer_is_the_convolution_of_jax(size: int, stride: int, shape: tuple[int, ...]) -> None:
@@ -64,6 +65,7 @@ def test_frames_become_channels() -> None:
     assert channels_last(jnp.asarray(picture[0, ..., 0])).shape == (9, 10, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1), (5, 5, 3), (7, 7, 3), (24, 24, 3), (40, 40, 3), (210, 160, 3), (4, 84, 84)]
 )

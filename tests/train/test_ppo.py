@@ -37,6 +37,7 @@ def killed_after(reports: int) -> Any:
     return show
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
     whole, curve = train(SHORT, tmp_path / "whole")
     with pytest.raises(KilledError):
@@ -57,6 +58,7 @@ def test_an_update_is_compiled_once():
     assert types[0] == types[1]
 
 
+@pytest.mark.slow
 def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="begun with"):
@@ -99,6 +101,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path):
             checkpoint.load(path)
 
 
+@pytest.mark.slow
 def test_continuous_actions_stay_in_their_box(tmp_path: Path):
     config = Config(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
     train(Training("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
@@ -107,6 +110,7 @@ def test_continuous_actions_stay_in_their_box(tmp_path: Path):
     assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)
 
 
+@pytest.mark.slow
 def test_learning_remembers_what_acting_remembered():
     """Before the first step of learning, replaying the sequences gives the very probabilities that were acted on."""
     config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)

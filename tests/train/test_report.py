@@ -54,6 +54,7 @@ def read(path: Path) -> np.ndarray:
     return imread(path)[..., :3]
 
 
+@pytest.mark.slow
 def test_it_fits_a_phone(report: Path) -> None:
     with browsing() as browser:
         page = browser.new_page(viewport={"width": 390, "height": 844})

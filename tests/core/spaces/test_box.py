@@ -196,6 +196,7 @@ def test_an_image_is_bytes():
     assert repr(image) == "Image(4, 5, 3)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),

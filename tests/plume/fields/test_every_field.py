@@ -47,6 +47,7 @@ def smell(field: Field, state: Any, points: Any) -> Any:
     return field.concentration(state, points)
 
 
+@pytest.mark.slow
 def test_any_number_of_points_at_once(field: Field) -> None:
     state, points = advanced(field, random.key(0))[1], points_near(field)
     single = [float(smell(field, state, point)) for point in points]
@@ -57,6 +58,7 @@ def test_any_number_of_points_at_once(field: Field) -> None:
     assert field.wind(state, points[None]).shape == (1, len(points), 2)
 
 
+@pytest.mark.slow
 def test_a_raster_is_what_its_points_smell(field: Field) -> None:
     state = advanced(field, random.key(0))[1]
     x, y = (
@@ -79,6 +81,7 @@ def test_same_key_same_plume(field: Field) -> None:
     assert eqx.tree_equal(advanced(field, random.key(5)), advanced(field, random.key(5)))
 
 
+@pytest.mark.slow
 def test_numbers_map_and_never_compile_again(field: Field) -> None:
     """The field is made anew under the trace, as an environment does that randomises its params."""
     traces = 0

@@ -40,6 +40,7 @@ def with_puffs(x: Any, y: Any, squared: Any) -> FilamentsState:
     return FilamentsState(air, jnp.asarray(x), jnp.asarray(y), jnp.asarray(squared), jnp.zeros((), jnp.int32))
 
 
+@pytest.mark.slow
 def test_births_are_poisson() -> None:
     _, heads = run(STEADY, random.key(0))
     born = np.diff(np.asarray(heads, int)) % STEADY.max_puffs
@@ -57,6 +58,7 @@ def test_puffs_ride_the_wind_and_their_squared_radius_grows_linearly() -> None:
     np.testing.assert_allclose(y, 0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_puffs_scatter_as_the_paper_has_it_at_a_hundredth_of_a_second() -> None:
     """(2 N(0, 1)) dt a step of 0.01 s adds up to 2² · 0.01 m² a second, at any step."""
     states = jax.jit(jax.vmap(lambda key: _run(STEADY, key, 500)[0]))(random.split(random.key(1), 12))

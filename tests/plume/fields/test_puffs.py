@@ -104,6 +104,7 @@ def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
     np.testing.assert_allclose(radius[near], 0.01 + 0.02 * x[near], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_stepping_on_leaves_the_statistics_as_they_are() -> None:
     first = jax.jit(jax.vmap(SMALL.init))(random.split(random.key(0), 200))
     later = jax.vmap(lambda state, key: _run(SMALL, state, key, 150)[0])(first, random.split(random.key(1), 200))
@@ -127,6 +128,7 @@ def test_concentration_is_the_sum_over_the_puffs_around_a_point() -> None:
     np.testing.assert_allclose(field.concentration(state, jnp.asarray(points)), expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
     """The wander of the centre line 20 s downwind is that of the integral of an Ornstein–Uhlenbeck angle."""
     wind = Wandering(spread=0.05, time_constant=5.0)
@@ -138,6 +140,7 @@ def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
     assert y.std() == pytest.approx(theory, rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_switched_wind_turns_the_young_plume_only() -> None:
     field = Puffs(max_puffs=2000, flow=Switching.once(at=1.0), shake=0.0)
     state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
