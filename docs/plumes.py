@@ -8,7 +8,8 @@ from typing import Any
 import jax
 from PIL import Image
 
-from tropism.envs import plume_nav, plume_tasks
+from tropism.envs.plume import nav as plume_nav
+from tropism.envs.plume import tasks as plume_tasks
 from tropism.plume import picture
 from tropism.plume.fields import Gaussian
 from tropism.plume.scene import Scene

@@ -13,10 +13,10 @@ from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
 from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson
-from tropism.train.players import named
-from tropism.train.policy import load
+from tropism.train.policies import named
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
+from tropism.train.trained import load
 
 HERE = Path(__file__).parent
 PAGE = HERE / "train.md"

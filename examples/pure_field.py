@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from tropism import random_policy, rollout
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.fields import Field
 
 

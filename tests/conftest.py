@@ -25,7 +25,8 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-from tropism.core import batch, program, registry
+from tropism.core import registry
+from tropism.core.compiled import batch, program
 
 # The first example of a property compiles and the others do not, so a time limit per example means nothing.
 # On a build machine the examples are always the same ones, so that a red build can be repeated.

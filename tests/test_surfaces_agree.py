@@ -17,7 +17,7 @@ from tropism import Session, make, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
 from tropism.gym.spaces import inward, outward
-from tropism.serve.form import Form
+from tropism.serve.session.json_form import Form
 from tropism.wire.codec import encode
 
 NUM_ENVS, NUM_STEPS, SEED = 3, 40, 17

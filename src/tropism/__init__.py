@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tropism.core.agent import AgentEnvironment, adapt
-    from tropism.core.check import check_environment
+    from tropism.check import check_environment
+    from tropism.core.adapters.class_based import AgentEnvironment, adapt
     from tropism.core.environment import Environment, EnvParams, EnvState
     from tropism.core.registry import EnvironmentSpec, make, register, registered
-    from tropism.core.rollout import random_policy, rollout
-    from tropism.core.session import EnvironmentState, Session, Timestep
+    from tropism.core.rollout.api import random_policy, rollout
+    from tropism.core.session.session import EnvironmentState, Session, Timestep
     from tropism.core.spaces import (
         Box,
         Dict,
@@ -98,12 +98,12 @@ __all__ = [
 ]
 
 _NAMES = {
-    "tropism.core.agent": "AgentEnvironment adapt",
-    "tropism.core.check": "check_environment",
+    "tropism.core.adapters.class_based": "AgentEnvironment adapt",
+    "tropism.check": "check_environment",
     "tropism.core.environment": "Environment EnvParams EnvState",
     "tropism.core.registry": "EnvironmentSpec make register registered",
-    "tropism.core.rollout": "random_policy rollout",
-    "tropism.core.session": "EnvironmentState Session Timestep",
+    "tropism.core.rollout.api": "random_policy rollout",
+    "tropism.core.session.session": "EnvironmentState Session Timestep",
     "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (
         "auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize scale_reward time_limit"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.core.lines import HostLine, Line, LineParams
 
+from tropism.core.compiled.program import program_of
 from tropism.core.environment import EnvParams, flags, outcome, override
-from tropism.core.program import program_of
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.core.spaces import Box
 from tropism.envs.cartpole import CartPole, CartPoleParams
 from tropism.envs.grid_world import GridWorld

@@ -14,7 +14,7 @@ from tests.core.lines import HostLine, Line, LineParams
 
 from tropism.core.environment import Environment
 from tropism.core.episode import NEXT_EPISODE
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.core.spaces import Box
 from tropism.core.transforms import (
     auto_reset,
@@ -29,7 +29,7 @@ from tropism.core.transforms import (
 )
 from tropism.envs.cartpole import CartPole
 from tropism.envs.pixel_grid_world import PixelGridWorld
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 
 PARAMS = LineParams(max_steps=5)

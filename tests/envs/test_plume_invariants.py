@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tropism.core.registry import make, registered
-from tropism.core.rollout import random_policy, rollout
+from tropism.core.rollout.api import random_policy, rollout
 from tropism.core.spaces import Box, Dict
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.fields import Gaussian, Meander
 from tropism.plume.motion import Compass, Continuous, Oriented
 from tropism.plume.rewards import SparseGoal

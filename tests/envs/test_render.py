@@ -10,9 +10,10 @@ import pytest
 from jax import random
 from tests.ids import PURE, mark_slow
 
-from tropism import Session, draw, make
+from tropism import Session, make
 from tropism.core.environment import Environment
 from tropism.core.spaces import Box, Discrete
+from tropism.drawing import canvas as draw
 from tropism.envs.acrobot import Acrobot
 from tropism.envs.cartpole import CartPole
 from tropism.envs.connect_four import ConnectFour, drop

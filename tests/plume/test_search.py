@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.core.transforms import time_limit
 from tropism.envs.cartpole import CartPole
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume.motion import Cardinal, Compass
 from tropism.plume.rewards import StepPenalty

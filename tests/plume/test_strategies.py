@@ -11,8 +11,8 @@ from jax import random
 from tests.plume.places import agent, scene
 
 from tropism.core.registry import make
-from tropism.core.rollout import rollout
-from tropism.envs.plume_nav import PlumeNav
+from tropism.core.rollout.api import rollout
+from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume.motion import CARDINAL, COMPASS, Cardinal, Compass, Continuous, Motion, Oriented, RunTumble
 from tropism.plume.search import search

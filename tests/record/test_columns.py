@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from jax import random
-from tests.core.spaces.test_json_schema import EVERY
+from tests.core.spaces.examples import EVERY
 
 from tropism import Box, Dict, Discrete, Space, Timestep, Tuple
 from tropism.record import Episode, Manifest, Reader, Writer

@@ -11,8 +11,8 @@ from tests.cli.command import run
 from tropism import Session, make
 from tropism.cli.policies import DRAWN, policy_of
 from tropism.record import Reader
-from tropism.train.players import Chance, Solo
-from tropism.train.table import Here
+from tropism.train.policies import Chance, Solo
+from tropism.train.runner import Here
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_without_the_extra_random_and_functions_play(
 ):
     (tmp_path / "lefty.py").write_text("def left(obs): return 0\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "tropism.train.players", None)
+    monkeypatch.setitem(sys.modules, "tropism.train.policies", None)
     for policy in ("random", "lefty:left"):
         assert run(monkeypatch, "record", "CartPole-v1", "-o", "out", "--episodes", "1", "--policy", policy) == 0
     assert not Reader("out")[1].actions.any()

@@ -10,7 +10,7 @@ from tests.cli.command import run
 from tests.serve.lab import Unwritable
 
 from tropism import Action, AgentEnvironment, Observation, Session, make
-from tropism.core.session import EnvironmentState
+from tropism.core.session.session import EnvironmentState
 from tropism.errors import StateError, ValidationError
 from tropism.record import Reader, Recorder, first_difference, session_of
 from tropism.record import replay as again

@@ -40,7 +40,7 @@ except UnknownEnvironmentError as error:
 
 
 def test_the_class_itself_refuses():
-    done = without_sandboxes("from tropism.envs.coding import Coding; Coding(tier='B')")
+    done = without_sandboxes("from tropism.envs.coding.coding import Coding; Coding(tier='B')")
     assert "SandboxError: no sandbox can be had here (tier B: " in done.stderr
 
 

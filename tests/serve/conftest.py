@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.serve.browser import browsing, visiting
+from tests.serve.page.browser import browsing, visiting
 from tests.serve.running import Running
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.agent import AgentEnvironment
+from tropism.core.adapters.class_based import AgentEnvironment
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.wire.messages import Action, Observation

@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -18,12 +22,12 @@ from tests.serve.lab import Lab, Stuck, Unwritable
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
-from tropism.serve.environment import ServedEnvironment
-from tropism.serve.journal import Journal
-from tropism.serve.recorded import RecordedFolder
+from tropism.serve.recordings.writer import RecordedFolder
 from tropism.serve.server import Server, served
+from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.settings import Settings
-from tropism.serve.store import Store
+from tropism.serve.storage.journal import Journal
+from tropism.serve.storage.protocol import Store
 
 STARTING = 60.0  # seconds
 
@@ -141,3 +145,19 @@ def talk(connection: ClientConnection, kind: str, data: Any = None, **fields: An
     frame = {"type": kind} | ({} if data is None else {"data": data}) | fields
     connection.send(json.dumps(frame))
     return json.loads(connection.recv(30))
+
+
+@contextmanager
+def process(*command: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    started = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
+    try:
+        assert started.stdout is not None
+        address = re.search(r"at (http://\S+)", started.stdout.readline())
+        assert address is not None, started.communicate()[1]
+        yield started, address[1]
+    finally:
+        started.kill()
+        started.communicate()

@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.serve.replies import assert_error, assert_refused, talk_close
 from tests.serve.running import Running, labs, running, talk
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
-
-from tropism.serve.refusal import STATUS
 
 MIB = 2**20
 HEADER_TIMEOUT, BODY_TIMEOUT = 0.6, 0.6  # seconds
@@ -53,25 +52,6 @@ def ws(server: Running) -> Iterator[ClientConnection]:
         for each in (bystander, caller):
             assert talk(each, "state")["data"]["step_count"] == 1
             assert talk(each, "step", {"value": 1})["type"] == "observation"
-
-
-def assert_refused(response: httpx.Response, code: str) -> dict[str, Any]:
-    told = response.json()
-    assert (response.status_code, told["code"]) == (STATUS[code], code), response.text
-    assert set(told) <= {"message", "code", "id"}
-    assert told["message"]
-    assert "Traceback" not in response.text
-    return told
-
-
-def assert_error(frame: dict[str, Any], code: str) -> dict[str, Any]:
-    assert frame["type"] == "error", frame
-    assert frame["data"]["code"] == code, frame
-    assert set(frame) <= {"type", "data", "id"}
-    assert set(frame["data"]) <= {"message", "code", "id"}
-    assert frame["data"]["message"]
-    assert "Traceback" not in frame["data"]["message"]
-    return frame["data"]
 
 
 BODIES = {
@@ -155,14 +135,6 @@ def test_a_first_reset_that_is_refused_leaves_no_session(server: Running):
         assert talk(connection, "reset", {"seed": 1})["type"] == "observation"
         talk_close(connection)
     assert len(server.app.sessions) == before
-
-
-def talk_close(connection: ClientConnection) -> None:
-    connection.send('{"type": "close"}')
-    with pytest.raises(ConnectionClosed) as closed:
-        connection.recv(10)
-    assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == 1000
 
 
 def test_the_place_of_the_error_is_told(http: httpx.Client):

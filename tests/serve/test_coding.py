@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.serve.running import Running, running, talk
 
-from tropism.envs.coding import Coding
+from tropism.envs.coding.coding import Coding
 
 REASON = Coding.absence()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

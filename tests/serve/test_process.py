@@ -2,19 +2,17 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
 from tests.serve.lab import RAISE, SECRET, SLEEP, STAY
+from tests.serve.running import process
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -27,22 +25,6 @@ from tropism.serve.settings import Settings
 log_to_stderr("warning")
 run(App(labs(), Settings(port=0)), lambda url: print(f"at {url}", flush=True))
 """
-
-
-@contextmanager
-def process(*command: str) -> Generator[tuple[subprocess.Popen[str], str]]:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    started = subprocess.Popen(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
-    )
-    try:
-        assert started.stdout is not None
-        address = re.search(r"at (http://\S+)", started.stdout.readline())
-        assert address is not None, started.communicate()[1]
-        yield started, address[1]
-    finally:
-        started.kill()
-        started.communicate()
 
 
 def act(action: int) -> dict[str, Any]:

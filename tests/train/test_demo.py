@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tropism.core.registry import make
-from tropism.train.players import named
+from tropism.train.policies import named
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.train.worlds import brief
 
-from tropism.cli.evaluating import _shown  # pyright: ignore[reportPrivateUsage]
+from tropism.cli.evaluate import _shown  # pyright: ignore[reportPrivateUsage]
 from tropism.cli.terminal import announce_duration
 from tropism.core.registry import make
 from tropism.train import evaluate as evaluation
 from tropism.train.evaluate import evaluate
-from tropism.train.players import named
+from tropism.train.policies import named
 from tropism.train.run import Report, train
 
 

@@ -19,23 +19,23 @@ from typer.testing import CliRunner
 
 from tropism.cli import app
 from tropism.core.registry import make
-from tropism.core.session import Session
-from tropism.envs.plume_nav import PlumeNav
+from tropism.core.session.session import Session
+from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ServerError, ValidationError
 from tropism.plume import picture
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
 from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
 from tropism.plume.strategies.fitted import NAMES, fitted
-from tropism.serve.environment import ServedEnvironment
+from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
 from tropism.train.evaluate import Evaluation, Search, bootstrap, evaluate, play, wilson
-from tropism.train.language import LanguageModel
-from tropism.train.players import Solo, each, named
+from tropism.train.language_model import LanguageModel
+from tropism.train.policies import Solo, each, named
 from tropism.train.run import CHECKPOINT, train
-from tropism.train.table import Here
+from tropism.train.runner import Here
 
 OWN = """
 def upright(obs):

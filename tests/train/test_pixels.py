@@ -18,11 +18,11 @@ from tropism.train.config import Config
 from tropism.train.evaluate import evaluate
 from tropism.train.network import ActorCritic
 from tropism.train.pixels import Layer, channels_last, convolutions, has_picture, is_picture, patches
-from tropism.train.players import named
-from tropism.train.policy import load
+from tropism.train.policies import named
 from tropism.train.ppo import Trainer
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, Training, train
+from tropism.train.trained import load
 
 
 @pytest.mark.slow

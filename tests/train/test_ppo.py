@@ -12,10 +12,10 @@ from tropism.core.registry import make
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.config import Config
-from tropism.train.policy import load
 from tropism.train.ppo import Trainer, advance
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, Report, Training, train
+from tropism.train.trained import load
 
 SHORT = Training(
     "CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8, recurrent=True, hidden=16), seed=0, seeds=2

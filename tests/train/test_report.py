@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.serve.browser import browsing
+from tests.serve.page.browser import browsing
 
 from tropism.train import pictures
 from tropism.train.evaluate import Evaluation, Search

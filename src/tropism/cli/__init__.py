@@ -7,15 +7,15 @@ import typer
 from rich.markup import escape
 
 from tropism import __version__
-from tropism.cli import blame
+from tropism.cli import tracebacks as blame
+from tropism.cli.check import check, list_environments
 from tropism.cli.demo import demo
-from tropism.cli.environments import check, list_environments
-from tropism.cli.evaluating import evaluate
+from tropism.cli.evaluate import evaluate
 from tropism.cli.interrupts import INTERRUPTED, Interrupts
-from tropism.cli.playing import bench, render, rollout
-from tropism.cli.recording import export_to_minari, import_from_minari, record, replay
-from tropism.cli.sandboxing import examine_sandbox
-from tropism.cli.serving import mcp, serve
+from tropism.cli.record import export_to_minari, import_from_minari, record, replay
+from tropism.cli.rollout import bench, render, rollout
+from tropism.cli.sandbox import examine_sandbox
+from tropism.cli.serve import mcp, serve
 from tropism.cli.show import show
 from tropism.cli.terminal import errors
 from tropism.errors import MissingExtraError, TropismError
@@ -39,7 +39,7 @@ for command in (show, check, rollout, render, record, replay, evaluate, serve, m
 def _add_train() -> None:
     """Its options come from `tropism.train`: without that extra, the command says what to install."""
     try:
-        from tropism.cli.training import train
+        from tropism.cli.train import train
     except MissingExtraError as missing:
         error = missing
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from tropism import __version__
-from tropism.cli.evaluating import figures, print_evaluations
+from tropism.cli.evaluate import figures, print_evaluations
 from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import Seed, console, errors, made_folder, progress_bar
 from tropism.errors import ValidationError
@@ -100,7 +100,7 @@ class _Show:
 
     def _evaluate(self, name: str, episodes: int, label: str | None = None, seed: int = UNSEEN) -> Any:
         from tropism.train.evaluate import evaluate
-        from tropism.train.players import named
+        from tropism.train.policies import named
 
         strategy: Any = named(name, self.env, self.params)
         return evaluate(label or name, self.env, self.params, strategy, seed, episodes)
@@ -133,11 +133,11 @@ class _Show:
 
     def _film(self) -> None:
         """The longest of its first searches that succeeded."""
-        from tropism import film
         from tropism.core.registry import make
-        from tropism.core.session import Session
-        from tropism.train.players import Solo, named
-        from tropism.train.table import Here
+        from tropism.core.session.session import Session
+        from tropism.record import film
+        from tropism.train.policies import Solo, named
+        from tropism.train.runner import Here
 
         agent = self.evaluations[-1]
         lengths = agent.lengths[:50] * agent.search.found[:50]

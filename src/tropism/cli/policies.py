@@ -30,8 +30,8 @@ def policy_of(name: str, session: Any, greedy: bool) -> Policy:
         raise ValidationError("policy", name, SERVED)
     try:
         from tropism.plume.strategies import Strategy
-        from tropism.train.players import Solo, named
-        from tropism.train.table import Here
+        from tropism.train.policies import Solo, named
+        from tropism.train.runner import Here
     except ImportError as error:
         return _function(name, error)
     who = named(name, session.env, session.params, greedy)
@@ -53,7 +53,7 @@ def _chance(space: Any) -> Policy:
     import jax.numpy as jnp
 
     from tropism.core.episode import seed_words
-    from tropism.core.trials import actor_key
+    from tropism.core.rollout.episodes import actor_key
 
     draw = _drawing(space)
     actions: Iterator[Any] = iter(())

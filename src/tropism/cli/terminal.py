@@ -48,7 +48,7 @@ Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=
 
 def environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names."""
-    from tropism.core.imported import environment_of
+    from tropism.core.resolve import environment_of
 
     params = dict(pair("--param", text) for text in param or [])
     arguments = dict(pair("--arg", text) for text in arg or [])
@@ -70,7 +70,7 @@ def id_of(target: str) -> str:
 
 def load(target: str) -> Any:
     """A class of the user's own."""
-    from tropism.core.imported import imported
+    from tropism.core.resolve import imported
 
     return imported("target", target, "module:Class")
 

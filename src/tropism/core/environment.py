@@ -12,9 +12,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Int
 
+from tropism.core.adapters.language import parse_word
 from tropism.core.module import Module
 from tropism.core.spaces import Discrete, Space
-from tropism.core.words import parse_word
 from tropism.errors import ValidationError
 
 Info = dict[str, Any]

@@ -13,8 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from tropism.core.agent import Adapted, adapt, built, is_agent
-from tropism.core.apart import Apart
+from tropism.core.adapters.class_based import Adapted, adapt, built, is_agent
 from tropism.core.environment import Environment, override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
@@ -32,12 +31,12 @@ BUILT_IN = {
     "ConnectFour-v0": "tropism.envs.connect_four:ConnectFour",
     "Echo-v0": "tropism.envs.echo:Echo",
     "Chat-v0": "tropism.envs.chat:Chat",
-    "Coding-v0": "tropism.envs.coding:Coding",
-    "PlumeNav-v0": "tropism.envs.plume_nav:PlumeNav",
-    "PlumeNavMeander-v0": "tropism.envs.plume_tasks:meander",
-    "PlumeNavPuffs-v0": "tropism.envs.plume_tasks:puffs",
-    "PlumeNavFilaments-v0": "tropism.envs.plume_tasks:filaments",
-    "PlumeNavMovie-v0": "tropism.envs.plume_tasks:movie",
+    "Coding-v0": "tropism.envs.coding.coding:Coding",
+    "PlumeNav-v0": "tropism.envs.plume.nav:PlumeNav",
+    "PlumeNavMeander-v0": "tropism.envs.plume.tasks:meander",
+    "PlumeNavPuffs-v0": "tropism.envs.plume.tasks:puffs",
+    "PlumeNavFilaments-v0": "tropism.envs.plume.tasks:filaments",
+    "PlumeNavMovie-v0": "tropism.envs.plume.tasks:movie",
 }
 
 
@@ -131,7 +130,6 @@ def _absence(spec: EnvironmentSpec) -> str | None:
 def identify(env: Environment) -> dict[str, Any] | None:
     """The id and arguments that make this very environment, if they can be written down."""
     _load()
-    env = env.env if isinstance(env, Apart) else env
     source = _made.get(env)
     if source is None:
         kind = env.kind if isinstance(env, Adapted) else type(env)
@@ -143,6 +141,13 @@ def identify(env: Environment) -> dict[str, Any] | None:
     except TypeError:
         return None
     return source
+
+
+def share_source(original: Environment, other: Environment) -> None:
+    """Let `other`, which plays the same episodes, be identified by the id and arguments of `original`."""
+    source = identify(original)
+    if source is not None:
+        _made[other] = source
 
 
 def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
+from tropism.drawing import canvas as draw
 
 ACTIONS = ("negative", "none", "positive")  # torque on the elbow
 START = 0.1  # every coordinate starts in U(-START, START)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import equinox as eqx
 
+from tropism.core.adapters.language import parse_record
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.episode import host_key
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
-from tropism.core.words import parse_record
 from tropism.errors import ValidationError
 from tropism.wire.messages import ChatAction, ChatMessage, ChatObservation
 

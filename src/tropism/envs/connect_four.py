@@ -10,10 +10,10 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, Bool, Int, Int8
 
-from tropism import draw
+from tropism.core.adapters.language import parse_json, plain
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
-from tropism.core.words import parse_json, plain
+from tropism.drawing import canvas as draw
 from tropism.errors import ValidationError
 from tropism.wire.messages import ConnectFourAction, ConnectFourObservation
 

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar, NamedTuple
 
+from tropism.core.adapters.language import parse_record
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.spaces import Record
-from tropism.core.words import parse_record
 from tropism.wire.messages import EchoAction, EchoObservation
 
 REWARD_PER_CHARACTER = 0.1

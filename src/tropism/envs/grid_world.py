@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
 from tropism.core.spaces.space import check_count
+from tropism.drawing import canvas as draw
 
 ACTIONS = ("up", "right", "down", "left")
 PICTURE = 400  # pixels, about; a cell is a whole number of them

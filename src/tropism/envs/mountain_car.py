@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism import draw
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
+from tropism.drawing import canvas as draw
 
 ACTIONS = ("left", "none", "right")
 START = (-0.6, -0.4)

@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from tropism.core.adapters.language import parse_number
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box
-from tropism.core.words import parse_number
 from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture, roll, situation, valley
 
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism import draw
+from tropism.core.adapters.language import parse_number
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box
-from tropism.core.words import parse_number
+from tropism.drawing import canvas as draw
 
 START_ANGLE, START_SPEED = math.pi, 1.0  # an episode starts in U(-START, START)
 TURN = 6.28125  # nearly 2 pi, in nine binary digits

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, UInt8
 
-from tropism import draw
 from tropism.core.environment import Environment, Info
 from tropism.core.spaces import Discrete, Image
+from tropism.drawing import canvas as draw
 from tropism.envs.grid_world import GridWorld, GridWorldParams, GridWorldState
 
 CELL = 8  # pixels

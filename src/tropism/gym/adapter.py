@@ -10,9 +10,9 @@ import equinox as eqx
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from tropism.core.adapters.recipe import Recipe
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.episode import small_seed
-from tropism.core.recipe import Recipe
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.gym.spaces import from_gymnasium_space

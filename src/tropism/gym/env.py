@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import gymnasium
 
 from tropism.core.environment import Environment
-from tropism.core.session import EnvironmentState, Session
+from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
 from tropism.gym.spaces import inward, outward, to_gymnasium_space
@@ -132,7 +132,7 @@ class SearchEnv(GymEnv):
 
 def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
     """Any environment as a `gymnasium.Env`."""
-    searches = sys.modules.get("tropism.envs.plume_nav")  # loaded by whoever made one
+    searches = sys.modules.get("tropism.envs.plume.nav")  # loaded by whoever made one
     is_search = searches is not None and isinstance(env, searches.PlumeNav)
     return (SearchEnv if is_search else GymEnv)(env, params, render_mode)
 

@@ -17,7 +17,7 @@ from minari.dataset.minari_dataset import parse_dataset_id
 from minari.storage.datasets_root_dir import get_dataset_path
 
 from tropism.core.episode import Timestep
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.errors import ValidationError
 from tropism.gym.recording import manifest_of, registered
 from tropism.gym.registration import NAMESPACE

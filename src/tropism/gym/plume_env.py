@@ -9,18 +9,18 @@ import numpy as np
 
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array, is_integer
-from tropism.envs.plume_host import PlumeHost
-from tropism.envs.plume_nav import PlumeNav, checked_point, checked_size
-from tropism.envs.plume_parts import Parts
+from tropism.envs.plume.host import PlumeHost
+from tropism.envs.plume.nav import PlumeNav, checked_point, checked_size
+from tropism.envs.plume.parts import Parts
 from tropism.errors import ValidationError
 from tropism.gym.env import RENDER_MODES, SearchEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
 from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, Recording, Shared
 from tropism.plume.motion import Cardinal, Motion
-from tropism.plume.own import Declared, OwnMotion, OwnReward, OwnSensor, Unseen, require
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.sensors import Concentration, FullField, Position, Sensor, SourcePosition, named
 from tropism.plume.start import Start
+from tropism.plume.user_parts import Declared, OwnMotion, OwnReward, OwnSensor, Unseen, require
 from tropism.plume.wind import Wind
 
 SIZE = (128, 128)

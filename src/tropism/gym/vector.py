@@ -11,11 +11,11 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from tropism.core.actions import batch_reader
-from tropism.core.batch import batch_device, batch_program_of
+from tropism.core.compiled.batch import batch_device, batch_program_of
+from tropism.core.compiled.batch_actions import batch_reader
+from tropism.core.compiled.packing import Layout, reader, viewer
 from tropism.core.environment import Environment, override
 from tropism.core.episode import check_seed, seed_words, words_seed
-from tropism.core.packing import Layout, reader, viewer
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt8
 
-from tropism import draw
+from tropism.drawing import canvas as draw
 from tropism.plume.scene import Agent, Arena, Scene, direction
 
 SMALLEST_SIDE = 480  # pixels, about

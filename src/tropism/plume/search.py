@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep
-from tropism.core.trials import trials
+from tropism.core.rollout.episodes import trials
 from tropism.errors import ValidationError
 from tropism.plume.scene import Agent
 from tropism.plume.strategies.strategy import Strategy

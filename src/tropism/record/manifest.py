@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from tropism import __version__
-from tropism.core import snapshot
 from tropism.core.registry import identify
-from tropism.core.session import Session
+from tropism.core.session import snapshot
+from tropism.core.session.session import Session
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.record.columns import Column, column, column_of

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tropism.core.episode import Timestep
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.errors import StateError
 from tropism.record.manifest import Manifest
 from tropism.record.writer import Writer, recordable

@@ -7,10 +7,10 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from tropism.core.agent import name_of
+from tropism.core.adapters.class_based import name_of
 from tropism.core.episode import Timestep
 from tropism.core.registry import make
-from tropism.core.session import Session
+from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import same
 from tropism.record.manifest import Manifest, params_of

@@ -9,21 +9,22 @@ from typing import Any
 
 from tropism import __version__
 from tropism.errors import ServerError
-from tropism.serve import files as page_files
-from tropism.serve import jsonrpc, openapi
-from tropism.serve.environment import ServedEnvironment
-from tropism.serve.guard import SAFE, UNFRAMED, Guard, refuse
-from tropism.serve.http import NO_CONTENT, Answer, Requests, refused, respond
+from tropism.serve.errors import STATUS
+from tropism.serve.http import openapi
+from tropism.serve.http import static as page_files
+from tropism.serve.http.api import NO_CONTENT, Answer, Requests, refused, respond
+from tropism.serve.http.auth import SAFE, UNFRAMED, Guard, refuse
+from tropism.serve.inspect.inspector import Views
+from tropism.serve.inspect.thumbnail import PNG
 from tropism.serve.metrics import TYPE, Metrics
-from tropism.serve.portrait import PNG
-from tropism.serve.recordings import Recordings
-from tropism.serve.refusal import STATUS
-from tropism.serve.sessions import Sessions
+from tropism.serve.recordings.protocol import Recordings
+from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.registry import Sessions
 from tropism.serve.settings import Settings
-from tropism.serve.socket import Connection
-from tropism.serve.store import Store
-from tropism.serve.tools import Tools
-from tropism.serve.views import Views
+from tropism.serve.storage.protocol import Store
+from tropism.serve.tools import openenv as jsonrpc
+from tropism.serve.tools.tools import Tools
+from tropism.serve.websocket.connection import Connection
 from tropism.wire.codec import decode, encode
 
 POSTS = ("reset", "step", "snapshot", "fork", "restore", "close")
@@ -260,7 +261,7 @@ def _mcp_door(tools: Tools) -> Any:
     """None where the extra `mcp` is not installed."""
     if find_spec("mcp") is None:
         return None
-    return import_module("tropism.serve.mcp").McpDoor(tools)
+    return import_module("tropism.serve.tools.mcp").McpDoor(tools)
 
 
 def _again(body: bytes, receive: Any) -> Callable[[], Any]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tropism.serve.sessions import Sessions
+from tropism.serve.session.registry import Sessions
 
 TYPE = b"text/plain; version=0.0.4"
 

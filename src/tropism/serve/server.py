@@ -19,12 +19,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tropism.core.registry import absent, find, make, registered
 from tropism.errors import ServerError, ValidationError
-from tropism.serve import refusal
+from tropism.serve import errors as refusal
 from tropism.serve.app import App
-from tropism.serve.direct import DirectSocket
-from tropism.serve.environment import THREADS, ServedEnvironment
-from tropism.serve.guard import SAFE, UNFRAMED
+from tropism.serve.http.auth import SAFE, UNFRAMED
+from tropism.serve.session.environment import THREADS, ServedEnvironment
 from tropism.serve.settings import Settings
+from tropism.serve.websocket.fast_path import DirectSocket
 from tropism.wire.codec import encode
 
 DRAINING = 10  # seconds that steps under way get when the server stops

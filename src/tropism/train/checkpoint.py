@@ -10,11 +10,11 @@ from typing import IO, Any, NamedTuple
 import equinox as eqx
 
 from tropism.core.episode import seed_words
-from tropism.core.imported import environment_of
+from tropism.core.resolve import environment_of
 from tropism.errors import ValidationError
 from tropism.train.config import Config
-from tropism.train.own_network import network_name
 from tropism.train.ppo import Trainer, TrainState, begin, start
+from tropism.train.user_network import network_name
 
 MAGIC = b"tropism-train-3\n"
 PART = ".part"  # suffix of a file while it is written

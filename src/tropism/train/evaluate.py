@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tropism.core.environment import Environment
-from tropism.core.trials import trials
-from tropism.envs.plume_nav import PlumeNav
+from tropism.core.rollout.episodes import trials
+from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.search import rate_interval, search
 from tropism.plume.strategies import Strategy
-from tropism.train.table import Moment, Player, Table
+from tropism.train.runner import Moment, Player, Table
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -16,7 +16,7 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from tropism.core.episode import advance, begin, seed_words
-from tropism.envs.plume_nav import PlumeNav
+from tropism.envs.plume.nav import PlumeNav
 from tropism.plume import picture
 from tropism.train.evaluate import Evaluation, Search
 

@@ -25,8 +25,8 @@ from tropism.train.agent import Agent, Blueprint, forget_where, strong
 from tropism.train.config import Config
 from tropism.train.faults import NONE, Fault, survey
 from tropism.train.observations import Inputs, Moments
-from tropism.train.own_network import blueprint
 from tropism.train.pixels import has_picture
+from tropism.train.user_network import blueprint
 
 SHORT = 1_000_000  # steps of all agents: a training that is over sooner with a shorter compilation
 

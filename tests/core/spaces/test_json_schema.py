@@ -1,55 +1,16 @@
 """Every space says in JSON Schema what its members look like as JSON."""
 
 import json
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.spaces.examples import EVERY, Everything, Point
 from tests.core.spaces.json_schema import valid
-from tests.core.spaces.test_space import SPACES
 
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
-
-
-@dataclass(frozen=True)
-class Point:
-    x: float
-    y: float = 0.0
-
-
-@dataclass(frozen=True)
-class Everything:
-    flag: bool
-    text: str
-    whole: int
-    real: float
-    choice: Literal["a", "b", 3]
-    maybe: int | None
-    point: Point
-    pair: tuple[int, str]
-    anything: Any
-    array: Annotated[Any, Box(0.0, 1.0, (2,))]
-    points: tuple[Point, ...] = (Point(1.0),)
-    names: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-
-
-EVERY = [
-    *SPACES,
-    Record(Everything),
-    Box(-np.inf, np.inf, (2, 3)),
-    Box(0.0, np.inf),
-    Box([0.0, 1.0], [1.0, 2.0]),
-    Box(0, 255, (2,), np.uint8),
-    MultiDiscrete([[2, 3], [4, 5]], [[1, 1], [1, 1]]),
-    MultiBinary((2, 2)),
-    Text(4, 2),
-    Dict(inner=Dict(record=Record(Everything))),
-    Tuple(()),
-]
 
 
 @pytest.mark.parametrize("space", EVERY, ids=repr)

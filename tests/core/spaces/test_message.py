@@ -1,24 +1,14 @@
 """Text and Record: spaces of strings and typed messages."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
 from jax import random
+from tests.core.spaces.examples import Order
 
-from tropism.core.spaces import Discrete, Record, Text
+from tropism.core.spaces import Record, Text
 from tropism.errors import ValidationError
-
-
-@dataclass(frozen=True)
-class Order:
-    dish: Literal["soup", "bread"]
-    count: int
-    table: Annotated[int, Discrete(4)] = 0
-    note: str | None = None
-    extras: tuple[str, ...] = field(default=())
-    price: float = 1.0
-
 
 ORDERS = Record(Order)
 

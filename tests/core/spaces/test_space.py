@@ -8,35 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from jax import random
-from tests.core.spaces.test_message import Order
+from tests.core.spaces.examples import SPACES
 
 from tropism.core.spaces import (
-    Box,
-    Dict,
-    Discrete,
-    Image,
-    MultiBinary,
-    MultiDiscrete,
-    Record,
     Space,
-    Text,
-    Tuple,
 )
 from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
-SPACES: list[Space] = [
-    Discrete(3, start=-1),
-    MultiDiscrete([2, 3]),
-    MultiBinary(2),
-    Box(-1.0, 1.0, (2,)),
-    Box(0, 9, (), np.int32),
-    Image(2, 2),
-    Text(5),
-    Record(Order),
-    Dict(a=Discrete(2), b=Box(0.0, 1.0)),
-    Tuple((Discrete(2), Text(3))),
-]
 every_space = pytest.mark.parametrize("space", SPACES, ids=repr)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary()

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Bool
 
+from tropism.core.compiled.reset_where import Restarts, check_restarts, replace_where
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import NEXT_EPISODE, step_timestep
-from tropism.core.restart import Restarts, check_restarts, replace_where
 from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
 from tropism.errors import ValidationError
 

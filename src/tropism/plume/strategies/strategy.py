@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 from jax import random
 
-from tropism.core.rollout import Policy
+from tropism.core.rollout.api import Policy
 
 
 class Strategy(eqx.Module):

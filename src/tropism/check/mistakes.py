@@ -1,0 +1,132 @@
+"""Mistakes that newcomers make, recognised and named: Gymnasium's spaces and order of values, unhashable fields."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import jax
+import numpy as np
+
+from tropism.check.compare import spell
+from tropism.check.finding import Finding
+from tropism.core import spaces
+from tropism.core.arity import accepts
+from tropism.core.environment import Environment, EnvState
+from tropism.core.spaces import Space
+
+GYM = ("gym", "gymnasium")
+RESET = "(obs, state)"
+STEP = "(obs, state, reward, done, info)"
+ARGUMENTS = {"reset": ("key", "params"), "step": ("key", "state", "action", "params")}
+REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((list,), "make it a tuple"),
+    ((set,), "make it a frozenset"),
+    ((dict,), "make it a tuple of pairs, or a frozen dataclass"),
+    ((np.ndarray, jax.Array), "keep an array in the params or in the state, or make it a tuple of numbers"),
+)
+
+
+def find_unhashable_field(env: Environment) -> Finding | None:
+    """The first field that cannot be hashed, with a way out."""
+    for field in fields(env):
+        value = getattr(env, field.name)
+        culprit = _find_unhashable(value)
+        if culprit is not None:
+            inside = "is" if culprit is value else "contains"
+            remedy = next((advice for kinds, advice in REMEDIES if isinstance(culprit, kinds)), "give it a `__hash__`")
+            kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
+            message = f"the field `{field.name}` {inside} {spell(culprit)}, a {kind}, which cannot be hashed; {remedy}"
+            return Finding("env", f"{message}. Fields are constants: equal environments share one compilation.")
+    return None
+
+
+def _find_unhashable(value: Any) -> Any:
+    """The innermost object that keeps `value` from being hashed; None where nothing does."""
+    try:
+        hash(value)
+    except TypeError:
+        items: tuple[Any, ...] = value if isinstance(value, tuple) else ()
+        inner = [_find_unhashable(item) for item in items]
+        return next((item for item in inner if item is not None), value)
+    return None
+
+
+def find_wrong_signature(env: Environment) -> Finding | None:
+    """A `reset` or `step` that cannot be called with the arguments that every environment gets."""
+    for name, arguments in ARGUMENTS.items():
+        method: Callable[..., Any] = getattr(env, name)
+        if not accepts(method, len(arguments)):
+            given = inspect.signature(method).parameters
+            shown, expected = (", ".join(("self", *names)) for names in (given, arguments))
+            return Finding(name, f"is defined as {name}({shown}); define it as {name}({expected})")
+    return None
+
+
+def find_wrong_space(name: str, space: Any) -> Finding | None:
+    """A space that is none of ours, such as one of Gymnasium's."""
+    if isinstance(space, Space):
+        return None
+    kind = type(space)
+    if kind.__module__.partition(".")[0] not in GYM:
+        return Finding(name, f"returned {spell(space)} ({kind.__name__}), not a Space")
+    same = f"tropism.{kind.__name__}" if hasattr(spaces, kind.__name__) else "a space of tropism"
+    advice = f"return {same} in its place, or convert it with tropism.gym.from_gymnasium_space"
+    return Finding(name, f"returned {spell(space)}, a space of {kind.__module__.partition('.')[0]}; {advice}")
+
+
+def explain_reset(result: Any) -> str | None:
+    """Why what `reset` returned is not `(obs, state)`."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        return f"returned {_layout(result)}, not {RESET}"
+    if isinstance(result[1], dict):
+        return f"returned {_layout(result)}: Gymnasium's (obs, info); return {RESET}, and define `info(state, params)`"
+    return None
+
+
+def explain_step(result: Any) -> str | None:
+    """Why what `step` returned is not `(obs, state, reward, done, info)`."""
+    advice = _explain_order(result) if isinstance(result, tuple) else None
+    if advice is not None:
+        return f"returned {_layout(result)}: {advice}"
+    if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
+        return f"returned {_layout(result)}, not {STEP} with a dict as info"
+    return None
+
+
+def explain_state(state: Any) -> str | None:
+    """Why the state of a pure environment is none."""
+    if isinstance(state, EnvState):
+        return None
+    return f"the state is {_layout(state)}, not an EnvState; make it a subclass of EnvState, which counts `time`"
+
+
+def _explain_order(result: tuple[Any, ...]) -> str | None:
+    """What the result looks like instead: Gymnasium's order, or one without the info."""
+    are_flags = [_is_flag(value) for value in result]
+    has_info = bool(result) and isinstance(result[-1], dict)
+    match are_flags:
+        case [_, _, True, False] if has_info:
+            return f"the old Gym API's (obs, reward, done, info); return {STEP} with the next state second"
+        case [_, _, True, True, False] if has_info:
+            advice = "with done = terminated | truncated, and both flags in info"
+            return f"Gymnasium's (obs, reward, terminated, truncated, info); return {STEP} {advice}"
+        case [_, _, _, True]:
+            return f"the info is missing; return {STEP}, where info may be {{}}"
+        case _:
+            return None
+
+
+def _is_flag(value: Any) -> bool:
+    """Whether a value is a bool scalar, of Python, NumPy or JAX."""
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    return isinstance(value, bool) or (is_array and value.dtype == np.bool_ and value.shape == ())
+
+
+def _layout(value: Any) -> str:
+    """The shapes and types of a returned value, such as `(float32[4], MazeState, float32[])`."""
+    if isinstance(value, tuple):
+        return f"({', '.join(_layout(item) for item in value)})"
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return f"{value.dtype}[{','.join(str(size) for size in value.shape)}]"
+    return type(value).__name__

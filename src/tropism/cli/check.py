@@ -1,0 +1,67 @@
+"""Commands about environments: list, check."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Params,
+    Seed,
+    console,
+    environment,
+    progress_bar,
+)
+
+
+def list_environments(as_json: AsJson = False) -> None:
+    """Every environment there is.
+
+    Example: tropism list
+    """
+    from tropism.core.registry import absent, registered
+
+    specs, missing = registered(), absent()
+    if as_json:
+        rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
+        print(json.dumps([*rows, *({"id": id, "absent": why} for id, why in missing.items())], indent=2))
+        return
+    table = Table("id", "kind", "summary")
+    for spec in specs:
+        table.add_row(spec.id, "pure" if spec.traced else "host", spec.summary)
+    for id, reason in missing.items():
+        table.add_row(id, "[red]absent[/]", escape(reason))
+    console.print(table)
+
+
+def check(
+    target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
+    param: Params = None,
+    arg: Arguments = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Check an environment against the law; exit code 1 if it breaks one.
+
+    Example: tropism check my_package.maze:Maze
+    """
+    from tropism.check import check_environment
+
+    env, params = environment(target, param, arg)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+
+        def show(law: str, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"checking {law}")
+
+        report = check_environment(env, params, seed=seed, progress=show)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(result) for result in report.results], indent=2))
+    else:
+        console.print(str(report), highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)

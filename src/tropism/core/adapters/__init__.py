@@ -1,0 +1,1 @@
+"""Other ways to write an environment, and its words for language models."""

@@ -1,0 +1,1 @@
+"""Compiled programs and the packed buffers they work on."""

@@ -1,0 +1,117 @@
+"""The actions of a vector on their way in: checked, cast, and laid where the compiled step reads them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tropism.core.compiled.batch import batch_device
+from tropism.core.session.compiled import action_reader
+from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from tropism.errors import ValidationError
+
+ALIGNMENT = 64  # bytes; what XLA asks of memory that it reads where it lies
+
+
+class Inbox:
+    """Host memory that the compiled step reads in place: handing over an array costs ten times as much as filling one.
+
+    It may be filled again once the step's result has been read. Where JAX makes a copy, arrays are handed over.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        self._host = _aligned(shape, np.dtype(dtype))
+        self._device = jax.device_put(self._host, batch_device())
+        self.shared = self._device.unsafe_buffer_pointer() == self._host.ctypes.data
+
+    def fill(self, values: NDArray[Any]) -> Any:
+        """What to call the step with."""
+        if not self.shared:
+            return values.astype(self._host.dtype)
+        self._host[...] = values
+        return self._device
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def batched(space: Space, size: int) -> Space:
+    """The space of `size` members of `space`, stacked."""
+    match space:
+        case Discrete():
+            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
+        case MultiDiscrete():
+            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
+        case MultiBinary():
+            return MultiBinary((size, *space.shape))
+        case Box():
+            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
+        case Dict():
+            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
+        case Tuple():
+            return Tuple([batched(part, size) for part in space.spaces])
+        case _:
+            raise ValidationError("space", space, "a space of arrays, which can be stacked")
+
+
+def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
+    """Checks and casts a batch of actions, ready for the step; an error names the first bad one."""
+    whole = batched(space, size)
+    coerce = action_reader(whole)
+
+    def checked(actions: Any) -> Any:
+        try:
+            return coerce(actions)
+        except ValidationError as error:
+            raise first_bad(space, size, actions) or error from None
+
+    if not isinstance(whole, Box | MultiBinary | MultiDiscrete):
+        return checked
+    inbox = Inbox(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype))
+    if isinstance(space, Discrete):
+        return _discrete_batch_reader(space, size, checked, inbox)
+    return lambda actions: inbox.fill(checked(actions))
+
+
+def _discrete_batch_reader(
+    space: Discrete, size: int, checked: Callable[[Any], Any], inbox: Inbox
+) -> Callable[[Any], Any]:
+    shape, start, n, int64, uint64 = (size,), space.start, space.n, np.dtype(np.int64), np.dtype(np.uint64)
+    fill = inbox.fill
+
+    def read(actions: Any) -> Any:
+        if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:
+            return fill(checked(actions))
+        # Seen as unsigned, a negative number is a large one: one comparison does for both ends.
+        unsigned = (actions - start if start else actions).view(uint64)
+        return fill(actions if unsigned[unsigned.argmax()] < n else checked(actions))
+
+    return read
+
+
+def first_bad(space: Space, size: int, actions: Any) -> ValidationError | None:
+    """The error of the first action that is not in `space`, or of a batch of the wrong length."""
+    if isinstance(space, Dict | Tuple):
+        return None
+    try:
+        rows = list(actions)
+    except TypeError:
+        rows = []
+    if len(rows) != size:
+        return ValidationError("actions", actions, f"{size} actions in {space!r}")
+    for number, action in enumerate(rows):
+        try:
+            space.coerce(action, f"actions[{number}]")
+        except ValidationError as error:
+            return error
+    return None
+
+
+def _stack(array: Any, size: int) -> NDArray[Any]:
+    return np.broadcast_to(array, (size, *np.shape(array)))

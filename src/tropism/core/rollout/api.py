@@ -1,0 +1,322 @@
+"""Compiled rollouts: many environments, many steps, one call."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jaxtyping import Array, Float, Int
+
+from tropism.core.arity import accepts
+from tropism.core.compiled.reset_where import Restarts, check_restarts, replace_where
+from tropism.core.environment import Environment, Info, override
+from tropism.core.episode import (
+    Timestep,
+    advance,
+    begin,
+    check_seed,
+    next_episode,
+    seed_words,
+    step_timestep,
+)
+from tropism.core.spaces import Space
+from tropism.core.spaces.space import check_count, is_integer
+from tropism.errors import ValidationError
+
+# A policy maps a batch of observations to a batch of actions: (key, policy_state, obs) -> (actions, policy_state).
+Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+POLICY = "(key, policy_state, obs) -> (actions, policy_state)"
+REPORTS = 20  # how often a rollout with a progress bar reports
+ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
+
+
+class Transition(NamedTuple):
+    """One step of all environments; `next_obs` is the observation before any restart."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    next_obs: Any
+    info: Info
+
+
+class EpisodeTotals(eqx.Module):
+    """Sums over all episodes that ended during the rollout."""
+
+    episodes: Int[Array, ""]
+    total_return: Float[Array, ""]
+    total_length: Float[Array, ""]  # a float: the steps of a long rollout do not fit into 32 bits
+
+    @property
+    def mean_return(self) -> Float[Array, ""]:
+        return self.total_return / jnp.maximum(self.episodes, 1)
+
+    @property
+    def mean_length(self) -> Float[Array, ""]:
+        return self.total_length / jnp.maximum(self.episodes, 1)
+
+
+class Rollout(NamedTuple):
+    """`transitions` are stacked (time, environment, …), None unless collected.
+
+    `totals` is the sum of your own `reduce`; without one, `episodes` sums up the episodes instead. `obs` is the
+    batch of observations after the last step, where transitions are collected.
+    """
+
+    transitions: Transition | None
+    totals: Any
+    episodes: Any  # EpisodeTotals, or None with a `reduce` of your own
+    obs: Any
+    policy_state: Any
+
+
+class RandomPolicy(eqx.Module):
+    """Uniform actions; needs nothing but the size of the batch."""
+
+    space: Space
+
+    def __call__(self, key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
+        batch = jax.tree.leaves(obs)[0].shape[0]
+        return self.space.sample(key, (batch,)), policy_state
+
+
+def random_policy(env: Environment, params: Any = None) -> RandomPolicy:
+    """The policy that samples the action space."""
+    return RandomPolicy(env.action_space(env.default_params() if params is None else params))
+
+
+def rollout(
+    env: Environment,
+    policy: Policy,
+    key: Any,
+    num_envs: int,
+    num_steps: int,
+    *,
+    params: Any = None,
+    policy_state: Any = None,
+    collect: bool = True,
+    reduce: Callable[[Transition], Any] | None = None,
+    reproducible: bool = False,
+    restarts: Restarts = "auto",
+    progress: bool | Callable[[int, int], None] = False,
+) -> Rollout:
+    """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
+
+    `policy` is pure and batched, `(key, policy_state, obs[B]) -> (actions[B], policy_state)`; lift one for
+    a single environment with `jax.vmap`. `collect=False` keeps no transitions; `reduce` maps each
+    Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
+    comes from `key`, one key a step; with `reproducible=True` environment i draws what `Session` draws
+    with the seed `key + i` (an int or a key).
+    `progress=True` draws a bar on standard error; a function is called with (steps done, steps in all).
+    """
+    _check_sizes(num_envs=num_envs, num_steps=num_steps)
+    num_envs, num_steps = int(num_envs), int(num_steps)
+    check_restarts(restarts)
+    if not isinstance(env, Environment) or not env.traced:
+        raise ValidationError("env", env, "a pure environment; step a host environment with Session")
+    _check_policy(policy)
+    params = override(env.default_params(), {} if params is None else params)
+    params = jax.tree.map(jnp.asarray, params)
+    key = (
+        random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
+    )
+    plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
+    carry, pieces = policy_state, []
+    for start, length in _segments(num_steps, progress):
+        last = start + length == num_steps
+        carry, piece = _run(plan, carry, key, params, jnp.int32(start), length, start == 0, last)
+        pieces.append(piece)
+        _report(progress, carry, start + length, num_steps)
+    transitions = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)
+    return carry._replace(transitions=transitions if collect else None)
+
+
+class _Plan(eqx.Module):
+    """What is fixed when a rollout is compiled."""
+
+    env: Environment
+    policy: Policy
+    num_envs: int
+    collect: bool
+    reduce: Callable[[Transition], Any] | None
+    reproducible: bool
+    restarts: Restarts
+
+    def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
+        """Environment `lane` before its first step: `(obs, state)`, the state an Episode where reproducible."""
+        if self.reproducible:
+            episode, timestep = begin(self.env, _add(random.key_data(key), lane), params)
+            return timestep.obs, episode
+        return self.env.reset(_lane_key(key, lane), params)
+
+    def step(self, keys: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
+        """One environment, one step: its timestep, then `(obs, state)` to go on with."""
+        key, next_key = keys
+        if self.reproducible:
+            state, timestep = advance(self.env, state, action, params)
+            source, fresh = (state, params), self._next_episode
+        else:
+            result = self.env.step(_lane_key(key, lane), state, action, params)
+            state, timestep = result[1], step_timestep(self.env, *result, params)
+            source, fresh = (next_key, lane, state, params), self._restart
+        done = timestep.terminated | timestep.truncated
+        return timestep, *replace_where(fresh, done, source, (timestep.obs, state), self.restarts)
+
+    def _next_episode(self, source: Any) -> tuple[Any, Any]:
+        return next_episode(self.env, *source)
+
+    def _restart(self, source: Any) -> tuple[Any, Any]:
+        key, lane, state, params = source
+        return self.env.restart(_lane_key(key, lane), state, params)
+
+
+class _Episodes(eqx.Module):
+    """Sums of each environment, added up only at the end: a sum over the batch at every step costs more."""
+
+    current: Float[Array, " envs"]  # return of the running episode
+    returns: Float[Array, " envs"]  # of all finished ones
+    count: Int[Array, " envs"]
+    started: Int[Array, " envs"]  # the step the running episode began at: the length of all before it
+
+    def after(self, timestep: Timestep, time: Any) -> "_Episodes":
+        done = timestep.terminated | timestep.truncated
+        current = self.current + timestep.reward
+        return _Episodes(
+            jnp.where(done, 0, current),
+            self.returns + jnp.where(done, current, 0),
+            self.count + done,
+            jnp.where(done, time + 1, self.started),
+        )
+
+    def totals(self) -> EpisodeTotals:
+        return EpisodeTotals(self.count.sum(), self.returns.sum(), self.started.sum(dtype=jnp.float32))
+
+
+class _Carry(NamedTuple):
+    obs: Any
+    state: Any
+    policy_state: Any
+    episodes: _Episodes | None
+    totals: Any
+
+
+@eqx.filter_jit
+def _run(
+    plan: _Plan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, last: bool
+) -> tuple[Any, Any]:
+    """Some steps of a rollout. The first call gets the policy's state for a carry, the last returns a Rollout.
+
+    Doing both ends inside lets the compiler drop what nobody reads, such as the observations of a random policy.
+    """
+
+    unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
+
+    def one(carry: _Carry, now: Any) -> tuple[_Carry, Any]:
+        time, keys = now
+        after, summand, transition = _step(plan, carry, keys, params, time)
+        after = after._replace(totals=jax.tree.map(lambda total, new: total + new, carry.totals, summand))
+        if unroll > 1:  # or XLA makes one kernel of several steps, which computes them again for each of its outputs
+            after = lax.optimization_barrier(after)
+        return after, transition if plan.collect else None
+
+    times = start + jnp.arange(length)
+    carry = _begin(plan, key, params, carry) if first else carry
+    carry, transitions = lax.scan(one, carry, (times, _keys(key, times)), unroll=unroll)
+    if not last:
+        return carry, transitions
+    episodes = None if carry.episodes is None else carry.episodes.totals()
+    obs = carry.obs if plan.collect else None
+    return Rollout(None, carry.totals, episodes, obs, carry.policy_state), transitions
+
+
+def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
+    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    obs, state = jax.vmap(plan.first, (None, 0, None))(key, lanes, params)
+    none = jnp.zeros(plan.num_envs, jnp.int32)
+    episodes = None if plan.reduce else _Episodes(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
+    carry = _Carry(obs, state, policy_state, episodes, None)
+    totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, int))[0], params, 0)[1], carry)
+    return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
+
+
+def _keys(key: Any, times: Any) -> Any:
+    """Three keys for each step: the policy's, the environments' and that of their next episodes.
+
+    Made together, they are one kernel, and no step has to make its own.
+    """
+    return jax.vmap(lambda time: random.split(random.fold_in(key, time), 3))(times)
+
+
+def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
+    """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
+    result = plan.policy(keys[0], carry.policy_state, carry.obs)
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        message = f"policy returned a {type(result).__name__}; expected a function {POLICY}"
+        raise ValidationError("policy", plan.policy, f"a function {POLICY}", message)
+    action, policy_state = result
+    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    step = jax.vmap(plan.step, (None, 0, 0, 0, None))
+    timestep, obs, state = step((keys[1], keys[2]), lanes, carry.state, action, params)
+    transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
+    summand = plan.reduce(transition) if plan.reduce else None
+    episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
+    return _Carry(obs, state, policy_state, episodes, carry.totals), summand, transition
+
+
+def _lane_key(key: Any, lane: Any) -> Any:
+    """A key for each environment. Adding the lane makes it different, and whoever draws from it hashes it anyway:
+    hashing it here too would take as long as a step of a small environment."""
+    data = random.key_data(key)
+    if data.shape != (2,):
+        return random.fold_in(key, lane)
+    words = _add(data, lane)
+    return random.wrap_key_data(words, impl=random.key_impl(key)) if _is_typed(key) else words
+
+
+def _is_typed(key: Any) -> bool:
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
+def _add(words: Any, lane: Any) -> Any:
+    """The key of seed + lane: 64-bit addition in two 32-bit words."""
+    low = words[1] + lane
+    return jnp.stack([words[0] + (low < words[1]), low])
+
+
+def _segments(num_steps: int, progress: Any) -> list[tuple[int, int]]:
+    length = -(-num_steps // REPORTS) if progress else num_steps
+    return [(start, min(length, num_steps - start)) for start in range(0, num_steps, length)]
+
+
+def _report(progress: Any, carry: Any, done: int, total: int) -> None:
+    if not progress:
+        return
+    jax.block_until_ready(carry)
+    if callable(progress):
+        progress(done, total)
+        return
+    filled = 40 * done // total
+    end = "\n" if done == total else ""
+    sys.stderr.write(f"\rrollout [{'#' * filled}{'.' * (40 - filled)}] {done}/{total} steps{end}")
+    sys.stderr.flush()
+
+
+def _check_policy(policy: Any) -> None:
+    expected = f"a function of a batch, {POLICY}; lift one for a single environment with jax.vmap"
+    if not callable(policy):
+        raise ValidationError("policy", policy, expected)
+    if not accepts(policy, 3):
+        message = f"policy takes {inspect.signature(policy)}; expected {expected}"
+        raise ValidationError("policy", policy, expected, message)
+
+
+def _check_sizes(**sizes: Any) -> None:
+    for name, size in sizes.items():
+        check_count(name, size)

@@ -1,0 +1,1 @@
+"""A session: one environment, its episode, and the engine that steps it."""

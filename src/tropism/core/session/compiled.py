@@ -1,0 +1,194 @@
+"""What a session runs on: a compiled program for pure environments, plain calls for host ones."""
+
+import struct
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from tropism.core.compiled.packing import WORD, reader
+from tropism.core.compiled.program import host_device, program_of
+from tropism.core.environment import Environment
+from tropism.core.episode import Timestep, seed_words, words_seed
+from tropism.core.session.host import HostEngine
+from tropism.core.spaces import Box, Discrete, Space
+from tropism.errors import ValidationError
+
+LARGEST_ACTION_TABLE = 4096
+OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: side by side, a word each
+HEAD = struct.Struct("<2Ii")  # key, time: where an episode's words begin
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """The seam between a session and an environment; one engine runs one episode after another."""
+
+    env: Environment
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep: ...
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]: ...
+    def step(self, action: Any) -> Timestep: ...
+    def last(self) -> Timestep: ...
+    def state(self) -> Any: ...
+    def params(self) -> Any: ...
+    def render(self) -> Any: ...
+    def fork(self, seed: int | None) -> "Engine": ...
+    def sibling(self) -> "Engine": ...
+    def moment(self) -> "Callable[[], Engine]": ...
+    def dump(self) -> tuple[dict[str, Any], bytes]: ...
+    def load(self, header: dict[str, Any], body: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class CompiledEngine:
+    """Runs a pure environment: one packed buffer, one dispatch a step."""
+
+    def __init__(self, env: Environment, params: Any):
+        self.env = env
+        self.program = program_of(env, params)
+        self._put_params(params)
+        self._buffer: Any = None
+        self._step = self.program.step
+        self._ready = action_reader(env.action_space(params))
+        slots = self.program.timestep
+        self._read_obs = reader(slots.obs, keep_dtype=True)
+        self._read_info = reader(slots.info) if slots.info else _no_info
+        self._read_first_info = reader({name: slots.info[name] for name in self.program.reset_info})
+        self._read_state = reader(self.program.head.structure(self.program.head.slots).state)
+        self._outcome_at = slots.reward.start * WORD
+
+    def _put_params(self, params: Any) -> None:
+        self._episode_params = params
+        self._params = jax.device_put(self.program.params_layout.write(params), host_device())
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
+        self._follow(params)
+        return self._first(self.program.reset(seed_words(seed), self._params))
+
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
+        self._follow(params)
+        timestep = self._first(self.program.reset_next(self._buffer, self._params))
+        return words_seed(HEAD.unpack_from(self._buffer)), timestep
+
+    def _follow(self, params: Any) -> None:
+        if params is not self._episode_params:
+            self._put_params(params)
+
+    def step(self, action: Any) -> Timestep:
+        self._buffer = buffer = self._step(self._buffer, self._ready(action), self._params)
+        return self._read(memoryview(buffer))
+
+    def _first(self, buffer: Any) -> Timestep:
+        self._buffer = buffer
+        words = memoryview(buffer)
+        return Timestep(self._read_obs(words), 0.0, False, False, self._read_first_info(words))
+
+    def last(self) -> Timestep:
+        time = HEAD.unpack_from(self._buffer)[2]
+        return self._read(memoryview(self._buffer)) if time > 0 else self._first(self._buffer)
+
+    def _read(self, words: memoryview) -> Timestep:
+        reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)
+        return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
+
+    def params(self) -> Any:
+        """Those of this episode."""
+        if self._episode_params is None:
+            self._episode_params = self.program.params_layout.read(self._params)
+        return self._episode_params
+
+    def state(self) -> Any:
+        return self._read_state(memoryview(self._buffer))
+
+    def render(self) -> Any:
+        frame = self.program.render(self._buffer, self._params)
+        return None if frame is None else np.array(frame)
+
+    def sibling(self) -> "CompiledEngine":
+        """An engine of the same environment, which shares all that never changes."""
+        twin = CompiledEngine.__new__(CompiledEngine)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def moment(self) -> "Callable[[], CompiledEngine]":
+        return self.sibling().sibling
+
+    def fork(self, seed: int | None) -> "CompiledEngine":
+        twin = self.sibling()
+        if seed is not None:
+            words = np.array(self._buffer)
+            words[:2] = seed_words(seed)
+            twin._buffer = jax.device_put(words, host_device())
+        return twin
+
+    def dump(self) -> tuple[dict[str, Any], bytes]:
+        words, *large = self._params
+        header = {"layouts": self._layouts(), "large": [_digest(array) for array in large]}
+        return header, np.asarray(words).tobytes() + np.asarray(self._buffer).tobytes()
+
+    def load(self, header: dict[str, Any], body: bytes) -> None:
+        """Take over a dumped episode; large arrays of params are not in it, and must be the same here."""
+        for there, ours in zip(header["layouts"], self._layouts(), strict=True):
+            if there != ours:
+                raise ValidationError("snapshot", there, f"the layout of this environment, {ours}")
+        words, *large = self._params
+        for there, array in zip(header["large"], large, strict=True):
+            if there != _digest(array):
+                raise ValidationError("params", array, "the large arrays the snapshot was made with")
+        stored = np.frombuffer(body, np.uint32)
+        self._params = (jax.device_put(stored[: words.size], host_device()), *large)
+        self._episode_params = None
+        self._buffer = jax.device_put(stored[words.size :], host_device())
+
+    def _layouts(self) -> list[str]:
+        return [self.program.params_layout.signature, self.program.layout.signature]
+
+    def close(self) -> None:
+        self._buffer = None
+
+
+def _no_info(_: Any) -> dict[str, Any]:
+    return {}
+
+
+def _digest(array: Any) -> str:
+    return blake2b(np.asarray(array).tobytes(), digest_size=8).hexdigest()
+
+
+def action_reader(space: Space) -> Callable[[Any], Any]:
+    """`space.coerce` as a plain function, with a short way for what most callers send."""
+    if isinstance(space, Discrete):
+        return _discrete_reader(space)
+    coerce = space.coerce
+    if not isinstance(space, Box):
+        return coerce
+    shape, dtype, low, high = space.shape, space.dtype, space.low, space.high
+
+    def read(action: Any) -> Any:
+        plain = type(action) is np.ndarray and action.dtype == dtype and action.shape == shape
+        return action if plain and ((action >= low) & (action <= high)).all() else coerce(action)
+
+    return read
+
+
+def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
+    """Actions ready on the device save a transfer a step."""
+    if space.n > LARGEST_ACTION_TABLE:
+        return lambda action: np.int32(space.coerce(action))
+    table = {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
+    coerce = space.coerce
+
+    def read(action: Any) -> Any:
+        if type(action) is int and action in table:
+            return table[action]
+        if type(action) is np.int64 and (whole := int(action)) in table:  # what Gymnasium's spaces sample
+            return table[whole]
+        return table[coerce(action)]
+
+    return read
+
+
+def engine_of(env: Environment, params: Any, copies: bool) -> Engine:
+    return CompiledEngine(env, params) if env.traced else HostEngine(env, params, copies)

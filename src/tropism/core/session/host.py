@@ -1,0 +1,183 @@
+"""Runs a host environment by plain calls; its episode is its seed, its options and its actions."""
+
+import copy
+import json
+import logging
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from tropism.core.adapters.class_based import name_of
+from tropism.core.environment import Environment
+from tropism.core.episode import Timestep, host_keys
+from tropism.core.session.copying import fresh
+from tropism.errors import DivergedError, StateError, ValidationError
+
+log = logging.getLogger(__name__)
+
+
+class Reseeding(NamedTuple):
+    """In a transcript: from here on, the keys come from another seed."""
+
+    seed: int
+
+
+class HostEngine:
+    """Runs a host environment; its episode is its seed, its options and its actions."""
+
+    def __init__(self, env: Environment, params: Any, copies: bool = True):
+        self.env = env
+        self.copies = copies
+        self.space = env.action_space(params)
+        self.obs_space = env.observation_space(params)
+        self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
+        self._env_lost = env.lost
+        self._state: Any = None
+        self._last: Any = None
+        self._params: Any = params
+        self._base_params = params
+        self._seed = 0
+        self._key = host_keys(0)
+        self._options: dict[str, Any] = {}
+        self._transcript: list[Any] = []  # actions; a Reseeding where a fork changed the seed
+        self._time = 0
+
+    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
+        obs, state = self.env.reset(seed, params)
+        self.close()
+        self._state, self._params = state, params
+        self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
+        self._key = host_keys(seed)
+        self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
+        return self.last()
+
+    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
+        seed = self._key(-1)
+        return seed, self.reset(seed, params, options)
+
+    def step(self, action: Any) -> Timestep:
+        value = self._coerce(action)
+        if self._env_lost(self._state):
+            self._revive()
+        time = self._time + 1
+        obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
+        self._state, self._time = state, time
+        self._transcript.append(fresh(value))
+        told = {**self._env_info(state, self._params), **info}
+        terminated, truncated = told.pop("terminated", done), told.pop("truncated", False)
+        self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), told)
+        return last._replace(obs=fresh(obs)) if self.copies else last
+
+    def last(self) -> Timestep:
+        """A copy: what a caller does to an observation must not reach the digest of a snapshot."""
+        return self._last._replace(obs=fresh(self._last.obs))
+
+    def params(self) -> Any:
+        return self._params
+
+    def state(self) -> Any:
+        self._revive()
+        return self._state
+
+    def _revive(self) -> None:
+        """Live through the episode again where what it lived in is gone."""
+        if self.env.lost(self._state) and self.env.replayable:
+            self._state = self.moment()()._state
+
+    def render(self) -> Any:
+        self._revive()
+        return self.env.render(self._state, self._params)
+
+    def sibling(self) -> "HostEngine":
+        return HostEngine(self.env, self._base_params, self.copies)
+
+    def fork(self, seed: int | None) -> "HostEngine":
+        if seed is not None:
+            self._check_reseedable(seed)
+        twin = self.moment()()
+        if seed is not None:
+            twin.reseed(seed)
+        return twin
+
+    def moment(self) -> Callable[[], "HostEngine"]:
+        """How to make an engine that stands where this one stands now; nothing is done until then."""
+        self._check_replayable()
+        begin, last = (self._seed, self._options), self._last
+        transcript, length = self._transcript, len(self._transcript)
+
+        def again() -> HostEngine:
+            # Copied, because an environment may hold a user's objects that change.
+            twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
+            twin.replay(*begin, transcript[:length], self._digest(last))
+            return twin
+
+        return again
+
+    def _check_reseedable(self, seed: int) -> None:
+        if not self.env.reseedable:
+            raise ValidationError("seed", seed, f"None: {name_of(self.env)} draws its randomness when it is reset")
+
+    def reseed(self, seed: int) -> None:
+        """Draw the rest of the episode from another seed."""
+        self._check_reseedable(seed)
+        self._key = host_keys(seed)
+        self._transcript.append(Reseeding(seed))
+
+    def dump(self) -> tuple[dict[str, Any], bytes]:
+        self._check_replayable()
+        header = {
+            "seed": self._seed,
+            "options": self._options,
+            "transcript": self._events(),
+            "digest": self._digest(self._last),
+        }
+        return header, b""
+
+    def _check_replayable(self) -> None:
+        if not self.env.replayable:
+            message = f"{name_of(self.env)} says that it cannot be replayed"
+            raise StateError("replayable", False, "a replayable environment", message)
+
+    def _events(self) -> list[dict[str, Any]]:
+        """The transcript as JSON."""
+        return [
+            {"seed": item.seed} if isinstance(item, Reseeding) else {"action": self.space.to_json(item)}
+            for item in self._transcript
+        ]
+
+    def load(self, header: dict[str, Any], body: bytes) -> None:
+        """Replay the episode and compare where it ends."""
+        transcript = [
+            Reseeding(event["seed"]) if "seed" in event else self.space.from_json(event["action"])
+            for event in header["transcript"]
+        ]
+        self.replay(header["seed"], header["options"], transcript, header["digest"])
+
+    def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
+        try:
+            self.reset(seed, self.env.configure(self._base_params, options), options)
+            for item in transcript:
+                if isinstance(item, Reseeding):
+                    self.reseed(item.seed)
+                else:
+                    self.step(item)
+            if self._digest(self._last) != digest:
+                steps = len(transcript)
+                message = f"after {steps} replayed steps the observation differs"
+                raise DivergedError("replay", steps, "the same observation", message)
+        except BaseException:
+            self.close()
+            raise
+
+    def _digest(self, last: Timestep) -> str:
+        text = json.dumps(self.obs_space.to_json(last.obs), sort_keys=True)
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def close(self) -> None:
+        state, self._state = self._state, None
+        if state is None:
+            return
+        try:
+            self.env.close(state)
+        except Exception:  # whatever a stranger's code raises: closing is the last chance, and never fails
+            log.exception("%s raised when it was closed", type(self.env).__name__)

@@ -1,0 +1,291 @@
+"""The one object that mutates: an environment being lived through, episode by episode."""
+
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import jax
+import numpy as np
+
+from tropism.core.adapters.class_based import as_environment, name_of
+from tropism.core.environment import Environment, override
+from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.registry import identify, make
+from tropism.core.session import snapshot
+from tropism.core.session.compiled import Engine, engine_of
+from tropism.errors import StateError, ValidationError
+from tropism.wire.messages import State
+
+
+class EnvironmentState(Enum):
+    """Where a session stands in its life."""
+
+    CREATED = "created"
+    READY = "ready"
+    TERMINATED = "terminated"
+    TRUNCATED = "truncated"
+    CLOSED = "closed"
+
+
+READY = EnvironmentState.READY
+WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
+SAVED = ("seed", "total_reward", "episode_count", "_step_count")
+
+ADVICE = {
+    EnvironmentState.CREATED: "call reset() first",
+    EnvironmentState.TERMINATED: "call reset() to begin the next episode",
+    EnvironmentState.TRUNCATED: "call reset() to begin the next episode",
+    EnvironmentState.CLOSED: "make a new Session",
+}
+
+
+class Session:
+    """Enforces the lifecycle, derives the seeds, counts, and refuses bad actions.
+
+    What a caller does to an observation does not reach the session: it hands out copies. Without `copies`, what a
+    step of a host environment returns is the session's own, for callers who only read it.
+
+    >>> session = Session(env)
+    >>> first = session.reset(seed=0)
+    >>> then = session.step(1)
+    """
+
+    def __init__(self, env: Any, params: Any = None, *, copies: bool = True):
+        env = as_environment(env)
+        if not isinstance(env, Environment):
+            raise ValidationError("env", env, "an Environment; make(id) returns (env, params)")
+        self.env = env
+        self.params = override(env.default_params(), {} if params is None else params)
+        self.action_space = env.action_space(self.params)
+        self.observation_space = env.observation_space(self.params)
+        self._begin_life(engine_of(env, self.params, copies))
+
+    def _begin_life(self, engine: Engine) -> None:
+        self.seed: int | None = None
+        self.total_reward = 0.0
+        self.episode_count = 0
+        self._lifecycle = EnvironmentState.CREATED
+        self._episode_id: str | None = None  # made when it is first asked for
+        self._step_count = 0
+        self._engine = engine
+
+    @property
+    def lifecycle(self) -> EnvironmentState:
+        return self._lifecycle
+
+    @property
+    def state(self) -> State:
+        return State(episode_id=self.episode_id, step_count=self._step_count)
+
+    @property
+    def episode_id(self) -> str | None:
+        if self._episode_id is None and self.seed is not None:
+            self._episode_id = str(uuid.uuid4())
+        return self._episode_id
+
+    @property
+    def step_count(self) -> int:
+        return self._step_count
+
+    @property
+    def timestep(self) -> Timestep:
+        """What the last reset or step returned."""
+        self._require_episode("timestep")
+        return self._engine.last()
+
+    def reset(self, *, seed: Any = None, options: Any = None, episode_id: Any = None) -> Timestep:
+        """Begin an episode; without a seed, the next one of this session's own stream."""
+        if self._lifecycle is EnvironmentState.CLOSED:
+            raise self._misuse("reset")
+        if seed is not None:
+            seed = self._check_seed(seed)
+        if episode_id is not None:
+            check_episode_id(episode_id)
+        if self.env.identified:
+            episode_id = episode_id or str(uuid.uuid4())
+            options = {**_check_options(options or {}), "episode_id": episode_id}
+        params = self._episode_params(options)
+        count = self.episode_count + 1 if seed is None else 1
+        if seed is None and self.seed is not None:
+            seed, timestep = self._engine.reset_next(params, options or {})
+        else:
+            seed = secrets.randbits(64) if seed is None else seed
+            timestep = self._engine.reset(seed, params, options or {})
+        self.seed = seed
+        self.total_reward = 0.0
+        self.episode_count = count
+        self._episode_id = episode_id
+        self._step_count = 0
+        self._lifecycle = READY
+        return timestep
+
+    def step(self, action: Any) -> Timestep:
+        """Take one action; a bad one is refused and changes nothing."""
+        if self._lifecycle is not READY:
+            raise self._misuse("step")
+        timestep = self._engine.step(action)
+        self._step_count += 1
+        self.total_reward += timestep.reward
+        if timestep.terminated:
+            self._lifecycle = EnvironmentState.TERMINATED
+        elif timestep.truncated:
+            self._lifecycle = EnvironmentState.TRUNCATED
+        return timestep
+
+    def render(self) -> Any:
+        """A picture of the state, (H, W, 3) uint8; None where the environment draws nothing."""
+        self._require_episode("render")
+        return self._engine.render()
+
+    def describe(self) -> str:
+        """The last observation in words."""
+        self._require_episode("describe")
+        return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
+
+    def agent_spot(self) -> tuple[float, float] | None:
+        """Where in its picture the agent is; None where it is in no one place."""
+        self._require_episode("look for the agent")
+        return self.env.agent_spot(self._engine.state(), self._engine.params())
+
+    def parse(self, text: str) -> Any:
+        """The action that these words mean."""
+        return self.env.parse(text, self.params)
+
+    def snapshot(self) -> bytes:
+        """Everything needed to go on from here in another process; no pickle."""
+        self._require_episode("snapshot")
+        return self._dump()
+
+    @classmethod
+    def restore(cls, data: bytes, env: Environment | None = None, params: Any = None) -> "Session":
+        """The session a snapshot was made of. Without `env` it is made by the registered id."""
+        header, body = snapshot.decode(data)
+        if env is None:
+            env = _rebuild(header["env"])
+        if params is None:
+            params = snapshot.read_params(env.default_params(), header["params"])
+        session = cls(env, params)
+        session._load(header, body)
+        return session
+
+    def fork(self, seed: Any = None) -> "Session":
+        """An independent session that goes on from here; with a seed, with other randomness."""
+        self._require_episode("fork")
+        seed = None if seed is None else check_seed(seed)
+        twin = object.__new__(Session)  # copy.copy would replay the episode, in this very environment
+        twin.__dict__.update(self.__dict__)
+        twin._engine = self._engine.fork(seed)
+        twin.env = twin._engine.env
+        twin._episode_id = None
+        twin.seed = self.seed if seed is None else seed
+        return twin
+
+    def moment(self) -> Callable[[], "Session"]:
+        """How to make a session that stands where this one stands now, in this very episode; costs nothing yet."""
+        self._require_episode("go back")
+        kept, engine, episode_id = dict(self.__dict__), self._engine.moment(), self.episode_id
+
+        def again() -> Session:
+            twin = object.__new__(Session)
+            twin.__dict__.update(kept)
+            twin._engine = engine()
+            twin.env, twin._episode_id = twin._engine.env, episode_id
+            return twin
+
+        return again
+
+    def sibling(self) -> "Session":
+        """Another session of this environment, before its first reset; cheaper than making one anew."""
+        twin = object.__new__(Session)
+        twin.__dict__.update(self.__dict__)
+        twin._begin_life(self._engine.sibling())
+        return twin
+
+    def close(self) -> None:
+        """Let go of everything; closing twice is fine."""
+        if self._lifecycle is not EnvironmentState.CLOSED:
+            self._lifecycle = EnvironmentState.CLOSED
+            self._engine.close()
+
+    def __repr__(self) -> str:
+        where = "" if self.seed is None else f", seed={self.seed}, step_count={self._step_count}"
+        return f"Session({name_of(self.env)}, {self._lifecycle.name}{where})"
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self.env, self.params, self._dump())
+
+    def _check_seed(self, seed: Any) -> int:
+        if not self.env.seedable:
+            expected = "None: its reset takes no seed, and it does not declare itself deterministic"
+            raise ValidationError("seed", seed, expected, f"{name_of(self.env)} cannot be seeded; expected {expected}")
+        return check_seed(seed)
+
+    def _episode_params(self, options: Any) -> Any:
+        if options is None:
+            return self.params
+        _check_options(options)
+        params = self.env.configure(self.params, options) if options else self.params
+        if self.env.traced and _form(params) != _form(self.params):
+            raise ValidationError("options", dict(options), "numbers in place of numbers, of the same shape")
+        return params
+
+    def _dump(self) -> bytes:
+        header = {field: getattr(self, field) for field in SAVED}
+        header |= {
+            "episode_id": self.episode_id,
+            "lifecycle": self._lifecycle.value,
+            "env": identify(self.env),
+            "engine": None,
+        }
+        header["params"] = snapshot.write_params(self.params)
+        body = b""
+        if self._lifecycle not in WITHOUT_EPISODE:
+            header["engine"], body = self._engine.dump()
+        return snapshot.encode(header, body)
+
+    def _load(self, header: dict[str, Any], body: bytes) -> None:
+        if header["engine"] is not None:
+            self._engine.load(header["engine"], body)
+        for field in SAVED:
+            setattr(self, field, header[field])
+        self._episode_id = header["episode_id"]
+        self._lifecycle = EnvironmentState(header["lifecycle"])
+
+    def _require_episode(self, call: str) -> None:
+        if self._lifecycle in WITHOUT_EPISODE:
+            raise self._misuse(call)
+
+    def _misuse(self, call: str) -> StateError:
+        state = self._lifecycle
+        return StateError(
+            "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
+        )
+
+
+def _check_options(options: Any) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise ValidationError("options", options, "None or a dict")
+    return options
+
+
+def _form(params: Any) -> Any:
+    """What must not change from episode to episode: the structure of params and their shapes."""
+    return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def _rebuild(source: Any) -> Environment:
+    if source is None:
+        raise ValidationError("env", None, "the environment the snapshot was made of: it has no registered id")
+    return make(source["id"], **source["arguments"])[0]
+
+
+def _unpickle(env: Environment, params: Any, data: bytes) -> Session:
+    return Session.restore(data, env, params)

@@ -1,0 +1,1 @@
+"""The coding environment and its tasks."""

@@ -1,0 +1,206 @@
+"""Coding: run Python step by step in a sandbox, and, where there is a task, submit a solution to hidden tests."""
+
+import json
+import re
+from hashlib import blake2b
+from random import Random
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+
+from tropism.core.adapters.language import parse_record
+from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.spaces import Record
+from tropism.core.spaces.space import check_count
+from tropism.envs.coding.tasks import Exercise, Task, Tasks, tasks_of
+from tropism.errors import DivergedError
+from tropism.sandbox import doctor
+from tropism.sandbox.grading import Grading
+from tropism.sandbox.limits import Limits
+from tropism.sandbox.pool import Cell, Tier
+from tropism.sandbox.sandbox import Result, Sandbox
+from tropism.wire.messages import CodeAction, CodeObservation
+
+HOW_TO_ACT = (
+    "Action: Python to run, as it is or in a ``` block; "
+    'as JSON, {"code": "...", "submit": true} submits it as the answer.'
+)
+FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
+
+
+class CodingParams(EnvParams):
+    """There are no numbers to change."""
+
+
+class Entry(NamedTuple):
+    code: str
+    result: Result
+
+
+Transcript = tuple[Entry, ...]
+
+
+class Interpreter:
+    """A sandbox, and the transcript it has lived through."""
+
+    def __init__(self, cell: Cell, seed: int):
+        self.lived: Transcript | None = ()
+        self._sandbox = Sandbox(cell)
+        self._seed = seed
+
+    def run(self, code: str, step: int) -> Result:
+        return self._sandbox.start(self._seed).run(code, name=f"<step {step}>")
+
+    def live(self, transcript: Transcript) -> None:
+        """Run it again, from where an interpreter last began, and compare."""
+        begin = max((number for number, entry in enumerate(transcript, 1) if entry.result.lost), default=0)
+        for number, entry in enumerate(transcript[begin:], begin + 1):
+            if self.run(entry.code, number) != entry.result:
+                self.close()
+                message = f"step {number} did not repeat itself when the episode was run again"
+                raise DivergedError("replay", number, "the same output", message)
+        self.lived = transcript
+
+    def close(self) -> None:
+        self.lived = None
+        self._sandbox.close()
+
+
+class CodingState(NamedTuple):
+    """`interpreter` is what the transcript was run in; where it has gone on or is closed, another one is made."""
+
+    seed: int
+    time: int
+    task: Task | None
+    transcript: Transcript
+    digest: str
+    interpreter: Interpreter
+
+
+class Coding(Environment):
+    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
+    a sequence of tasks; the seed chooses one.
+
+    Reward: the fraction of hidden tests passed, for the step that submits; 0 for every other one.
+
+    Ends: terminated by a submission; truncated after `max_steps` steps.
+
+    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` can be imported
+    beside the standard library. Without a working sandbox the environment is unavailable.
+    """
+
+    traced: ClassVar[bool] = False
+    reseedable: ClassVar[bool] = False
+    isolated: ClassVar[bool] = True
+
+    tasks: Tasks = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+    cell: Cell = eqx.field(static=True)
+
+    def __init__(
+        self,
+        tasks: Any = None,
+        max_steps: Any = 100,
+        tier: Tier | None = None,
+        packages: Any = ("numpy",),
+        **limits: Any,
+    ):
+        self.tasks = tasks_of(tasks)
+        self.max_steps = check_count("max_steps", max_steps)
+        self.cell = Cell(doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits))
+
+    @classmethod
+    def absence(cls) -> str | None:
+        return doctor.examined().reason
+
+    def default_params(self) -> CodingParams:
+        return CodingParams()
+
+    def reset(self, key: int, params: Any) -> tuple[CodeObservation, CodingState]:
+        random = Random(key)
+        chosen = random.choice(self.tasks) if self.tasks else None
+        task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
+        state = CodingState(key, 0, task, (), "", Interpreter(self.cell, key))
+        return CodeObservation(prompt=task.prompt if task else "", metadata=self._metadata(state)), state
+
+    def step(
+        self, key: int, state: CodingState, action: CodeAction, params: Any
+    ) -> tuple[CodeObservation, CodingState, float, bool, Info]:
+        interpreter = self._interpreter(state)
+        result = interpreter.run(action.code, state.time + 1)
+        interpreter.lived = transcript = (*state.transcript, Entry(action.code, result))
+        state = state._replace(
+            time=state.time + 1,
+            transcript=transcript,
+            digest=_digest(state.digest, result),
+            interpreter=interpreter,
+        )
+        metadata = self._metadata(state)
+        reward, answer = 0.0, state.task if action.submit else None
+        if answer is not None:
+            passed, tests = self._passed(answer, action.code), len(answer.tests)
+            metadata |= {"passed": passed, "tests": tests}
+            reward = passed / tests
+        done, info = outcome(answer is not None, state.time >= self.max_steps)
+        obs = _observation(result, state.task, done=done, reward=reward, metadata=metadata)
+        return obs, state, reward, done, info
+
+    def _interpreter(self, state: CodingState) -> Interpreter:
+        """One that has lived through the transcript, and nothing else."""
+        if state.interpreter.lived is state.transcript:
+            return state.interpreter
+        interpreter = Interpreter(self.cell, state.seed)
+        interpreter.live(state.transcript)
+        return interpreter
+
+    def _passed(self, task: Task, source: str) -> int:
+        return Grading(self.cell, source, task.functions).passed(task.tests)
+
+    def _metadata(self, state: CodingState) -> dict[str, Any]:
+        task = {} if state.task is None else {"task": state.task.name}
+        return {"step": state.time, "tier": self.cell.tier, "digest": state.digest, **task}
+
+    def observation_space(self, params: Any) -> Record:
+        return Record(CodeObservation)
+
+    def action_space(self, params: Any) -> Record:
+        return Record(CodeAction)
+
+    def describe(self, state: CodingState, obs: CodeObservation, params: Any) -> str:
+        parts = [f"Task: {obs.prompt}"] if obs.prompt else []
+        if state.time:
+            ended = "was stopped: it took too long" if obs.timed_out else f"ended with {obs.exit_code}"
+            parts.append(f"Step {state.time} {ended}.")
+            parts += [f"{name}:\n{text}" for name, text in (("stdout", obs.stdout), ("stderr", obs.stderr)) if text]
+            parts += ["(Some output was cut off.)"] if obs.truncated_output else []
+        return "\n".join([*parts, HOW_TO_ACT])
+
+    def parse(self, text: str, params: Any) -> CodeAction:
+        """The code itself, the first fenced block, or the action as JSON."""
+        return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_unfenced(words)))
+
+    def close(self, state: CodingState) -> None:
+        state.interpreter.close()
+
+
+def _unfenced(text: str) -> str:
+    block = FENCE.search(text)
+    return block[1] if block else text
+
+
+def _digest(before: str, result: Result) -> str:
+    """Of all results up to this one, so that a replay which differs anywhere differs at the end."""
+    text = json.dumps([before, result.stdout, result.stderr, result.exit_code, result.timed_out])
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _observation(result: Result, task: Task | None, **rest: Any) -> CodeObservation:
+    return CodeObservation(
+        stdout=result.stdout,
+        stderr=result.stderr,
+        exit_code=result.exit_code,
+        timed_out=result.timed_out,
+        truncated_output=result.truncated_output,
+        prompt=task.prompt if task else "",
+        **rest,
+    )

@@ -1,0 +1,1 @@
+"""Odour-plume navigation: the environment, its parts and its registered tasks."""

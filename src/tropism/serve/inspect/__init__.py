@@ -1,0 +1,1 @@
+"""Looking at sessions: timelines, pictures and replays for the page."""

@@ -1,0 +1,1 @@
+"""Live sessions: their registry, requests, forks and replay."""

@@ -1,0 +1,1 @@
+"""Where sessions are stored: in memory, and in the durable journal."""

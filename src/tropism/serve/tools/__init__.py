@@ -1,0 +1,1 @@
+"""Tools for language models: MCP, and OpenEnv's JSON-RPC."""

@@ -1,0 +1,133 @@
+"""Many environments on one socket, stepped by one compiled call."""
+
+import secrets
+from typing import Any
+
+import jax
+import msgspec
+import numpy as np
+
+from tropism.core.compiled.batch import batch_device, batch_program_of
+from tropism.core.compiled.batch_actions import batch_reader
+from tropism.core.compiled.packing import WORD, Layout, reader
+from tropism.core.episode import check_seed, seed_words
+from tropism.core.spaces import Dict, Space, Tuple
+from tropism.core.transforms.auto_reset import Mode
+from tropism.errors import ServerError, StateError, ValidationError
+from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.registry import Sessions
+from tropism.serve.session.requests import convert
+from tropism.wire.arrays import array_of
+
+MOST = 2**16  # environments in one batch
+LARGEST = 2**28  # bytes
+
+
+class OpenBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """`seeds`: one for each environment, or one number s for s, s + 1, …"""
+
+    count: int
+    seeds: list[int] | int | None = None
+    mode: Mode = "next_step"
+
+
+class ResetBatch(msgspec.Struct, forbid_unknown_fields=True):
+    seeds: list[int] | int | None = None
+    mask: Any = None
+
+
+class StepBatch(msgspec.Struct, forbid_unknown_fields=True):
+    actions: Any
+
+
+class Batch:
+    """`count` environments of one kind; environment i repeats a session with seed i. Requests come one at a time."""
+
+    def __init__(self, environment: ServedEnvironment, sessions: Sessions, count: int, mode: Mode):
+        layout = Layout(environment.params)
+        self.count = count
+        self._threads = sessions.threads
+        self._space = environment.env.action_space(environment.params)
+        self._mode = mode
+        self._program = batch_program_of(environment.env, layout, count, mode)
+        if self._program.layout.size * WORD > LARGEST:
+            raise ValidationError("count", count, f"fewer: a batch may take {LARGEST} bytes")
+        self._params = jax.device_put(layout.write(environment.params), batch_device())
+        self._ready = batch_reader(self._space, count)
+        self._finished = np.zeros(count, bool)
+        self._buffer: Any = np.zeros(self._program.layout.size, np.uint32)
+        out = self._program.out
+        self._read = {name: reader(slots) for name, slots in out._asdict().items() if slots}
+
+    @classmethod
+    async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: Sessions) -> "Batch":
+        asked = convert(data, OpenBatch)
+        if not environment.env.traced:
+            raise ServerError("VALIDATION_ERROR", f"{environment.id} is a host environment: open sessions one by one")
+        if sessions.recordings.records:
+            raise ServerError("VALIDATION_ERROR", "this server records, and batches are not recorded: open sessions")
+        if not 1 <= asked.count <= MOST:
+            raise ValidationError("count", asked.count, f"1 to {MOST}")
+        seeds = _seeds(asked.seeds, asked.count, needed=True)
+        batch = await in_thread(sessions.threads, cls, environment, sessions, asked.count, asked.mode)
+        await in_thread(sessions.threads, batch._begin, seeds, np.ones(asked.count, bool))
+        return batch
+
+    def first(self) -> dict[str, Any]:
+        """What a reset answers."""
+        words = np.asarray(self._buffer)
+        own = self._read["info"](words) if "info" in self._read else {}
+        info = {name: own[name] for name in self._program.reset_info}
+        return {"count": self.count, "observation": self._read["obs"](words), "info": info}
+
+    async def reset(self, data: dict[str, Any]) -> dict[str, Any]:
+        asked = convert(data, ResetBatch)
+        mask = np.ones(self.count, bool) if asked.mask is None else array_of(asked.mask, "mask")
+        if mask.dtype != bool or mask.shape != (self.count,):
+            raise ValidationError("mask", asked.mask, f"{self.count} bools")
+        await in_thread(self._threads, self._begin, _seeds(asked.seeds, self.count, needed=False), mask)
+        return self.first()
+
+    def _begin(self, seeds: list[int] | None, mask: Any) -> None:
+        seeded = np.full(self.count, seeds is not None)
+        keys = np.stack([seed_words(seed) for seed in seeds or [0] * self.count])
+        self._buffer = self._program.reset(self._buffer, keys, seeded, mask, self._params)
+        self._finished = self._finished & ~mask
+
+    async def step(self, data: dict[str, Any]) -> dict[str, Any]:
+        actions = self._ready(_actions(self._space, convert(data, StepBatch).actions))
+        if self._mode == "disabled" and self._finished.any():
+            over = np.flatnonzero(self._finished)
+            raise StateError("finished", over, "reset those first", f"cannot step: {over} are over; reset those first")
+        return await in_thread(self._threads, self._advance, actions)
+
+    def _advance(self, actions: Any) -> dict[str, Any]:
+        self._buffer = self._program.step(self._buffer, actions, self._params, self._params)
+        words = np.asarray(self._buffer)
+        out = {name: read(words) for name, read in self._read.items()}
+        out["observation"] = out.pop("obs")
+        self._finished = out["terminated"] | out["truncated"]
+        return out
+
+
+def _seeds(seeds: list[int] | int | None, count: int, *, needed: bool) -> list[int] | None:
+    if seeds is None:
+        return [secrets.randbits(64) for _ in range(count)] if needed else None
+    if isinstance(seeds, int):
+        return [check_seed(seeds) + number for number in range(count)]
+    if len(seeds) != count:
+        raise ValidationError("seeds", len(seeds), f"{count} seeds, or one number")
+    return [check_seed(seed) for seed in seeds]
+
+
+def _actions(space: Space, data: Any) -> Any:
+    """Stacked actions, with the structure of the space."""
+    if isinstance(space, Dict):
+        if not isinstance(data, dict) or set(data) != set(space.keys_):
+            raise ValidationError("actions", data, f"a map of {', '.join(space.keys_)}")
+        return {name: _actions(part, data[name]) for name, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        if not isinstance(data, list) or len(data) != len(space.spaces):
+            raise ValidationError("actions", data, f"a list of {len(space.spaces)} arrays")
+        return tuple(_actions(part, item) for part, item in zip(space.spaces, data, strict=True))
+    return array_of(data, "actions")

@@ -1,0 +1,215 @@
+"""rollout: the same transitions however it is run, and sums that agree with them."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+from tests.core.lines import HostLine, Line
+
+from tropism.core.rollout.api import Rollout, random_policy, rollout
+from tropism.core.session.session import EnvironmentState, Session
+from tropism.errors import ValidationError
+
+ENVS, STEPS = 6, 25
+POLICY = random_policy(Line())
+
+
+def run(key: Any = 0, **options: Any) -> Rollout:
+    return rollout(Line(), options.pop("policy", POLICY), key, ENVS, STEPS, **options)
+
+
+BASE = run()
+
+
+def assert_same(ours: Any, theirs: Any):
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_transitions_are_stacked_time_by_environment():
+    assert BASE.transitions is not None
+    assert BASE.transitions.obs.shape == BASE.transitions.next_obs.shape == (STEPS, ENVS, 1)
+    assert BASE.transitions.reward.shape == BASE.transitions.action.shape == (STEPS, ENVS)
+    assert BASE.transitions.reward.dtype == jnp.float32
+
+
+def test_observations_follow_each_other_except_across_an_end():
+    t = BASE.transitions
+    assert t is not None
+    done = np.asarray(t.terminated | t.truncated)
+    assert 0 < done.sum() < done.size
+    follows = np.asarray(t.obs)[1:, :, 0] == np.asarray(t.next_obs)[:-1, :, 0]
+    assert np.array_equal(follows, ~done[:-1])
+    np.testing.assert_array_equal(np.asarray(t.reward), -np.abs(np.asarray(t.next_obs)[..., 0]))
+    assert (np.abs(np.asarray(t.obs)[1:][done[:-1]]) <= 1).all()  # where episodes begin
+
+
+def test_episode_sums_agree_with_the_transitions():
+    t = BASE.transitions
+    assert t is not None
+    assert BASE.episodes is not None
+    done = np.asarray(t.terminated | t.truncated)
+    returns, lengths = 0.0, 0
+    for env in range(ENVS):
+        ends = np.flatnonzero(done[:, env])
+        lengths += ends[-1] + 1
+        returns += np.asarray(t.reward)[: ends[-1] + 1, env].sum()
+    assert int(BASE.episodes.episodes) == done.sum()
+    assert int(BASE.episodes.total_length) == lengths
+    np.testing.assert_allclose(BASE.episodes.total_return, returns, 1e-5)
+    np.testing.assert_allclose(BASE.episodes.mean_return, returns / done.sum(), 1e-5)
+    np.testing.assert_allclose(BASE.episodes.mean_length, lengths / done.sum(), 1e-6)
+
+
+def test_no_finished_episode_has_a_mean_of_nothing():
+    episodes = rollout(Line(), POLICY, 0, 2, 1, params={"noise": 0.0}).episodes
+    assert episodes is not None
+    assert (int(episodes.episodes), float(episodes.mean_return), float(episodes.mean_length)) == (0, 0.0, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", ["finished", "select"])
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_the_way_of_restarting_changes_nothing(restarts: Any, reproducible: bool):
+    base = run(reproducible=True) if reproducible else BASE
+    assert_same(run(restarts=restarts, reproducible=reproducible), base)
+
+
+def assert_same_to_rounding(ours: Rollout, theirs: Rollout):
+    """Sums over environments are added up in another order when they are compiled in another way."""
+    assert_same(ours.transitions, theirs.transitions)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), ours, theirs)
+
+
+def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.CaptureFixture[str]):
+    seen: list[tuple[int, int]] = []
+    assert_same_to_rounding(run(progress=lambda *news: seen.append(news)), BASE)
+    assert seen[-1] == (STEPS, STEPS)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert_same_to_rounding(run(progress=True), BASE)
+    assert capsys.readouterr().err.endswith(f"{STEPS}/{STEPS} steps\n")
+
+
+@pytest.mark.slow
+def test_the_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
+    base = run(restarts="select")
+    jax.clear_caches()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    unrolled = jax.make_jaxpr(lambda key: run(key=key, restarts="select").transitions)(random.key(0))
+    assert "optimization_barrier" in str(unrolled)
+    assert_same_to_rounding(run(restarts="select"), base)
+    jax.clear_caches()
+
+
+def test_collecting_nothing_keeps_the_sums():
+    result = run(collect=False)
+    assert result.transitions is None
+    assert_same(result.episodes, BASE.episodes)
+    assert result.obs is None
+
+
+def test_a_reduction_is_summed_over_time():
+    result = run(collect=False, reduce=lambda t: {"reward": t.reward.sum(), "right": (t.action == 2).sum()})
+    t = BASE.transitions
+    assert t is not None
+    np.testing.assert_allclose(result.totals["reward"], np.asarray(t.reward).sum(), 1e-5)
+    assert int(result.totals["right"]) == (np.asarray(t.action) == 2).sum()
+
+
+def test_the_key_may_be_an_int_or_a_key():
+    assert_same(run(random.wrap_key_data(jnp.array([0, 0], jnp.uint32))), BASE)
+    assert_same(run(np.int64(0)), BASE)
+    other = run(1).transitions
+    assert other is not None
+    assert BASE.transitions is not None
+    assert not np.array_equal(other.obs, BASE.transitions.obs)
+
+
+def test_environments_draw_independently():
+    assert BASE.transitions is not None
+    assert len(np.unique(np.asarray(BASE.transitions.obs)[0, :, 0])) == ENVS
+
+
+def test_a_policy_keeps_its_state():
+    def alternate(key: Any, state: Any, obs: Any) -> Any:
+        return jnp.full(obs.shape[0], state % 3), state + 1
+
+    result = run(policy=alternate, policy_state=jnp.int32(4))
+    assert int(result.policy_state) == 4 + STEPS
+    assert result.transitions is not None
+    assert np.asarray(result.transitions.action)[:, 0].tolist() == [(4 + i) % 3 for i in range(STEPS)]
+
+
+def test_a_policy_of_one_environment_is_lifted_with_vmap():
+    def one(obs: Any) -> Any:
+        return jnp.where(obs[0] > 0, 0, 2)
+
+    lifted = run(policy=lambda key, state, obs: (jax.vmap(one)(obs), state)).transitions
+    assert lifted is not None
+    assert np.array_equal(lifted.action, np.where(np.asarray(lifted.obs)[..., 0] > 0, 0, 2))
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("policy", "seen"),
+    [
+        (lambda obs: obs, "policy takes (obs);"),
+        (lambda key, obs: obs, "policy takes (key, obs);"),
+        (lambda key, state, obs, extra: obs, "policy takes (key, state, obs, extra);"),
+        (lambda key, state, obs: jnp.zeros(2, jnp.int32), "policy returned a "),
+        ("greedy", "policy is 'greedy';"),
+    ],
+)
+def test_a_policy_of_another_signature_is_refused_with_the_right_one(policy: Any, seen: str):
+    with pytest.raises(ValidationError) as error:
+        rollout(Line(), policy, 0, 2, 2)
+    assert str(error.value).startswith(seen)
+    assert "(key, policy_state, obs) -> (actions, policy_state)" in str(error.value)
+
+
+def test_params_are_those_given():
+    still = run(params={"noise": 0.0, "stride": 0.0}).transitions
+    assert still is not None
+    begins = np.asarray(still.obs)[0]
+    assert np.array_equal(np.asarray(still.next_obs)[0], begins)
+    assert int(np.argmax(np.asarray(still.truncated)[:, 0])) == 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [7, 2**32 - 2])  # the second carries from one word of the key into the other
+def test_a_reproducible_environment_is_a_session_with_seed_plus_lane(seed: int):
+    result = rollout(Line(), POLICY, seed, 3, STEPS, reproducible=True)
+    t = jax.device_get(result.transitions)
+    for lane in range(3):
+        session = Session(Line())
+        obs = session.reset(seed=seed + lane).obs
+        for time in range(STEPS):
+            np.testing.assert_allclose(t.obs[time, lane], obs, 1e-5, 1e-5)
+            timestep = session.step(t.action[time, lane])
+            np.testing.assert_allclose(t.reward[time, lane], timestep.reward, 1e-5, 1e-5)
+            assert (t.terminated[time, lane], t.truncated[time, lane]) == timestep[2:4]
+            over = session.lifecycle is not EnvironmentState.READY
+            obs = session.reset().obs if over else timestep.obs
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((HostLine(), POLICY, 0, 2, 2), {}),
+        (("Line", POLICY, 0, 2, 2), {}),
+        ((Line(), POLICY, 0, 0, 2), {}),
+        ((Line(), POLICY, 0, 2, -1), {}),
+        ((Line(), POLICY, 0, 2.0, 2), {}),
+        ((Line(), POLICY, 0, True, 2), {}),
+        ((Line(), POLICY, -1, 2, 2), {}),
+        ((Line(), POLICY, 0, 2, 2), {"params": {"mass": 1}}),
+        ((Line(), POLICY, 0, 2, 2), {"restarts": "never"}),
+    ],
+)
+def test_wrong_arguments_are_refused_with_words(arguments: Any, options: Any):
+    with pytest.raises(ValidationError):
+        rollout(*arguments, **options)

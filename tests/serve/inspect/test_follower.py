@@ -1,0 +1,167 @@
+"""Episodes replayed to be looked at: what fails, what is let go of, and who waits for whom."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tests.serve.inspect.timelines import begun, picture_of
+from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, SLEEP, SLEEPING, STAY, Lab
+from tests.serve.replies import assert_refused
+from tests.serve.requests import act
+from tests.serve.running import Running, labs, running, until
+
+from tropism.core.environment import Environment
+from tropism.serve.inspect import replay_pool as replays
+from tropism.serve.session.environment import ServedEnvironment
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running("GridWorld-v0", own=labs()) as started:
+        yield started
+
+
+@pytest.mark.slow
+def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
+    with server.http("Lab-v0") as slow, server.http("GridWorld-v0") as quick:
+        view = begun(slow, [STAY, LONG_SLEEP, STAY, LONG_SLEEP])
+        quick.post("/reset", json={})
+        with ThreadPoolExecutor(1) as thread:
+            looking = thread.submit(slow.get, f"/sessions/{view}/history")
+            start = time.monotonic()
+            for _ in range(20):
+                assert quick.post("/step", json=act(0)).status_code == 200
+            assert slow.post("/step", json=act(STAY), timeout=30).status_code == 200
+            assert time.monotonic() - start < LONG_SLEEPING
+            assert len(looking.result().json()["rows"]) < 5
+        steps: list[Any] = []
+        while len(steps) < 6:
+            steps = slow.get(f"/sessions/{view}/history").json()["rows"]
+        assert steps[-1]["numbers"] == {"observation[0]": 1.0, "observation[1]": 5.0}
+
+
+class Moody(Lab):
+    """Raises at its second step the first time that this is replayed."""
+
+    moods = iter([False, True, False])
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        if state.steps == 1 and next(self.moods):
+            raise OSError("not now")
+        return super().step(key, state, action, params)
+
+
+def alone(id: str, env: Environment) -> dict[str, ServedEnvironment]:
+    return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.")}
+
+
+def test_a_replay_that_failed_for_a_moment_is_tried_again():
+    with running(own=alone("Moody-v0", Moody())) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        assert_refused(caller.get(f"/sessions/{view}/history"), "EXECUTION_ERROR")
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 3
+
+
+class Refused(Lab):
+    """Its steps do not repeat."""
+
+    rewards = count(1.0)
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, state, _, done, info = super().step(key, state, action, params)
+        return obs, state, next(self.rewards), done, info
+
+
+def test_a_replay_that_diverged_is_refused_with_the_same_words_each_time():
+    with running(own=alone("Refused-v0", Refused())) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        told = [caller.get(f"/sessions/{view}/history") for _ in range(3)]
+        for reply in told:
+            assert_refused(reply, "DIVERGED")
+        assert len({reply.text for reply in told}) == 1
+        assert next(Refused.rewards) == 4.0  # two steps, and one replayed
+
+
+class Counted(Lab):
+    """Knows how many of its episodes are open, and takes a while to be replayed."""
+
+    opened: ClassVar[list[int]] = []
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        self.opened.append(key)
+        return super().reset(key, params)
+
+    def close(self, state: Any) -> None:
+        self.opened.pop()
+
+
+def test_what_was_replayed_is_let_go_of(tmp_path: Path):
+    env = Counted()
+    with running(own=alone("Counted-v0", env), record=tmp_path) as server, server.http() as caller:
+        view = begun(caller, [STAY, STAY])
+        caller.get(f"/sessions/{view}/history")
+        assert len(env.opened) == 2
+        caller.post("/reset", json={"seed": 2})
+        caller.get(f"/sessions/{view}/history")
+        assert len(env.opened) == 2
+        caller.post("/close")
+        until(lambda: len(env.opened) == 0)
+        with ThreadPoolExecutor(8) as threads:
+            looks = [threads.submit(caller.get, "/recordings/0/history") for _ in range(8)]
+            assert {len(look.result().json()["rows"]) for look in looks} == {3}
+        assert len(env.opened) == 1
+        view = begun(caller, [STAY] + [SLEEP] * 3)
+        with ThreadPoolExecutor(1) as thread:
+            looking = thread.submit(caller.get, f"/sessions/{view}/history")
+            time.sleep(SLEEPING)
+            caller.post("/close")
+            looking.result()
+        until(lambda: len(env.opened) == 1)
+    assert len(env.opened) == 0
+
+
+class Slow(Lab):
+    """Is replayed as slowly as it was stepped."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        time.sleep(SLEEPING)
+        return super().step(key, state, action, params)
+
+
+def test_replays_wait_for_each_other_and_steps_for_none_of_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replays, "MOST_WAITING", 6)
+    slow, threads = running("GridWorld-v0", own=alone("Slow-v0", Slow())), ThreadPoolExecutor(8)
+    with slow as server, server.http("Slow-v0") as caller, server.http("GridWorld-v0") as other, threads:
+        view = begun(caller, [STAY] * 2)
+        forks = [threads.submit(caller.post, f"/sessions/{view}/fork", json={"step": 2}) for _ in range(8)]
+        assert other.post("/reset", json={}).status_code == 200
+        assert other.post("/step", json=act(1)).status_code == 200
+        assert sorted(fork.result().status_code for fork in forks) == [200] * 6 + [503] * 2
+
+
+class Painter(Lab):
+    """Draws slowly."""
+
+    def render(self, state: Any, params: Any) -> Any:
+        time.sleep(SLEEPING)
+        return np.full((2, 2, 3), state.steps, np.uint8)
+
+
+def test_what_was_done_is_told_while_a_picture_is_drawn():
+    with (
+        running(own=alone("Painter-v0", Painter())) as server,
+        server.http() as caller,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        view = begun(caller, [STAY])
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 2
+        drawing = thread.submit(caller.get, f"/sessions/{view}/picture?step=1")
+        time.sleep(SLEEPING / 4)
+        caller.post("/step", json=act(STAY))
+        assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 3
+        assert (picture_of(drawing.result()) == 1).all()

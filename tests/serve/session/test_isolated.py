@@ -1,0 +1,230 @@
+"""Sessions in processes of their own, behind a real server: one dies, the others play on, and none is left over."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.isolation import fragile
+from tests.isolation.fragile import SECRET, STAY, Fragile, Unrepeatable
+from tests.serve.running import Running, process, running, talk, until
+
+from tropism.core.registry import make, registered
+from tropism.isolation import Apart
+from tropism.serve.session.environment import ServedEnvironment
+
+SERVE = ("-m", "tropism", "serve", "tests.isolation.fragile:Fragile", "--processes", "--port", "0")
+NAMED = ("session_id", "view", "episode_id", "snapshot_id", "id")
+
+
+def fragiles() -> dict[str, ServedEnvironment]:
+    environments = (("Fragile-v0", Fragile()), ("Unrepeatable-v0", Unrepeatable()))
+    return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.") for id, env in environments}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(own=fragiles(), processes=True) as server:
+        yield server
+
+
+def act(action: int, **more: Any) -> dict[str, Any]:
+    return {"action": {"value": action}, **more}
+
+
+def offspring(pid: int) -> set[int]:
+    """The processes of episodes that this one has started, and the one they are forked from."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if b"tropism.isolation" in path.with_name("cmdline").read_bytes():
+                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    nurseries = {child for child, parent in parents.items() if parent == pid}
+    return nurseries | {child for child, parent in parents.items() if parent in nurseries}
+
+
+def gone(pids: set[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def without_names(reply: Any) -> Any:
+    if isinstance(reply, dict):
+        return {name: without_names(value) for name, value in reply.items() if name not in NAMED}
+    return [without_names(value) for value in reply] if isinstance(reply, list) else reply
+
+
+def conversation(server: Running) -> list[Any]:
+    """Every kind of request, with its reply."""
+    said: list[Any] = []
+    with server.ws("Fragile-v0") as connection:
+
+        def ask(kind: str, data: Any = None) -> Any:
+            said.append(talk(connection, kind, data))
+            return said[-1]["data"]
+
+        view = ask("reset", {"seed": 5, "options": {"params": {"gain": 3.0}}})["view"]
+        ask("step", {"value": STAY})
+        ask("step", {"text": "stay"})
+        snapshot = ask("snapshot")["snapshot_id"]
+        ask("step", {"value": fragile.REFUSE})
+        ask("step", {"value": 99})
+        ask("step", {"value": STAY})
+        forked = ask("fork", {"from": {"step": 1}, "seed": 8})["session_id"]
+        ask("restore", {"from": snapshot})
+        ask("step", {"value": fragile.END})
+        ask("step", {"value": STAY})
+        ask("history")
+        with server.http("Fragile-v0") as caller:
+            said.append(caller.post("/step", json=act(STAY), headers={"X-Session-Id": forked}).json())
+            said.append(caller.get(f"/sessions/{view}/picture?step=1").content.hex())
+            said.append([row["spot"] for row in caller.get(f"/sessions/{view}/history").json()["rows"]])
+            said.append(caller.get("/schema").json())
+            said.append(caller.get("/metadata").json())
+    return without_names(said)
+
+
+def test_every_reply_is_the_same_as_without_processes(server: Running):
+    with running(own=fragiles()) as threads:
+        assert conversation(server) == conversation(threads)
+
+
+def test_every_reply_is_the_same_where_it_is_recorded(server: Running, tmp_path: Path):
+    with running(own=fragiles(), processes=True, record=tmp_path) as recorded:
+        said = conversation(recorded)
+    with running(own=fragiles(), record=tmp_path / "threads") as threads:
+        assert said == conversation(threads)
+
+
+def test_one_session_dies_and_the_others_play_on(server: Running):
+    with server.http("Fragile-v0") as caller, server.ws("Fragile-v0") as other:
+        caller.post("/reset", json={"seed": 1})
+        talk(other, "reset", {"seed": 1})
+        first = caller.post("/step", json=act(STAY)).json()
+        assert talk(other, "step", {"value": STAY})["data"]["observation"] == first["observation"]
+        replies: list[Any] = []
+        dying = threading.Thread(target=lambda: replies.append(caller.post("/step", json=act(fragile.SEGFAULT))))
+        dying.start()
+        second = talk(other, "step", {"value": STAY})["data"]["observation"]
+        dying.join()
+        refused = replies[0].json()
+        assert (replies[0].status_code, refused["code"]) == (500, "EXECUTION_ERROR")
+        assert "Fragile" in refused["message"]
+        assert "SIGSEGV" in refused["message"]
+        assert "reset" in refused["message"]
+        assert refused["id"] in refused["message"]
+        assert "Traceback" not in replies[0].text
+        assert caller.post("/step", json=act(STAY)).json()["observation"] == second, "it goes on where it was"
+        assert caller.post("/step", json=act(fragile.EXIT)).status_code == 500
+        assert caller.post("/reset", json={"seed": 2}).json()["observation"]["value"][:2] == [2.0, 0.0]
+        assert caller.post("/step", json=act(STAY)).status_code == 200
+
+
+def test_a_session_that_cannot_be_replayed_says_to_reset(server: Running):
+    with server.ws("Unrepeatable-v0") as connection:
+        talk(connection, "reset", {"seed": 1})
+        assert talk(connection, "step", {"value": fragile.KILLED})["data"]["code"] == "EXECUTION_ERROR"
+        refused = talk(connection, "step", {"value": STAY})["data"]
+        assert refused["code"] == "STATE_ERROR"
+        assert "reset" in refused["message"]
+        talk(connection, "reset", {"seed": 1})
+        assert talk(connection, "step", {"value": STAY})["type"] == "observation"
+
+
+@pytest.mark.parametrize("how", [fragile.RAISE, fragile.ODD, fragile.UNSENDABLE])
+def test_what_an_environment_raises_is_logged_and_not_told(server: Running, how: int, caplog: pytest.LogCaptureFixture):
+    with server.http("Fragile-v0") as caller:
+        caller.post("/reset", json={"seed": 1})
+        reply = caller.post("/step", json=act(how))
+        refused = reply.json()
+        assert (reply.status_code, refused["code"]) == (500, "EXECUTION_ERROR")
+        assert SECRET not in reply.text
+        assert "LookupError" in reply.text or how != fragile.RAISE
+        [logged] = [record for record in caplog.records if getattr(record, "error_id", None) == refused["id"]]
+        assert logged.exc_info is not None
+        assert how == fragile.UNSENDABLE or SECRET in caplog.text
+        assert "fragile.py" in caplog.text or how == fragile.UNSENDABLE
+        assert caller.post("/step", json=act(STAY)).status_code == 200
+
+
+def test_a_step_that_takes_too_long_is_ended(server: Running):
+    with server.http("Fragile-v0") as caller:
+        id = caller.post("/reset", json={"seed": 1}).json()["session_id"]
+        caller.post("/step", json=act(STAY))
+        session = server.app.sessions._live[id].session  # pyright: ignore[reportPrivateUsage]
+        pid = session._engine.state().pid  # pyright: ignore[reportPrivateUsage]
+        reply = caller.post("/step", json=act(fragile.HANG, timeout_s=0.3))
+        assert (reply.status_code, reply.json()["code"]) == (504, "TIMEOUT")
+        until(lambda: gone({pid}))
+        assert caller.post("/step", json=act(STAY)).json()["observation"]["value"][1] == 2.0
+
+
+def test_a_session_that_is_put_away_has_no_process_and_comes_back():
+    with running(own=fragiles(), processes=True, idle_timeout=0.2) as server, server.http("Fragile-v0") as caller:
+        id = caller.post("/reset", json={"seed": 1}).json()["session_id"]
+        live = server.app.sessions._live  # pyright: ignore[reportPrivateUsage]
+        pid = live[id].session._engine.state().pid  # pyright: ignore[reportPrivateUsage]
+        until(lambda: gone({pid}))
+        assert caller.post("/step", json=act(STAY)).json()["observation"]["value"][1] == 1.0
+
+
+def test_only_what_blocks_gets_processes():
+    ids = [spec.id for spec in registered() if not spec.traced]
+    made = [ServedEnvironment(id, *make(id), "") for id in [*ids, "GridWorld-v0"]]
+    assert not any(isinstance(each.apart().env, Apart) for each in made)
+    assert isinstance(fragiles()["Fragile-v0"].apart().env, Apart)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("told", "doing"),
+    [
+        (signal.SIGTERM, STAY),
+        (signal.SIGKILL, fragile.HANG),
+        pytest.param(signal.SIGTERM, fragile.HANG, marks=pytest.mark.slow),  # the server waits for it a while
+    ],
+)
+def test_no_process_outlives_the_server(told: signal.Signals, doing: int):
+    with process(*SERVE) as (server, url):
+        at = Running(url, None, None)  # pyright: ignore[reportArgumentType]
+        with at.ws() as idle, at.ws() as busy, at.http() as closed:
+            talk(idle, "reset", {"seed": 1})
+            before = offspring(server.pid)
+            closed.post("/reset", json={"seed": 1})
+            more = offspring(server.pid)
+            closed.post("/close")
+            assert len(more - before) == 1
+            assert gone(more - before)
+            talk(busy, "reset", {"seed": 1})
+            busy.send(json.dumps({"type": "step", "data": {"value": doing}}))
+            time.sleep(0.2)
+            left = offspring(server.pid)
+            assert len(left) == 3, "the nursery, and one for each session"
+            server.send_signal(told)
+            _, said = server.communicate(timeout=40)
+        until(lambda: gone(left))
+        assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_an_environment_that_cannot_be_sent_is_refused_at_the_start():
+    command = [
+        sys.executable,
+        "-m",
+        "tropism",
+        "serve",
+        "tests.isolation.fragile:Holding",
+        "--processes",
+        "--port",
+        "0",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "Holding cannot live in a process of its own" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,300 @@
+"""Callers beside each other: tokens, limits, steps that block or raise, callers who go away, idle sessions."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.lab import END, LONG_SLEEP, LONG_SLEEPING, RAISE, SECRET, SLEEP, SLEEPING, STAY, Liar
+from tests.serve.replies import assert_error, assert_refused
+from tests.serve.requests import TOKENS, act, bearer
+from tests.serve.running import Running, labs, running, talk, until
+from websockets.exceptions import InvalidStatus
+
+from tropism.core.adapters.class_based import adapt
+from tropism.serve.server import JsonLines
+from tropism.serve.session.environment import ServedEnvironment
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(own=labs()) as started:
+        yield started
+
+
+def test_without_the_token_nobody_enters():
+    with running(own=labs(), tokens=TOKENS) as server, server.http() as caller:
+        for headers in ({}, bearer("wrong"), {"Authorization": "Basic first-token"}, {"Authorization": "first-token"}):
+            refused = caller.post("/reset", json={}, headers=headers)
+            assert_refused(refused, "UNAUTHORIZED")
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert_refused(caller.get("/metrics", headers=headers), "UNAUTHORIZED")
+            with pytest.raises(InvalidStatus) as closed:
+                server.ws(additional_headers=headers)
+            assert closed.value.response.status_code == 401
+        raw = caller.post("/reset", json={}, headers={b"Authorization": "Bearer ü".encode()})
+        assert_refused(raw, "UNAUTHORIZED")
+        assert caller.get("/health").status_code == 200
+        assert caller.post("/reset", json={}, headers=bearer(TOKENS[0])).status_code == 200
+
+
+def test_a_token_does_not_reach_the_sessions_of_another():
+    with running(own=labs(), tokens=TOKENS) as server:
+        mine, theirs = (server.http(headers=bearer(token)) for token in TOKENS)
+        with mine, theirs, server.ws(additional_headers=bearer(TOKENS[1])) as connection:
+            id = mine.post("/reset", json={"seed": 1}).headers["x-session-id"]
+            named = {"X-Session-Id": id}
+            for path in ("/reset", "/step", "/snapshot", "/fork", "/restore", "/close"):
+                assert_refused(theirs.post(path, json={}, headers=named), "SESSION_ERROR")
+            for path in ("/state", "/history"):
+                assert_refused(theirs.get(path, headers=named), "SESSION_ERROR")
+            with server.ws(query=f"?session_id={id}", additional_headers=bearer(TOKENS[1])) as resumed:
+                assert "SESSION_ERROR" in str(resumed.recv(10))
+            assert len(mine.get("/sessions").json()["sessions"]) == 1
+            assert theirs.get("/sessions").json()["sessions"] == []
+            assert talk(connection, "reset", {"seed": 2})["type"] == "observation"
+            assert mine.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
+
+
+def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
+    with running(own=labs(), max_sessions=2) as server:
+        first, second, third = server.http(), server.http(), server.http()
+        with first, second, third, server.ws() as connection:
+            assert first.post("/reset", json={}).status_code == 200
+            assert second.post("/reset", json={}).status_code == 200
+            assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
+            assert_error(talk(connection, "reset"), "CAPACITY_REACHED")
+            assert_refused(first.post("/fork", json={}), "CAPACITY_REACHED")
+            assert first.post("/step", json=act(STAY)).status_code == 200
+            assert second.post("/close").json() == {"closed": True}
+            assert talk(connection, "reset")["type"] == "observation"
+            assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
+
+
+def test_the_cap_on_sockets_holds_without_a_session_and_ends_with_a_socket():
+    with running(own=labs(), max_sockets=2) as server, server.ws() as first:
+        with server.ws():
+            with pytest.raises(InvalidStatus) as refused, server.ws():
+                raise AssertionError("one too many")
+            told = json.loads(refused.value.response.body)
+            assert (refused.value.response.status_code, told["code"]) == (503, "CAPACITY_REACHED")
+            assert "all 2 sockets" in told["message"]
+            assert talk(first, "reset")["type"] == "observation"
+        until(lambda: opened(server))
+
+
+def opened(server: Running) -> bool:
+    """Whether there is room for a socket again."""
+    try:
+        with server.ws():
+            return True
+    except InvalidStatus:
+        return False
+
+
+def test_a_batch_counts_as_one_session_while_its_socket_is_open():
+    with running("GridWorld-v0", max_sessions=1) as server, server.ws() as connection:
+        with server.ws() as batch:
+            assert_error(talk(batch, "open", {"count": 0}), "VALIDATION_ERROR")
+            for _ in range(2):
+                assert talk(batch, "open", {"count": 2})["type"] == "batch"
+            assert_error(talk(connection, "reset"), "CAPACITY_REACHED")
+            assert_error(talk(connection, "open", {"count": 2}), "CAPACITY_REACHED")
+        until(lambda: len(server.app.sessions) == 0)
+        assert talk(connection, "reset")["type"] == "observation"
+
+
+def test_the_quota_of_a_token_holds_for_that_token_only():
+    with running(own=labs(), tokens=TOKENS, max_sessions_per_token=1) as server:
+        caller, other = (server.http(headers=bearer(token)) for token in TOKENS)
+        with caller, other:
+            assert caller.post("/reset", json={}).status_code == 200
+            with server.ws(additional_headers=bearer(TOKENS[0])) as connection:
+                assert_error(talk(connection, "reset"), "QUOTA_REACHED")
+            assert other.post("/reset", json={}).status_code == 200
+            assert caller.post("/step", json=act(STAY)).status_code == 200
+
+
+def test_the_quota_holds_for_callers_who_come_at_once():
+    with running(own=labs(), max_sessions_per_token=3) as server, ThreadPoolExecutor(12) as threads:
+        came = list(threads.map(lambda _: httpx.post(f"{server.url}/reset", trust_env=False).status_code, range(12)))
+    assert sorted(came) == [200] * 3 + [429] * 9
+
+
+def test_an_environment_that_raises_is_an_error_with_an_id_of_the_log(server: Running, caplog: Any):
+    with server.http() as caller, server.ws() as connection, caplog.at_level(logging.ERROR, "tropism.serve"):
+        caller.post("/reset", json={"seed": 1})
+        talk(connection, "reset", {"seed": 1})
+        told = [assert_refused(caller.post("/step", json=act(RAISE)), "EXECUTION_ERROR")]
+        told += [assert_error(talk(connection, "step", {"value": RAISE}), "EXECUTION_ERROR")]
+        logged = {record.error_id: record for record in caplog.records}
+        for error in told:
+            assert SECRET not in error["message"]
+            assert error["id"] in error["message"]
+            assert SECRET in str(logged[error["id"]].exc_info[1])
+        assert caller.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
+        assert talk(connection, "step", {"value": STAY})["data"]["observation"]["value"] == [1.0, 1.0]
+
+
+def test_the_log_says_which_session_and_episode_an_error_was_in(server: Running, caplog: Any):
+    def rpc(tool: str, session_id: str, **arguments: Any) -> Any:
+        params = {"name": tool, "arguments": arguments, "session_id": session_id}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return httpx.post(f"{server.url}/mcp", json=request, trust_env=False).json()
+
+    with server.http() as caller, server.ws() as connection, server.http() as agent:
+        ids = [
+            caller.post("/reset", json={"episode_id": "one"}).json()["session_id"],
+            talk(connection, "reset", {"episode_id": "two"})["data"]["session_id"],
+            agent.post("/reset", json={"episode_id": "three"}).json()["session_id"],
+        ]
+        told = [caller.post("/step", json=act(RAISE)).json()["id"]]
+        told += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
+        told += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records if hasattr(record, "error_id")]
+    assert [line["error_id"] for line in lines] == told
+    assert [line["session_id"] for line in lines] == ids
+    assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
+    assert {line["environment"] for line in lines} == {"Lab-v0"}
+    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "step")
+
+
+def test_an_environment_that_returns_what_it_does_not_declare_is_to_blame_itself(caplog: Any):
+    env = adapt(Liar)
+    own = {"Liar-v0": ServedEnvironment("Liar-v0", env, env.default_params(), "A test's own.")}
+    with running(own=own) as server, server.http() as caller, server.ws() as connection:
+        caller.post("/reset", json={}).raise_for_status()
+        talk(connection, "reset", {})
+        told = [assert_refused(caller.post("/step", json={"action": {}}), "EXECUTION_ERROR")]
+        told += [assert_error(talk(connection, "step", {}), "EXECUTION_ERROR")]
+        logged = {record.error_id: record for record in caplog.records}
+        for error in told:
+            assert SECRET not in error["message"]
+            assert "as Liar declares" in str(logged[error["id"]].exc_info[1])
+
+
+def test_a_step_that_takes_too_long_is_not_applied(server: Running):
+    with server.http() as caller:
+        caller.post("/reset", json={"seed": 5})
+        caller.post("/step", json=act(STAY))
+        caller.post("/snapshot", json={})  # the first one loads what it needs
+        start = time.monotonic()
+        assert_refused(caller.post("/step", json=act(SLEEP, timeout_s=0.05, request_id="a")), "TIMEOUT")
+        assert time.monotonic() - start < SLEEPING
+        assert caller.get("/state").json()["step_count"] == 1
+        assert caller.post("/step", json=act(STAY)).json()["observation"]["value"] == [5.0, 2.0]
+        time.sleep(SLEEPING)
+        assert caller.get("/state").json()["step_count"] == 2
+        assert [row["action"]["value"] for row in caller.get("/history").json()["steps"]] == [STAY, STAY]
+        retried = caller.post("/step", json=act(SLEEP, timeout_s=1e308, request_id="a"))
+        assert retried.json()["observation"]["value"] == [5.0, 3.0]
+
+
+def test_a_step_within_its_time_is_applied_once(server: Running):
+    with server.http() as caller:
+        caller.post("/reset", json={"seed": 5})
+        replies = [caller.post("/step", json=act(SLEEP, timeout_s=20, request_id="a")).json() for _ in range(2)]
+        assert replies[0] == replies[1]
+        assert caller.get("/state").json()["step_count"] == 1
+
+
+def test_a_sleeping_step_stalls_nobody_else(server: Running):
+    with server.http() as sleeper, server.http() as caller, server.ws() as connection:
+        for each in (sleeper, caller):
+            each.post("/reset", json={})
+        talk(connection, "reset")
+        thread = threading.Thread(target=lambda: sleeper.post("/step", json=act(LONG_SLEEP)))
+        thread.start()
+        start = time.monotonic()
+        for _ in range(20):
+            assert caller.post("/step", json=act(STAY)).status_code == 200
+            assert talk(connection, "step", {"value": STAY})["type"] == "observation"
+        assert time.monotonic() - start < LONG_SLEEPING / 2
+        assert thread.is_alive()
+        thread.join()
+
+
+def test_requests_to_one_session_take_turns(server: Running):
+    with server.http() as caller:
+        id = caller.post("/reset", json={"seed": 1}).headers["x-session-id"]
+        with ThreadPoolExecutor(8) as threads:
+
+            def step(_: int) -> Any:
+                reply = httpx.post(f"{server.url}/step", json=act(STAY), headers={"X-Session-Id": id}, trust_env=False)
+                return reply.json()["observation"]["value"][1]
+
+            assert sorted(threads.map(step, range(24))) == [float(number) for number in range(1, 25)]
+
+
+def test_a_caller_who_goes_away_within_a_step_finds_it_done(server: Running):
+    with server.http() as caller:
+        id = caller.post("/reset", json={"seed": 1}).headers["x-session-id"]
+        with pytest.raises(httpx.ReadTimeout):
+            caller.post("/step", json=act(SLEEP, request_id="r"), timeout=0.05)
+        with server.http(headers={"X-Session-Id": id}) as again:
+            reply = again.post("/step", json=act(SLEEP, request_id="r")).json()
+            assert reply["observation"]["value"] == [1.0, 1.0]
+            assert again.get("/state").json()["step_count"] == 1
+
+
+def test_a_socket_cut_within_a_step_leaves_the_session_to_be_resumed(server: Running):
+    with server.ws() as connection:
+        id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
+        connection.send(f'{{"type": "step", "data": {{"value": {SLEEP}}}, "request_id": "r"}}')
+        connection.socket.close()
+    with server.ws(query=f"?session_id={id}") as connection:
+        reply = talk(connection, "step", {"value": SLEEP}, request_id="r")
+        assert reply["data"]["observation"]["value"] == [1.0, 1.0]
+        assert talk(connection, "state")["data"]["step_count"] == 1
+
+
+def test_an_idle_session_is_put_away_and_goes_on_when_it_is_named_again():
+    with running("CartPole-v1", own=labs(), idle_timeout=0.2) as server:
+        for id, action in (("CartPole-v1", 1), ("Lab-v0", STAY)):
+            with server.http(id) as caller, server.http(id) as twin:
+                for each in (caller, twin):
+                    each.post("/reset", json={"seed": 3, "episode_id": "mine"})
+                    each.post("/step", json=act(action, request_id="one"))
+                until(lambda: len(server.app.sessions) == 0)
+                session = caller.cookies.jar.__iter__().__next__().value
+                with server.ws(id, query=f"?session_id={session}") as connection:
+                    assert talk(connection, "state")["data"] == {"episode_id": "mine", "step_count": 1}
+                    time.sleep(0.6)
+                    assert len(server.app.sessions) == 1, "a session with an open socket is not idle"
+                    resumed = talk(connection, "step", {"value": action})["data"]
+                assert twin.post("/step", json=act(action)).json() == resumed
+                assert len(caller.get("/history").json()["steps"]) == 2
+                caller.post("/close")
+                twin.post("/close")
+
+
+def test_callers_who_come_for_a_session_that_was_put_away_all_find_it():
+    with running(own=labs(), idle_timeout=0.1) as server, server.http() as opener, ThreadPoolExecutor(8) as threads:
+        named = {"X-Session-Id": opener.post("/reset", json={"seed": 1}).headers["x-session-id"]}
+        for _ in range(5):
+            until(lambda: len(server.app.sessions) == 0)
+            came = threads.map(
+                lambda _: httpx.get(f"{server.url}/state", headers=named, trust_env=False).status_code, range(8)
+            )
+            assert set(came) == {200}
+
+
+def test_a_session_that_cannot_be_replayed_is_not_resumed_and_says_so():
+    with running(own=labs(), idle_timeout=0.2) as server, server.http("Unwritable-v0") as caller:
+        id = caller.post("/reset", json={}).headers["x-session-id"]
+        assert_refused(caller.post("/snapshot", json={}), "STATE_ERROR")
+        until(lambda: len(server.app.sessions) == 0)
+        assert_refused(caller.get("/state", headers={"X-Session-Id": id}), "SESSION_ERROR")
+        assert_refused(caller.post("/step", json=act(END)), "STATE_ERROR")
+
+
+def test_a_long_step_is_not_idle():
+    with running(own=labs(), idle_timeout=0.1) as server, server.http("Unwritable-v0") as caller:
+        caller.post("/reset", json={})
+        assert caller.post("/step", json=act(SLEEP)).status_code == 200
+        assert caller.get("/state").json()["step_count"] == 1

@@ -1,0 +1,105 @@
+"""Servers that are killed, and appends that threads make meanwhile."""
+
+import asyncio
+import json
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from shutil import copyfile
+from socket import socket
+from typing import Any
+
+import pytest
+from tests.serve.running import process
+
+from tropism import Session, make
+from tropism.client import AsyncClient
+from tropism.errors import ValidationError
+from tropism.record import Reader, first_difference, session_of
+from tropism.serve.session.json_form import Form
+from tropism.serve.storage import sqlite as tables
+from tropism.serve.storage.journal import Journal
+from tropism.serve.storage.protocol import Entry, Owned
+from tropism.wire.codec import encode
+
+
+def test_an_episode_is_begun_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "LONGEST_LOG", 10**6)
+    steps = 50
+    reset, step = Entry("reset", {"seed": 1}, 0.0, False), Entry("step", {"value": 1}, 0.0, False)
+    journal = Journal(tmp_path / "journal")
+    journal.open("s", Owned("Lab-v0", "", ""))
+    other = threading.Thread(target=lambda: [journal.append("s", [reset, *[step] * steps]) for _ in range(300)])
+    other.start()
+    while other.is_alive():
+        journal.whose("s")  # writes what was put in by now
+    for number, group in enumerate(written(tmp_path / "journal")):
+        assert len(group) % (steps + 1) == 0, f"group {number} ends in the middle of an episode"
+    journal.close()
+
+
+def written(path: Path) -> list[Any]:
+    """What a journal has in its log, group by group."""
+    copy = path.with_name("copy")
+    for end in ("", "-wal"):
+        copyfile(f"{path}{end}", f"{copy}{end}")
+    with closing(sqlite3.connect(copy)) as file:
+        return [json.loads(entries) for (entries,) in file.execute("select entries from log order by number")]
+
+
+def test_an_entry_that_was_damaged_is_refused_in_words(tmp_path: Path):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.open("s", Owned("Lab-v0", "", ""))
+    journal.append("s", [Entry("reset", {"seed": 1}, 0.0, False)])
+    journal.close()
+    path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
+    with pytest.raises(ValidationError, match="one that is whole"):
+        Journal(path)
+
+
+@pytest.mark.slow
+def test_nobody_notices_that_the_server_is_killed(tmp_path: Path):
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ("-m", "tropism", "serve", "CartPole-v1", "Echo-v0", "--port", str(port))
+    command += ("--journal", str(tmp_path / "journal"), "--record", str(tmp_path / "recordings"))
+    asyncio.run(killed_now_and_then(command, f"http://127.0.0.1:{port}"))
+    for folder in (tmp_path / "recordings").iterdir():
+        episodes = list(Reader(folder))
+        assert episodes
+        assert not [each for each in episodes if first_difference(session_of(Reader(folder).manifest), each)]
+
+
+async def killed_now_and_then(command: tuple[str, ...], url: str) -> None:
+    playing: list[asyncio.Task[None]] = []
+    over = asyncio.Event()
+    for _ in range(2):
+        with process(*command):  # which ends with a kill
+            playing = playing or [asyncio.create_task(play(url, seed, over)) for seed in range(10)]
+            await asyncio.sleep(1.5)
+    with process(*command):
+        over.set()
+        await asyncio.wait_for(asyncio.gather(*playing), 60)
+
+
+async def play(url: str, seed: int, over: asyncio.Event) -> None:
+    """Drive a session and, beside it, one in this process: both must see the same."""
+    id, actions = [("CartPole-v1", [{"value": 0}, {"value": 1}]), ("Echo-v0", [{"message": "a"}])][seed % 2]
+    local, steps = Session(*make(id)), 0
+    form = Form(local)
+    async with AsyncClient(f"{url}/envs/{id}") as client:
+        while not over.is_set():
+            if local.lifecycle.value == "ready":
+                action = actions[steps % len(actions)]
+                told, ts = await client.step(action), local.step(form.action(action))
+            else:
+                told, ts = await client.reset(seed=seed), local.reset(seed=seed)
+            steps += 1
+            expected = json.loads(encode(form.reply(local, ts)))
+            assert (told.reward, told.done) == (expected["reward"], expected["done"])
+        assert (await client.state()).step_count == local.step_count
+        rewards = [step["reward"] for step in (await client.history())["steps"]]
+        assert sum(rewards) == local.total_reward
