@@ -253,7 +253,7 @@ def test_an_error_under_jit_shows_the_user_s_line(name: str, source: str, advice
     lines = inspect.getsourcelines(type(FAULTS[name][2]).step)
     number = lines[1] + next(i for i, line in enumerate(lines[0]) if source in line)
     message = report.failed[0].message
-    assert f'broken.py", line {number}, in step\n    ' in message
+    assert f'faulty.py", line {number}, in step\n    ' in message
     assert source in message
     assert advice in message
     assert message in str(report).replace("\n  ", "\n")
