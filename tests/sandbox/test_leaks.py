@@ -77,7 +77,7 @@ def test_a_few_episodes_leave_nothing(tier: Tier):
     check(20, tier)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("tier", "episodes"), [("A", 1_000), ("B", 200)])  # the pool and its workers are the same ones
 def test_many_episodes_leave_nothing(tier: Tier, episodes: int):
     check(episodes, tier)
