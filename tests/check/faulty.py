@@ -179,6 +179,14 @@ class NanReward(Line):
         return obs, after, jnp.where(after.x > 1.5, jnp.nan, reward), *rest
 
 
+class RareNanReward(Line):
+    """In a few of many episodes."""
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        obs, after, reward, *rest = super().step(key, state, action, params)
+        return obs, after, jnp.where(jnp.abs(after.x - 2.95) < 0.05, jnp.nan, reward), *rest
+
+
 class Bag(LineState):
     bag: Any
 
@@ -397,6 +405,7 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("flags", "step", ForgetsAnUnreachedLimit()),
     ("flags", "step", HostForgetsItsLimit()),
     ("finite-rewards", "step", NanReward()),
+    ("finite-rewards", "step", RareNanReward()),
     ("purity", "step", ChangesItsState()),
     ("same-seed", "step", OutsideNoise()),
     ("same-seed", "reset", UnseededHost()),

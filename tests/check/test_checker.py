@@ -88,6 +88,7 @@ class Keyed(Line):
         return obs, KeyedState(after.time, after.x, random.fold_in(state.key, after.time)), *rest
 
 
+@pytest.mark.slow
 def test_a_state_may_hold_a_key_and_a_field_any_tuple():
     report = check_environment(Keyed(), laws=("vmap", "termination"))
     assert report.ok, str(report)
@@ -163,6 +164,7 @@ def test_what_is_no_environment_fails_the_interface(thing: Any):
     assert "not an Environment" in report.failed[0].message
 
 
+@pytest.mark.slow
 def test_the_pair_that_make_returns_is_accepted_and_progress_names_each_law():
     seen: list[tuple[str, int, int]] = []
     report = check_environment(make("GridWorld-v0"), progress=lambda *news: seen.append(news))
@@ -314,6 +316,7 @@ def test_an_end_that_looks_like_a_time_limit_is_a_warning(env: Environment, seen
         assert part in warning.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [Bandit(), Flagless(), Line(), HostLine()], ids=lambda env: type(env).__name__)
 def test_an_end_that_is_no_time_limit_is_no_warning(env: Environment):
     assert not check_environment(env, laws=("flags",)).warned

@@ -43,6 +43,8 @@ def test_params_and_arguments_reach_the_environment(
     ("arguments", "message"),
     [
         (("rollout", "CartPol-v1"), "did you mean CartPole-v1"),
+        (("check", "dot"), "A class of your own is named module:Class"),
+        (("train", "CartPole-v1", "--resume", "-o", "nowhere"), "without --resume begins a training"),
         (("rollout", "CartPole-v1", "--param", "gravity"), "NAME=VALUE"),
         (("rollout", "CartPole-v1", "--param", "gravty=1"), "gravity"),
         (("rollout", "GridWorld-v0", "--arg", "width=1"), "size"),
@@ -161,9 +163,9 @@ def test_render_writes_a_film(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "new" / "film.gif"
-    assert run(monkeypatch, "render", "GridWorld-v0", "--param", "max_steps=5", "-o", str(path)) == 0
+    assert run(monkeypatch, "render", "GridWorld-v0", "--param", "max_steps=5", "-o", str(path), "--fps", "25") == 0
     with Image.open(path) as image:  # equal pictures in a row are one frame, which is shown for longer
-        assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(image)) == 6 * 40
+        assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(image)) == 6 * 40 + 1000
     assert " 6/6 " in capsys.readouterr().err  # the bar ends with the episode, however short that was
 
 
@@ -267,6 +269,10 @@ def test_train_writes_an_agent_goes_on_and_overwrites_nothing(
     assert run(monkeypatch, *small) == 2
     assert "--resume" in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume") == 0
-    assert json.loads(capsys.readouterr().out) == told
+    out, errors = capsys.readouterr()
+    assert json.loads(out) == told
+    assert errors == f"The training in {tmp_path} is finished: 4,096 steps. A larger --total-steps lengthens it.\n"
+    assert run(monkeypatch, *small, "--resume", "--total-steps", "6144") == 0
+    assert "Going on from step 4,096." in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
     assert "was begun" in capsys.readouterr().err

@@ -197,6 +197,7 @@ def games(opponent: str, policy_depth: int, count: int) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(game))(random.split(random.key(7), count)))
 
 
+@pytest.mark.slow
 def test_random_play_loses_to_minimax_and_searching_beats_random():
     beaten = games("minimax(2)", 0, 100)
     assert np.isfinite(beaten).all()

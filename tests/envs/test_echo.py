@@ -16,6 +16,7 @@ def session() -> Session:
     return Session(*make("Echo-v0"))
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(), max_size=5))
 def test_every_message_comes_back_and_its_length_is_the_reward(messages: list[str]):
     echo = session()

@@ -67,6 +67,7 @@ def covered(env: Environment, change: dict[str, Any], color: tuple[int, int, int
     return float(columns.mean()), float(rows.mean())
 
 
+@pytest.mark.slow
 def test_left_is_left_and_up_is_up():
     brown, red, blue = (176, 122, 74), (224, 49, 49), (34, 94, 168)
     at_rest = {"x": jnp.float32(0), "theta": jnp.float32(0.2)}

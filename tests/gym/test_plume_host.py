@@ -275,6 +275,7 @@ def test_spaces_of_ours_are_taken_too():
     assert isinstance(env.sensor_model.component, Ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_made_in_an_episode_goes_on_identically(through: Any):
     env = all_own(render_mode="rgb_array")

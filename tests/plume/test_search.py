@@ -33,6 +33,7 @@ def outcome() -> Outcome:
     return search(PlumeNav(), Klinotaxis(), 7, 20, paths=True)
 
 
+@pytest.mark.slow
 def test_an_episode_is_that_of_a_session() -> None:
     env = PlumeNav(max_steps=40, reward=StepPenalty(0.25))
     outcome = search(env, Left(), 3, 5)
@@ -56,6 +57,7 @@ def test_the_same_whatever_the_batch(outcome: Outcome) -> None:
     np.testing.assert_array_equal(few.path_length, outcome.path_length[3:6])
 
 
+@pytest.mark.slow
 def test_paths_lead_from_start_to_end_and_rest_there(outcome: Outcome) -> None:
     path = np.asarray(outcome.path)
     assert path.shape == (1001, 20, 2)

@@ -225,6 +225,7 @@ def _kind(leaf: Any) -> Any:
     return jnp.shape(leaf), jnp.asarray(leaf).dtype.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sensor", EVERY, ids=lambda sensor: type(sensor).__name__)
 def test_spaces_can_be_built_from_traced_numbers(sensor: Sensor) -> None:
     sample = sensor.space(SHAPE).sample(KEY)

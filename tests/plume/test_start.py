@@ -40,6 +40,7 @@ def chi_square(counts: Any) -> float:
     return float((((counts - expected) ** 2 / expected).sum() - counts.size) / np.sqrt(2 * counts.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [seeds, splits])
 @pytest.mark.parametrize("radius", [1.0, 2.3])  # the goal covers a tenth of the arena, or nearly half
 def test_uniform_over_the_free_cells(keys: Callable[[int], Any], radius: float) -> None:
@@ -52,6 +53,7 @@ def test_uniform_over_the_free_cells(keys: Callable[[int], Any], radius: float) 
     assert chi_square(counts[~goal]) < 4
 
 
+@pytest.mark.slow
 def test_uniform_between_obstacles_however_many() -> None:
     mask = np.random.default_rng(0).random((16, 16)) < 0.9
     arena = Arena((0.0, 0.0), (15.0, 15.0), jnp.asarray(mask), (16, 16))

@@ -184,3 +184,21 @@ def test_a_mistake_ends_in_one_message(
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, *arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_class_without_an_id_is_replayed_as_it_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    lines = ("from tropism.envs.grid_world import GridWorld", "class Mine(GridWorld): pass", "class Other(Mine): pass")
+    (tmp_path / "worlds_of_mine.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    record = ("record", "worlds_of_mine:Mine", "-o", "out", "--param", "max_steps=5", "--arg", "size=7")
+    assert run(monkeypatch, *record, "--episodes", "2") == 0
+    assert Reader("out").manifest.env == {"class": "worlds_of_mine:Mine", "arguments": {"size": 7}}
+    assert run(monkeypatch, "replay", "out", "--env", "worlds_of_mine:Mine", "--verify") == 0
+    assert run(monkeypatch, "replay", "out", "--env", "worlds_of_mine:Mine", "--verify", "--param", "max_steps=3") == 1
+    capsys.readouterr()
+    assert run(monkeypatch, "replay", "out") == 2
+    assert "--env worlds_of_mine:Mine" in capsys.readouterr().err
+    assert run(monkeypatch, *record[:1], "worlds_of_mine:Other", *record[2:]) == 2
+    assert "another folder" in capsys.readouterr().err

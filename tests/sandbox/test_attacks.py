@@ -34,6 +34,7 @@ def test_an_attack_is_blocked(attack: Attack, tier: Tier):
     assert not outcome.succeeded, outcome.result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack", [attack for attack in ATTACKS if attack.harmless and (ROOT or not attack.by_root)], ids=lambda a: a.name
 )

@@ -50,6 +50,7 @@ def test_training_knows_after_two_updates_how_long_it_takes(tmp_path: Path) -> N
     assert speeds[0] > np.median(speeds) / 20
 
 
+@pytest.mark.slow
 def test_train_announces_its_steps_and_the_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +78,7 @@ def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.Captu
     assert minutes.startswith(("agent: about 10 minutes", "agent: about 11 minutes", "agent: about 12 minutes"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["CartPole-v1", "PlumeNav-v0"])
 def test_episodes_in_parts_are_the_same_episodes(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env, params = make(id, params={"max_steps": 20})

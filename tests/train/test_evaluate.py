@@ -110,6 +110,7 @@ def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.Mo
     np.testing.assert_allclose(places[..., 1], places[:, :1, 1] + np.zeros((3, 3)), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env, params = make("PlumeNavMeander-v0")
     paths = np.broadcast_to(np.array([60.0, 64.0]), (9, 2, 2))
@@ -294,6 +295,7 @@ def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
         named(f"{two_agents}@2", env, params)
 
 
+@pytest.mark.slow
 def test_an_agent_of_another_task_and_a_cut_file_are_refused(two_agents: Path, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="acts in"):
         named(f"{two_agents}@0", *make("Acrobot-v1"))
@@ -339,6 +341,7 @@ def test_a_served_environment_of_ones_own_is_evaluated_by_policies_that_need_its
         assert "--env" in str(result.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_the_command_writes_a_table_figures_and_a_picture(tmp_path: Path) -> None:
     options = ["--episodes", "16", "--param", "max_steps=30", "-o", str(tmp_path / "out")]

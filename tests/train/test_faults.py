@@ -92,11 +92,13 @@ def test_the_command_says_what_is_not_finite_and_fails(
     assert "Traceback" not in words
 
 
+@pytest.mark.slow
 def test_an_infinite_entry_of_an_observation_is_named(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"observation\['place'\]\[1\] is inf at step 145 \(update 3, envir"):
         train(brief(f"{WORLDS}:InfiniteObservation"), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_observation_that_is_nan_from_the_start(tmp_path: Path) -> None:
     expected = r"observation\[0\] is nan after the first reset \(environment 0\).*Nothing was saved"
     with pytest.raises(NonFiniteError, match=expected):
@@ -104,6 +106,7 @@ def test_an_observation_that_is_nan_from_the_start(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_with_several_agents_the_message_says_which(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"reward is nan at step 145 \(update 3, environment 0, agent 0\)"):
         train(brief(f"{WORLDS}:NanReward", seeds=2), tmp_path)
@@ -123,17 +126,20 @@ class NanGradient(Net):
         return outputs, jnp.sqrt(0.0 * value), memory
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_training(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"loss is nan at step 64 \(update 1\)"):
         train(brief("GridWorld-v0", network=NanValue), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_agent_is_not_saved_whose_weights_are_not_finite(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"agent\.weights\.actor.* is nan at step 64 \(update 1\)"):
         train(brief("GridWorld-v0", network=NanGradient, minibatches=1), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_observation_outside_its_space_is_reported_once(tmp_path: Path) -> None:
     expected = (
         r"observation\[1\] is 1\.75, outside Box\(0\.0, 1\.0, \(2,\), float32\), "

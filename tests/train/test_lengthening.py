@@ -35,6 +35,7 @@ def test_a_finished_training_goes_on_to_a_larger_total(tmp_path: Path) -> None:
     assert checkpoint.recipe_of(tmp_path / CHECKPOINT) == LONG
 
 
+@pytest.mark.slow
 def test_a_lengthened_training_that_is_interrupted_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for name in ("whole", "killed"):
         train(SHORT, tmp_path / name)

@@ -77,6 +77,7 @@ def test_pictures_of_any_size_shrink_to_a_few_features(shape: tuple[int, ...]) -
     assert network(jnp.zeros(shape, jnp.uint8), None)[0].shape == (2,)
 
 
+@pytest.mark.slow
 def test_pixels_are_scaled_from_the_bounds_of_their_space() -> None:
     bright, lit = (
         ActorCritic(Box(0, high, (9, 9, 3), np.uint8), Discrete(2), key=jax.random.key(0)) for high in (255, 1)
@@ -102,6 +103,7 @@ def test_pictures_stay_bytes_in_the_rollout() -> None:
     assert data[0].dtype == jnp.uint8
 
 
+@pytest.mark.slow
 def test_an_agent_learns_from_pictures(tmp_path: Path) -> None:
     """The shortest way through 3 by 3 cells takes 4 steps, a random walk about 20."""
     config = Config(total_steps=6144, num_steps=64, hidden=32)

@@ -47,6 +47,7 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(whole), jax.tree.leaves(resumed))
 
 
+@pytest.mark.slow
 def test_an_update_is_compiled_once():
     """What comes out is of the very types that went in: a weak one would be another program."""
     trainer = SHORT.trainer()
@@ -127,6 +128,7 @@ def test_learning_remembers_what_acting_remembered():
     assert float(loss) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_recurrent_agent_knows_what_it_did():
     """Two observations that differ only in the action before them lead to other outputs."""
     trainer = Trainer(*make("GridWorld-v0"), Config(recurrent=True, hidden=8))

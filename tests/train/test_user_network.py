@@ -63,6 +63,7 @@ def test_an_own_network_has_a_memory_in_training_and_in_evaluation(tmp_path: Pat
     np.testing.assert_allclose(compiled.returns, played.returns, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_learning_goes_through_the_memories_of_an_own_network() -> None:
     """Before the first step of learning, replayed sequences give the very probabilities that were acted on."""
     config = Config(total_steps=64, num_envs=4, num_steps=16, minibatches=1)
@@ -79,6 +80,7 @@ def test_learning_goes_through_the_memories_of_an_own_network() -> None:
     assert float(loss) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_network_receives_observations_as_their_space_has_them(tmp_path: Path) -> None:
     recipe = brief(f"{WORLDS}:PictureAndPlace", network=TwoInputs, updates=2)
     state, _ = train(recipe, tmp_path)
@@ -101,6 +103,7 @@ def test_continuous_actions_of_an_own_network_have_a_spread_that_is_trained(tmp_
     assert action.shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_network_that_cannot_be_imported_is_given_again(tmp_path: Path) -> None:
     class Local(Net):
         """Defined in a function."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tropism.check.compare import spell
 from tropism.check.context import NUM_SEEDS, Subject, compile_quickly
 from tropism.check.finding import Finding, attempt
 from tropism.core.environment import Environment, flags
@@ -30,6 +31,7 @@ class Endings(NamedTuple):
     limit: int
     has_flags: bool
     disagreement: Finding | None = None
+    not_finite: Finding | None = None  # the first reward that is NaN or infinite
 
 
 def is_endless(env: Environment) -> bool:
@@ -44,6 +46,10 @@ def explain_flags(terminated: Any, truncated: Any, done: Any) -> str | None:
         return None
     seen = f"terminated is {bool(terminated)}, truncated is {bool(truncated)}, but done is {bool(done)}"
     return f"{seen}; return done = terminated | truncated"
+
+
+def explain_reward(reward: Any) -> str:
+    return f"reward is {spell(reward)}, not a finite number"
 
 
 def find_endings(subject: Subject) -> Endings:
@@ -62,6 +68,7 @@ class _Search(NamedTuple):
     state: Any
     lengths: Any
     disagreements: Any  # the step at which done was not terminated | truncated
+    not_finite: Any  # the first step whose reward was NaN or infinite
 
 
 def _find_in_batch(subject: Subject) -> Endings:
@@ -77,29 +84,31 @@ def _find_in_batch(subject: Subject) -> Endings:
         going = (search.time < limit) & (search.time < first + STRAGGLING)
         return going & ~jnp.all(ended) & ~jnp.any(search.disagreements)
 
-    def run(words: Any, pool: Any, size: Any) -> tuple[Any, Any]:
+    def run(words: Any, pool: Any, size: Any) -> tuple[Any, Any, Any]:
         def advance(search: _Search) -> _Search:
             rows = (search.time + STRIDE * lanes) % size
             actions = jax.tree.map(lambda leaf: leaf[rows], pool)
             time = search.time + 1
-            _, state, _, done, info = step(keys(words, time), search.state, actions)
+            _, state, reward, done, info = step(keys(words, time), search.state, actions)
             names[:] = info
             terminated, truncated = flags(done, info)
             alive = search.lengths == 0
             disagree = alive & ((terminated | truncated) != done)
             lengths = jnp.where(alive & done, time, search.lengths)
-            return _Search(time, state, lengths, jnp.where(disagree, time, 0))
+            bad = alive & ~jnp.isfinite(reward) & (search.not_finite == 0)
+            return _Search(time, state, lengths, jnp.where(disagree, time, 0), jnp.where(bad, time, search.not_finite))
 
         none = jnp.zeros(BATCH, jnp.int32)
-        begun = _Search(jnp.int32(0), reset(keys(words, 0))[1], none, none)
+        begun = _Search(jnp.int32(0), reset(keys(words, 0))[1], none, none, none)
         ended = lax.while_loop(unfinished, advance, begun)
-        return ended.lengths, ended.disagreements
+        return ended.lengths, ended.disagreements, ended.not_finite
 
     words = np.stack([seed_words(subject.seed + lane) for lane in range(BATCH)])
     found = compile_quickly(run, level=_level(subject))(words, *subject.pool(subject.seed))
-    lengths, disagreements = jax.device_get(found)
-    disagreement = _replay(subject, disagreements) if disagreements.any() else None
-    return Endings(lengths.tolist(), limit, _has_flags(names), disagreement)
+    lengths, disagreements, not_finite = jax.device_get(found)
+    disagreement = _replay(subject, disagreements).disagreement if disagreements.any() else None
+    bad = _replay(subject, not_finite).not_finite if not_finite.any() else None
+    return Endings(lengths.tolist(), limit, _has_flags(names), disagreement, bad)
 
 
 def _level(subject: Subject) -> int:
@@ -111,12 +120,12 @@ def _level(subject: Subject) -> int:
     return int(perf_counter() - started > LONG_STEP)
 
 
-def _replay(subject: Subject, disagreements: Any) -> Finding | None:
-    """The first disagreement that the batch found, in an episode of its own."""
-    lane = int(np.flatnonzero(disagreements)[0])
+def _replay(subject: Subject, faults: Any) -> Endings:
+    """The shortest of the batch's episodes with a fault, up to that step, by itself."""
+    lane = int(np.where(faults > 0, faults, np.iinfo(faults.dtype).max).argmin())
     start = STRIDE * lane
-    actions = subject.stream(subject.seed, start, start + int(disagreements[lane]))
-    return _follow(subject, subject.seed + lane, actions).disagreement
+    actions = subject.stream(subject.seed, start, start + int(faults[lane]))
+    return _follow(subject, subject.seed + lane, actions)
 
 
 def _find_step_by_step(subject: Subject) -> Endings:
@@ -131,13 +140,14 @@ def _find_step_by_step(subject: Subject) -> Endings:
         more = range(seeds[-1] + 1, seeds[-1] + 1 + MORE_EPISODES)
         lengths += [_follow(subject, seed, subject.stream(seed, 0, lengths[0])).lengths[0] for seed in more]
     disagreement = next((episode.disagreement for episode in episodes if episode.disagreement), None)
-    return Endings(lengths, limit, has_flags, disagreement)
+    not_finite = next((episode.not_finite for episode in episodes if episode.not_finite), None)
+    return Endings(lengths, limit, has_flags, disagreement, not_finite)
 
 
 def _follow(subject: Subject, seed: int, actions: Iterator[Any]) -> Endings:
     """One episode to its end, to a disagreement, or to the last action."""
     taken: list[Any] = []
-    has_flags, length, found = False, 0, None
+    has_flags, length, found, bad = False, 0, None, None
     for time, moment in enumerate(subject.run(subject.fast, seed, _note(actions, taken))):
         if time == 0:
             continue
@@ -146,8 +156,10 @@ def _follow(subject: Subject, seed: int, actions: Iterator[Any]) -> Endings:
         if message:
             found = subject.with_example(Finding("step", f"step {time}: {message}"), seed, taken)
             break
+        if bad is None and not np.isfinite(moment.reward):
+            bad = subject.with_example(Finding("step", f"step {time}: {explain_reward(moment.reward)}"), seed, taken)
         length = time if moment.done else 0
-    return Endings([length], len(taken), has_flags, found)
+    return Endings([length], len(taken), has_flags, found, bad)
 
 
 def _note(actions: Iterator[Any], taken: list[Any]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tropism.check.compare import difference, host, kind, spell
 from tropism.check.context import SHORT, Moment, Subject, compile_quickly, in_words
+from tropism.check.endings import explain_reward, find_endings
 from tropism.check.finding import Finding, attempt
 from tropism.check.mistakes import (
     explain_reset,
@@ -199,10 +200,10 @@ def check_finite_rewards(subject: Subject) -> Finding | None:
     def fails(seed: int, actions: list[Any]) -> Finding | None:
         for time, moment in enumerate(subject.recorded(subject.fast, seed, actions)):
             if time and not np.isfinite(moment.reward):
-                return Finding("step", f"step {time}: reward is {spell(moment.reward)}")
+                return Finding("step", f"step {time}: {explain_reward(moment.reward)}")
         return None
 
-    return subject.smallest(fails, subject.num_steps)
+    return subject.smallest(fails, subject.num_steps) or subject.once(find_endings).not_finite
 
 
 def check_purity(subject: Subject) -> Finding | None:

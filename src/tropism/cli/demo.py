@@ -32,14 +32,14 @@ def demo(
     seed: Seed = 0,
     steps: Annotated[int, typer.Option(help="Steps of training at most.", min=10_000)] = 1_500_000,
 ) -> None:
-    """Train an agent with a memory to find a smell until it beats the classic strategies, in less than two minutes.
+    """Train an agent with a memory to find a smell until it beats the classic strategies, in one to two minutes.
 
     Example: tropism demo --out runs/demo
 
     Ctrl-C stops it and leaves what there is. The exit code is 1 where the agent does not beat them in --steps.
     """
     begun, show = time.perf_counter(), _Show(made_folder(out), seed, steps)
-    errors.print("The demo takes about a minute on two cores.", highlight=False)
+    errors.print("The demo takes one to two minutes on two cores.", highlight=False)
 
     def left() -> str:
         for part in out.glob("*.part*"):

@@ -10,6 +10,7 @@ from rich.markup import escape
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Fps,
     Greedy,
     Params,
     PolicyName,
@@ -17,6 +18,7 @@ from tropism.cli.terminal import (
     console,
     environment,
     errors,
+    pair,
     print_rows,
     progress_bar,
 )
@@ -73,6 +75,7 @@ def replay(
         Path | None,
         typer.Option("--out", "-o", help="Film the episode: a .gif, .mp4 or .png file (the last picture)."),
     ] = None,
+    fps: Fps = None,
     env: Annotated[
         str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
     ] = None,
@@ -85,14 +88,13 @@ def replay(
     Example: tropism replay recordings/cartpole --verify
     Example: tropism replay recordings/cartpole --episode 3 -o episode.mp4
     """
-    from tropism.core.session.session import Session
     from tropism.record import Reader, film, first_difference, session_of
     from tropism.record import replay as again
 
     if env is None and (param or arg):
         raise ValidationError("env", None, "--env, to give it --param or --arg: a recording has its own")
     reader = Reader(folder)
-    session = session_of(reader.manifest) if env is None else Session(*environment(env, param, arg))
+    session = session_of(reader.manifest) if env is None else _session_with(reader.manifest, env, param, arg)
     if out is not None:
         film.check_path(out)
         if episode is None and len(reader) > 1:
@@ -109,17 +111,27 @@ def replay(
                 outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
             rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
     if out is not None:
-        _film(out, session, reader[chosen[0]])
+        _film(out, session, reader[chosen[0]], fps)
     _tell(rows, reader.manifest.versions, verify, as_json)
 
 
-def _film(out: Path, session: Any, recorded: Any) -> None:
+def _session_with(manifest: Any, env: str, param: list[str] | None, arg: list[str] | None) -> Any:
+    from tropism.record.replay import session_with
+
+    return session_with(
+        manifest,
+        env,
+        *(dict(pair(name, text) for text in given or []) for name, given in (("--param", param), ("--arg", arg))),
+    )
+
+
+def _film(out: Path, session: Any, recorded: Any, fps: float | None) -> None:
     from tropism.record import film
     from tropism.record.replay import sessions_of
 
     with progress_bar() as bar:
         sessions = bar.track(sessions_of(session, recorded), total=len(recorded) + 1, description=str(out))
-        film.save(out, (film.picture(each) for each in sessions))
+        film.save(out, (film.picture(each) for each in sessions), fps)
     errors.print(f"wrote {escape(str(out))}", highlight=False, soft_wrap=True)
 
 

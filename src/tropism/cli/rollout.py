@@ -10,6 +10,7 @@ from rich.markup import escape
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Fps,
     Greedy,
     Id,
     Params,
@@ -70,6 +71,7 @@ def render(
     policy: PolicyName = "random",
     greedy: Greedy = False,
     steps: Annotated[int, typer.Option(help="Steps at most.", min=0)] = 200,
+    fps: Fps = None,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
@@ -94,7 +96,7 @@ def render(
         if out.suffix.lower() == ".png":  # which shows the last one
             *_, last = moments
             moments = iter((last,))
-        film.save(out, map(film.picture, moments))
+        film.save(out, map(film.picture, moments), fps)
         bar.update(task, total=session.step_count + 1)  # the episode may have ended sooner
     console.print(
         f"{escape(str(out))}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}"

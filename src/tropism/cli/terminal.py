@@ -43,6 +43,10 @@ PolicyName = Annotated[
 ]
 Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the likeliest action.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Fps = Annotated[
+    float | None,
+    typer.Option(help="Pictures a second; 25 by default, fewer for a short episode.", min=0.1, max=100),
+]
 Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
 
 

@@ -111,6 +111,7 @@ def train(
 def _run(given: "_Given", folder: Path, remains: "_Remains", tensorboard: bool) -> list[Any]:
     """Train, draw the learning curve and return it; show how far the training is."""
     from tropism.train import pictures
+    from tropism.train.checkpoint import history_of
     from tropism.train.run import CHECKPOINT, Report
     from tropism.train.run import train as run
     from tropism.train.tensorboard import event_log, no_log
@@ -118,8 +119,14 @@ def _run(given: "_Given", folder: Path, remains: "_Remains", tensorboard: bool) 
     if (folder / CHECKPOINT).exists() and not remains.resume and not remains.force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
     recipe = _begun(folder / CHECKPOINT, given) if remains.resume else _new(given)
+    before = history_of(folder / CHECKPOINT) if remains.resume else []
+    done = before[-1][0] if before else 0
+    if done >= recipe.config.num_updates * recipe.config.batch:
+        words = f"The training in {folder} is finished: {done:,} steps. A larger --total-steps lengthens it."
+        errors.print(words, highlight=False, markup=False, soft_wrap=True)
+        return before
     log = event_log(made_folder(folder) / "tensorboard") if tensorboard else no_log
-    errors.print(_announcement(recipe.trainer(), recipe), highlight=False, markup=False, soft_wrap=True)
+    errors.print(_announcement(recipe.trainer(), recipe, done), highlight=False, markup=False, soft_wrap=True)
     with progress_bar() as bar:
         task = bar.add_task(f"{recipe.id}: compiling", total=recipe.config.num_updates * recipe.config.batch)
 
@@ -166,12 +173,13 @@ class _Remains:
         return "Nothing was saved yet; start again with the same command."
 
 
-def _announcement(trainer: Any, recipe: Any) -> str:
+def _announcement(trainer: Any, recipe: Any, done: int) -> str:
     """What is going to be done, and how long it takes until something is to be seen."""
     config = recipe.config
     agents = "" if recipe.seeds == 1 else f" of each of {recipe.seeds} agents"
     steps = f"{config.num_updates * config.batch:,} steps{agents} in {config.num_updates:,} updates"
-    return f"{recipe.id}: {steps}, {trainer.blueprint.summary}. {COMPILING}"
+    resumed = f" Going on from step {done:,}." if done else ""
+    return f"{recipe.id}: {steps}, {trainer.blueprint.summary}.{resumed} {COMPILING}"
 
 
 def _tell(id: str, folder: Path, history: list[Any], as_json: bool) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -128,19 +128,36 @@ def _absence(spec: EnvironmentSpec) -> str | None:
 
 
 def identify(env: Environment) -> dict[str, Any] | None:
-    """The id and arguments that make this very environment, if they can be written down."""
+    """What makes this very environment, if it can be written down: its id, or else its class, and the arguments."""
     _load()
     source = _made.get(env)
     if source is None:
         kind = env.kind if isinstance(env, Adapted) else type(env)
         matches = (spec for spec in _specs.values() if kind is spec.factory)
         equal = (spec for spec in matches if not _required(spec.factory) and _build(spec, {}) == env)
-        source = next(({"id": spec.id, "arguments": {}} for spec in equal), None)
+        source = next(({"id": spec.id, "arguments": {}} for spec in equal), None) or _class_source(env, kind)
     try:
         json.dumps(source)
     except TypeError:
         return None
     return source
+
+
+def _class_source(env: Environment, kind: Any) -> dict[str, Any] | None:
+    """The class of an environment without an id; its arguments, too, where they are the defaults.
+
+    Adapters and transforms have none: their class does not say what is inside.
+    """
+    if "<locals>" in kind.__qualname__ or kind.__module__.startswith("tropism."):
+        return None
+    default = not _required(kind) and built(kind, {}) == env
+    return {"class": f"{kind.__module__}:{kind.__qualname__}", "arguments": {} if default else None}
+
+
+def note_source(env: Environment, target: str, arguments: Mapping[str, Any]) -> None:
+    """Remember that this environment was made of the class `target` names, with these arguments."""
+    if identify(env) is None or "class" in (identify(env) or {}):
+        _made[env] = {"class": target, "arguments": dict(arguments)}
 
 
 def share_source(original: Environment, other: Environment) -> None:

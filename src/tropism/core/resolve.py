@@ -6,8 +6,10 @@ from typing import Any
 
 from tropism.core.adapters.class_based import built, is_agent
 from tropism.core.environment import Environment, override
-from tropism.core.registry import make
-from tropism.errors import ValidationError
+from tropism.core.registry import absent, find, make, note_source
+from tropism.errors import UnknownEnvironmentError, ValidationError
+
+OWN = "A class of your own is named module:Class, and its module must be importable from here."
 
 
 def imported(name: str, target: str, what: str) -> Any:
@@ -27,6 +29,11 @@ def imported(name: str, target: str, what: str) -> Any:
 def environment_of(target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names, and its params."""
     if ":" not in target:
+        try:
+            find(target)
+        except UnknownEnvironmentError as error:
+            hint = "" if target in absent() else f"\n{OWN}"
+            raise UnknownEnvironmentError("id", target, error.expected, f"{error}{hint}") from None
         return make(target, params=dict(params), **arguments)
     made = imported("target", target, "module:Class")
     if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
@@ -35,4 +42,5 @@ def environment_of(target: str, params: Mapping[str, Any], arguments: Mapping[st
         env = built(made, dict(arguments))
     except TypeError as error:
         raise ValidationError("target", target, f"a class that can be made with these arguments ({error})") from None
+    note_source(env, target, arguments)
     return env, override(env.default_params(), dict(params))

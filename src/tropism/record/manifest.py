@@ -38,6 +38,8 @@ class Shard:
 class Manifest:
     """`env` says how to make the environment: {"id", "arguments"}, {"gymnasium"}, or None where nothing can.
 
+    That of a class without an id is {"class", "arguments"}: for people, since nothing that a file names is imported.
+
     `params` are by name, those that were not written down (large arrays) None.
     """
 

@@ -1,22 +1,24 @@
 """Lives recorded episodes through again, and says where one differs."""
 
 import importlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
+from tropism.core.environment import override
 from tropism.core.episode import Timestep
 from tropism.core.registry import make
+from tropism.core.resolve import environment_of
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import same
 from tropism.record.manifest import Manifest, params_of
 from tropism.record.reader import Episode
 
-HOW = "an id that is registered here; give the class that was recorded (--env module:Class)"
+HOW = "an id that is registered here; give the class that was recorded (--env {})"
 
 
 class Difference(NamedTuple):
@@ -34,12 +36,21 @@ def session_of(manifest: Manifest) -> Session:
         made = importlib.import_module("tropism.gym.recording").registered(manifest.env["gymnasium"])
         return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
     if manifest.env is None or "id" not in manifest.env:
-        raise ValidationError("env", manifest.env, HOW)
+        recorded = (manifest.env or {}).get("class")
+        raise ValidationError("env", recorded, HOW.format(recorded or "module:Class"))
     try:
         env, _ = make(manifest.env["id"], **manifest.env["arguments"])
     except UnknownEnvironmentError:
-        raise ValidationError("env", manifest.env["id"], HOW) from None
+        raise ValidationError("env", manifest.env["id"], HOW.format("module:Class")) from None
     return Session(env, params_of(env, manifest.params))
+
+
+def session_with(manifest: Manifest, target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> Session:
+    """A session of the class or id that `target` names, as it was recorded, except for what is given here."""
+    recorded = manifest.env or {}
+    env, _ = environment_of(target, {}, {**(recorded.get("arguments") or {}), **arguments})
+    as_recorded = params_of(env, manifest.params) if manifest.params else env.default_params()
+    return Session(env, override(as_recorded, dict(params)))
 
 
 def replay(session: Session, episode: Episode) -> Generator[Timestep, None, None]:

@@ -120,7 +120,8 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)
         self._finalizer()
-        return _exit_code(self.process.returncode)
+        code = self.process.returncode
+        return -signal.SIGKILL if code is None else _exit_code(code)  # None: another thread is ending it, too
 
     def _send(self, kind: bytes, payload: bytes, exchange: Exchange) -> bool:
         """Whether all of it was taken."""

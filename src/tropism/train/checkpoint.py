@@ -88,15 +88,21 @@ def recipe_of(path: Path) -> Training:
         return _header(file)[0]
 
 
+def history_of(path: Path) -> list[Any]:
+    """The learning curve so far: steps, and a return for each agent."""
+    with _opened(path) as file:
+        return _header(file)[1]
+
+
 def steps_of(path: Path) -> int:
     """The steps that a training has done, of each agent."""
-    with _opened(path) as file:
-        return int(_header(file)[1][-1][0])
+    return int(history_of(path)[-1][0])
 
 
 def _opened(path: Path) -> IO[bytes]:
     if not path.is_file():
-        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
+        message = f"there is no {path}; `tropism train` without --resume begins a training"
+        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`", message)
     file = path.open("rb")
     if file.readline() != MAGIC:
         file.close()

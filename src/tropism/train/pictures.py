@@ -64,7 +64,7 @@ def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
         axes.plot(steps, mean, color=COLORS[1], linewidth=2, label=f"mean of {returns.shape[1]} agents, 95 % interval")
         axes.fill_between(steps, mean - half, mean + half, color=COLORS[1], alpha=0.2)
         axes.legend(frameon=False)
-    axes.set(title=id, xlabel="environment steps", ylabel="return of an episode")
+    axes.set(title=id, xlabel="environment steps", ylabel=f"return of an episode\n(mean of {WINDOW} reports)")
     _save(figure, axes, path)
 
 
@@ -122,7 +122,9 @@ def _returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
     axes = figure.subplots()
     axes.boxplot([each.returns for each in evaluations], orientation="horizontal", showmeans=True)
     axes.set_yticks(range(1, len(evaluations) + 1), [each.policy for each in evaluations])
-    axes.set(title=f"{id}: the same {len(evaluations[0].returns)} episodes for each", xlabel="return of an episode")
+    axes.invert_yaxis()  # the first policy on top, as in the table
+    label = "return of an episode (box: quartiles, bar: median, triangle: mean)"
+    axes.set(title=f"{id}: the same {len(evaluations[0].returns)} episodes for each", xlabel=label)
     _save(figure, axes, path)
 
 

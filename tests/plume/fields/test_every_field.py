@@ -70,6 +70,7 @@ def test_a_raster_is_what_its_points_smell(field: Field) -> None:
     np.testing.assert_allclose(drawn, smell(field, state, points), rtol=1e-4, atol=1e-6 * float(drawn.max()))
 
 
+@pytest.mark.slow
 def test_a_state_keeps_its_shape_so_that_it_scans(field: Field) -> None:
     start, later = advanced(field, random.key(0))
     assert jax.tree.structure(start) == jax.tree.structure(later)

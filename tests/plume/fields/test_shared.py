@@ -43,6 +43,7 @@ def test_moving_the_source_moves_all_of_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_many_agents_read_one_plume() -> None:
     shared = share(Puffs(max_puffs=200), random.key(0), 6)
     states = jax.vmap(shared.init)(random.split(random.key(1), 4))

@@ -282,7 +282,7 @@ def _form(params: Any) -> Any:
 
 
 def _rebuild(source: Any) -> Environment:
-    if source is None:
+    if source is None or "id" not in source:
         raise ValidationError("env", None, "the environment the snapshot was made of: it has no registered id")
     return make(source["id"], **source["arguments"])[0]
 
