@@ -19,10 +19,10 @@ ID = "PlumeNavMeander-v0"
 RIVALS = ("random", "run-and-tumble", "cast-and-surge")
 EPISODES = 512
 UNSEEN = 10_000  # the first seed of the episodes that all are compared on
-NEXT = f"""tropism evaluate {ID} --policy klinotaxis   # any policy, any environment
-tropism train PlumeNavPuffs-v0 --seeds 4                    # another plume
-tropism serve                                               # play it yourself, in a browser
-tropism list                                                # everything else"""
+NEXT = f"""tropism evaluate {ID} --policy klinotaxis  # any policy, any environment
+tropism train PlumeNavPuffs-v0 --seeds 4                 # another plume
+tropism serve                                            # play it yourself, in a browser
+tropism list                                             # everything else"""
 
 
 def demo(
