@@ -13,7 +13,7 @@ from jax import random
 from tests.ids import ALL, PURE, mark_slow
 from tests.serve.running import Running, running, talk
 
-from tropism import Session, make, rollout
+from tropism import Session, make, random_policy, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
 from tropism.gym.spaces import inward, outward
@@ -98,21 +98,14 @@ def test_vector_environment_i_is_the_session_of_seed_plus_i(id: str):
     assert_lanes(lanes, *zip(*rows, strict=True))
 
 
-def replay(key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
-    """A policy that plays the actions of a table, one row a step."""
-    table, time = policy_state
-    return table[time], (table, time + 1)
-
-
 @pytest.mark.parametrize("id", mark_slow(PURE))
 def test_a_reproducible_rollout_is_the_sessions(id: str):
     env, params = make(id, **short(id))
-    table = action_table(env, params)
-    lanes, ends = lived_through(env, params, table)
-    state = jax.numpy.asarray(table), jax.numpy.int32(0)
-    result = rollout(env, replay, SEED, NUM_ENVS, NUM_STEPS, params=params, policy_state=state, reproducible=True)
+    policy = random_policy(env, params)
+    result = rollout(env, policy, SEED, NUM_ENVS, NUM_STEPS, params=params, reproducible=True)
     steps = result.transitions
     assert steps is not None
+    lanes, ends = lived_through(env, params, np.asarray(steps.action))
     assert result.episodes is None or int(result.episodes.episodes) == ends
     assert_lanes(lanes, steps.obs, steps.reward, steps.terminated, steps.truncated, steps.next_obs)
 

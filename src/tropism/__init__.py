@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from tropism.core.adapters.class_based import AgentEnvironment, adapt
     from tropism.core.environment import Environment, EnvParams, EnvState
     from tropism.core.registry import EnvironmentSpec, make, register, registered
-    from tropism.core.rollout.api import random_policy, rollout
+    from tropism.core.rollout.api import rollout
+    from tropism.core.rollout.policy import Policy, random_policy
     from tropism.core.session.session import EnvironmentState, Session, Timestep
     from tropism.core.spaces import (
         Box,
@@ -67,6 +68,7 @@ __all__ = [
     "MultiBinary",
     "MultiDiscrete",
     "Observation",
+    "Policy",
     "Record",
     "Session",
     "Space",
@@ -102,7 +104,8 @@ _NAMES = {
     "tropism.check": "check_environment",
     "tropism.core.environment": "Environment EnvParams EnvState",
     "tropism.core.registry": "EnvironmentSpec make register registered",
-    "tropism.core.rollout.api": "random_policy rollout",
+    "tropism.core.rollout.api": "rollout",
+    "tropism.core.rollout.policy": "Policy random_policy",
     "tropism.core.session.session": "EnvironmentState Session Timestep",
     "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (

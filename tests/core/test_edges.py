@@ -9,7 +9,7 @@ from tests.core.lines import HostLine
 
 from tropism import Session, ValidationError, make, randomize_params, register, rollout
 from tropism.core.episode import small_seed
-from tropism.core.rollout.api import random_policy
+from tropism.core.rollout.policy import random_policy
 from tropism.core.spaces import Box, Discrete
 from tropism.envs.cartpole import CartPole
 from tropism.envs.grid_world import GridWorld

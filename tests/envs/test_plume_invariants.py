@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tropism.core.registry import make, registered
-from tropism.core.rollout.api import random_policy, rollout
+from tropism.core.rollout.api import rollout
+from tropism.core.rollout.policy import random_policy
 from tropism.core.spaces import Box, Dict
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.fields import Gaussian, Meander

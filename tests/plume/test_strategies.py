@@ -22,8 +22,6 @@ from tropism.plume.strategies import (
     RandomWalk,
     RunAndTumble,
     Strategy,
-    as_policy,
-    first_memories,
 )
 from tropism.plume.strategies.fitted import fitted
 from tropism.plume.strategies.steering import has_compass, steer
@@ -145,8 +143,7 @@ def test_a_flyer_knows_the_wind_from_what_it_feels(smell: float, off: float) -> 
 @pytest.mark.slow
 def test_a_strategy_is_a_policy_for_a_rollout() -> None:
     strategy = Klinotaxis()
-    memories = first_memories(strategy, random.key(0), 16)
-    run = rollout(PlumeNav(), as_policy(strategy), 0, 16, 300, policy_state=memories, collect=False)
+    run = rollout(PlumeNav(), strategy, 0, 16, 300, collect=False)
     assert int(run.episodes.episodes) > 16
     assert float(run.episodes.mean_return) == 1
 

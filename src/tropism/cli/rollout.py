@@ -38,8 +38,8 @@ def rollout(
     """
     import jax
 
-    from tropism.core.rollout.api import random_policy
     from tropism.core.rollout.api import rollout as run
+    from tropism.core.rollout.policy import random_policy
 
     env, params = environment(id, param, arg)
     with progress_bar() as bar:
@@ -133,8 +133,9 @@ def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]
     """Compiled steps per second of a batch, and microseconds for one step of a session."""
     import jax
 
-    from tropism.core.rollout.api import Transition, random_policy
+    from tropism.core.rollout.api import Transition
     from tropism.core.rollout.api import rollout as run
+    from tropism.core.rollout.policy import random_policy
     from tropism.core.session.session import Session
 
     policy = random_policy(env, params)

@@ -1,6 +1,7 @@
 """rollout: the same transitions however it is run, and sums that agree with them."""
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -10,7 +11,8 @@ import pytest
 from jax import random
 from tests.core.lines import HostLine, Line
 
-from tropism.core.rollout.api import Rollout, random_policy, rollout
+from tropism.core.rollout.api import Rollout, rollout
+from tropism.core.rollout.policy import random_policy
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 
@@ -133,41 +135,73 @@ def test_environments_draw_independently():
     assert len(np.unique(np.asarray(BASE.transitions.obs)[0, :, 0])) == ENVS
 
 
-def test_a_policy_keeps_its_state():
-    def alternate(key: Any, state: Any, obs: Any) -> Any:
-        return jnp.full(obs.shape[0], state % 3), state + 1
+class Counting:
+    """Counts the steps of its episode, from a number that it draws at the start, and acts by the count."""
 
-    result = run(policy=alternate, policy_state=jnp.int32(4))
-    assert int(result.policy_state) == 4 + STEPS
-    assert result.transitions is not None
-    assert np.asarray(result.transitions.action)[:, 0].tolist() == [(4 + i) % 3 for i in range(STEPS)]
+    def init(self, key: Any) -> Any:
+        return random.randint(key, (), 0, 3), jnp.int32(0)
+
+    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+        start, count = memory
+        return (start + count) % 3, (start, count + 1)
 
 
-def test_a_policy_of_one_environment_is_lifted_with_vmap():
-    def one(obs: Any) -> Any:
-        return jnp.where(obs[0] > 0, 0, 2)
+def test_a_policy_has_a_memory_that_starts_anew_with_each_episode():
+    t = run(policy=Counting()).transitions
+    assert t is not None
+    done, actions = np.asarray(t.terminated | t.truncated), np.asarray(t.action)
+    starts: list[int] = []
+    for env in range(ENVS):
+        ends = [0, *(np.flatnonzero(done[:, env]) + 1), STEPS]
+        for begin, end in pairwise(ends):
+            episode = actions[begin:end, env]
+            assert np.array_equal(episode, (episode[:1] + np.arange(end - begin)) % 3)
+            starts += episode[:1].tolist()
+    assert set(starts) == {0, 1, 2}
 
-    lifted = run(policy=lambda key, state, obs: (jax.vmap(one)(obs), state)).transitions
-    assert lifted is not None
-    assert np.array_equal(lifted.action, np.where(np.asarray(lifted.obs)[..., 0] > 0, 0, 2))
+
+def test_memory_goes_on_within_an_episode_and_across_segments():
+    assert_same(run(policy=Counting(), progress=lambda *_: None).transitions, run(policy=Counting()).transitions)
+
+
+def test_a_function_of_one_observation_is_a_policy():
+    t = run(policy=lambda obs: jnp.where(obs[0] > 0, 0, 2)).transitions
+    assert t is not None
+    assert np.array_equal(t.action, np.where(np.asarray(t.obs)[..., 0] > 0, 0, 2))
+
+
+def test_a_function_of_a_key_and_one_observation_is_a_policy():
+    t = run(policy=lambda key, obs: random.randint(key, (), 0, 3)).transitions
+    assert t is not None
+    assert len(np.unique(np.asarray(t.action), axis=1).T) > 1  # environments draw independently
+    assert len(np.unique(np.asarray(t.action), axis=0)) > 1
 
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
-    ("policy", "seen"),
+    ("policy", "message"),
     [
-        (lambda obs: obs, "policy takes (obs);"),
-        (lambda key, obs: obs, "policy takes (key, obs);"),
-        (lambda key, state, obs, extra: obs, "policy takes (key, state, obs, extra);"),
-        (lambda key, state, obs: jnp.zeros(2, jnp.int32), "policy returned a "),
+        (lambda key, policy_state, obs: (obs, policy_state), "policy takes (key, policy_state, obs);"),
+        (lambda: 0, "policy takes ();"),
+        (Counting, "policy is "),
         ("greedy", "policy is 'greedy';"),
     ],
 )
-def test_a_policy_of_another_signature_is_refused_with_the_right_one(policy: Any, seen: str):
+def test_another_signature_is_refused_with_the_right_one(policy: Any, message: str):
     with pytest.raises(ValidationError) as error:
         rollout(Line(), policy, 0, 2, 2)
-    assert str(error.value).startswith(seen)
-    assert "(key, policy_state, obs) -> (actions, policy_state)" in str(error.value)
+    assert str(error.value).startswith(message)
+    assert "init(key) -> memory and act(key, memory, obs) -> (action, memory)" in str(error.value)
+
+
+class Forgetful(Counting):
+    def act(self, key: Any, memory: Any, obs: Any) -> Any:
+        return jnp.int32(0)
+
+
+def test_an_act_that_returns_no_memory_is_refused():
+    with pytest.raises(ValidationError, match=r"act returned a .*; expected \(action, memory\)"):
+        rollout(Line(), Forgetful(), 0, 2, 2)
 
 
 def test_params_are_those_given():

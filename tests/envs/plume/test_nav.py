@@ -11,7 +11,8 @@ import pytest
 from jax import random
 
 from tropism.core.registry import make
-from tropism.core.rollout.api import random_policy, rollout
+from tropism.core.rollout.api import rollout
+from tropism.core.rollout.policy import random_policy
 from tropism.core.session.session import Session
 from tropism.core.spaces import Box, Discrete
 from tropism.envs.plume.nav import PlumeNav

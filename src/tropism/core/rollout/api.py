@@ -1,6 +1,5 @@
 """Compiled rollouts: many environments, many steps, one call."""
 
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.arity import accepts
 from tropism.core.compiled.reset_where import Restarts, check_restarts, replace_where
 from tropism.core.environment import Environment, Info, override
 from tropism.core.episode import (
@@ -23,14 +21,11 @@ from tropism.core.episode import (
     seed_words,
     step_timestep,
 )
-from tropism.core.spaces import Space
+from tropism.core.rollout.policy import Policy, as_policy, check_result
 from tropism.core.spaces.space import check_count, is_integer
 from tropism.errors import ValidationError
 
-# A policy maps a batch of observations to a batch of actions: (key, policy_state, obs) -> (actions, policy_state).
-Policy = Callable[[Any, Any, Any], tuple[Any, Any]]
-
-POLICY = "(key, policy_state, obs) -> (actions, policy_state)"
+FIRST_MEMORIES = 2**32 - 1  # folded into the key: no step has this number
 REPORTS = 20  # how often a rollout with a progress bar reports
 ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
 
@@ -74,33 +69,16 @@ class Rollout(NamedTuple):
     totals: Any
     episodes: Any  # EpisodeTotals, or None with a `reduce` of your own
     obs: Any
-    policy_state: Any
-
-
-class RandomPolicy(eqx.Module):
-    """Uniform actions; needs nothing but the size of the batch."""
-
-    space: Space
-
-    def __call__(self, key: Any, policy_state: Any, obs: Any) -> tuple[Any, Any]:
-        batch = jax.tree.leaves(obs)[0].shape[0]
-        return self.space.sample(key, (batch,)), policy_state
-
-
-def random_policy(env: Environment, params: Any = None) -> RandomPolicy:
-    """The policy that samples the action space."""
-    return RandomPolicy(env.action_space(env.default_params() if params is None else params))
 
 
 def rollout(
     env: Environment,
-    policy: Policy,
+    policy: Policy | Callable[..., Any],
     key: Any,
     num_envs: int,
     num_steps: int,
     *,
     params: Any = None,
-    policy_state: Any = None,
     collect: bool = True,
     reduce: Callable[[Transition], Any] | None = None,
     reproducible: bool = False,
@@ -109,8 +87,8 @@ def rollout(
 ) -> Rollout:
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
 
-    `policy` is pure and batched, `(key, policy_state, obs[B]) -> (actions[B], policy_state)`; lift one for
-    a single environment with `jax.vmap`. `collect=False` keeps no transitions; `reduce` maps each
+    `policy` is a pure `Policy`, or a function `obs -> action` or `(key, obs) -> action`, of one environment;
+    its memory starts anew with each episode. `collect=False` keeps no transitions; `reduce` maps each
     Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
     comes from `key`, one key a step; with `reproducible=True` environment i draws what `Session` draws
     with the seed `key + i` (an int or a key).
@@ -121,14 +99,14 @@ def rollout(
     check_restarts(restarts)
     if not isinstance(env, Environment) or not env.traced:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
-    _check_policy(policy)
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
     key = (
         random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
     )
-    plan = _Plan(env, policy, num_envs, collect, reduce, reproducible, restarts)
-    carry, pieces = policy_state, []
+    plan = _Plan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
+    carry: Any = None
+    pieces: list[Any] = []
     for start, length in _segments(num_steps, progress):
         last = start + length == num_steps
         carry, piece = _run(plan, carry, key, params, jnp.int32(start), length, start == 0, last)
@@ -148,6 +126,31 @@ class _Plan(eqx.Module):
     reduce: Callable[[Transition], Any] | None
     reproducible: bool
     restarts: Restarts
+
+    def act(self, key: Any, memories: Any, obs: Any) -> tuple[Any, Any]:
+        """The actions of all environments, and the memories after them."""
+        act_batch = getattr(self.policy, "act_batch", None)
+        if act_batch is not None:
+            return act_batch(key, memories, obs, self.num_envs)
+
+        def act_one(lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+            return check_result(self.policy, self.policy.act(_lane_key(key, lane), memory, obs))
+
+        return jax.vmap(act_one)(self.lanes(), memories, obs)
+
+    def memories(self, key: Any) -> Any:
+        """Memories at the start of an episode."""
+        return jax.vmap(lambda lane: self.policy.init(_lane_key(key, lane)))(self.lanes())
+
+    def renew(self, key: Any, memories: Any, done: Any) -> Any:
+        """New memories where an episode ended."""
+        if not jax.tree.leaves(memories):
+            return memories
+        choose = jax.vmap(lambda end, new, old: jax.tree.map(lambda a, b: jnp.where(end, a, b), new, old))
+        return choose(done, self.memories(key), memories)
+
+    def lanes(self) -> Any:
+        return jnp.arange(self.num_envs, dtype=jnp.uint32)
 
     def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
         """Environment `lane` before its first step: `(obs, state)`, the state an Episode where reproducible."""
@@ -202,7 +205,7 @@ class _Episodes(eqx.Module):
 class _Carry(NamedTuple):
     obs: Any
     state: Any
-    policy_state: Any
+    memories: Any
     episodes: _Episodes | None
     totals: Any
 
@@ -211,7 +214,7 @@ class _Carry(NamedTuple):
 def _run(
     plan: _Plan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, last: bool
 ) -> tuple[Any, Any]:
-    """Some steps of a rollout. The first call gets the policy's state for a carry, the last returns a Rollout.
+    """Some steps of a rollout. The first call has no carry, the last returns a Rollout.
 
     Doing both ends inside lets the compiler drop what nobody reads, such as the observations of a random policy.
     """
@@ -227,21 +230,21 @@ def _run(
         return after, transition if plan.collect else None
 
     times = start + jnp.arange(length)
-    carry = _begin(plan, key, params, carry) if first else carry
+    carry = _begin(plan, key, params) if first else carry
     carry, transitions = lax.scan(one, carry, (times, _keys(key, times)), unroll=unroll)
     if not last:
         return carry, transitions
     episodes = None if carry.episodes is None else carry.episodes.totals()
     obs = carry.obs if plan.collect else None
-    return Rollout(None, carry.totals, episodes, obs, carry.policy_state), transitions
+    return Rollout(None, carry.totals, episodes, obs), transitions
 
 
-def _begin(plan: _Plan, key: Any, params: Any, policy_state: Any) -> _Carry:
-    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
-    obs, state = jax.vmap(plan.first, (None, 0, None))(key, lanes, params)
+def _begin(plan: _Plan, key: Any, params: Any) -> _Carry:
+    obs, state = jax.vmap(plan.first, (None, 0, None))(key, plan.lanes(), params)
+    memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
     none = jnp.zeros(plan.num_envs, jnp.int32)
     episodes = None if plan.reduce else _Episodes(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
-    carry = _Carry(obs, state, policy_state, episodes, None)
+    carry = _Carry(obs, state, memories, episodes, None)
     totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, int))[0], params, 0)[1], carry)
     return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
 
@@ -256,18 +259,14 @@ def _keys(key: Any, times: Any) -> Any:
 
 def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tuple[_Carry, Any, Transition]:
     """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
-    result = plan.policy(keys[0], carry.policy_state, carry.obs)
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        message = f"policy returned a {type(result).__name__}; expected a function {POLICY}"
-        raise ValidationError("policy", plan.policy, f"a function {POLICY}", message)
-    action, policy_state = result
-    lanes = jnp.arange(plan.num_envs, dtype=jnp.uint32)
+    action, memories = plan.act(keys[0], carry.memories, carry.obs)
     step = jax.vmap(plan.step, (None, 0, 0, 0, None))
-    timestep, obs, state = step((keys[1], keys[2]), lanes, carry.state, action, params)
+    timestep, obs, state = step((keys[1], keys[2]), plan.lanes(), carry.state, action, params)
+    memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
     transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
     summand = plan.reduce(transition) if plan.reduce else None
     episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
-    return _Carry(obs, state, policy_state, episodes, carry.totals), summand, transition
+    return _Carry(obs, state, memories, episodes, carry.totals), summand, transition
 
 
 def _lane_key(key: Any, lane: Any) -> Any:
@@ -306,15 +305,6 @@ def _report(progress: Any, carry: Any, done: int, total: int) -> None:
     end = "\n" if done == total else ""
     sys.stderr.write(f"\rrollout [{'#' * filled}{'.' * (40 - filled)}] {done}/{total} steps{end}")
     sys.stderr.flush()
-
-
-def _check_policy(policy: Any) -> None:
-    expected = f"a function of a batch, {POLICY}; lift one for a single environment with jax.vmap"
-    if not callable(policy):
-        raise ValidationError("policy", policy, expected)
-    if not accepts(policy, 3):
-        message = f"policy takes {inspect.signature(policy)}; expected {expected}"
-        raise ValidationError("policy", policy, expected, message)
 
 
 def _check_sizes(**sizes: Any) -> None:

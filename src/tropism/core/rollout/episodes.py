@@ -1,7 +1,7 @@
 """Trials: many seeded episodes of a pure environment under a policy that remembers, compiled, each to its end."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, Timestep, advance, begin, check_seed, seed_words
+from tropism.core.rollout.policy import Policy
 from tropism.core.spaces.space import check_count
 
 LONGEST = 100_000  # steps of an episode that has no end of its own
@@ -19,19 +20,6 @@ ACTOR = 2**32 - 2  # folded into the key, beyond all steps: an actor's draws are
 
 Note = Callable[[Any, Any, Timestep], Any]
 """`(note so far, state, timestep) -> note`; before the first step of an episode there is None."""
-
-
-@runtime_checkable
-class Actor(Protocol):
-    """Whoever acts: with a memory, one agent at a time; pure."""
-
-    def init(self, key: Any) -> Any:
-        """The memory at the start of an episode."""
-        ...
-
-    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-        """`(action, memory)`."""
-        ...
 
 
 class Trials(eqx.Module):
@@ -45,13 +33,13 @@ class Trials(eqx.Module):
 
 
 def trials(
-    env: Environment, actor: Actor, seed: int, num_episodes: int, params: Any, note: Note, num_moments: int = 0
+    env: Environment, policy: Policy, seed: int, num_episodes: int, params: Any, note: Note, num_moments: int = 0
 ) -> Trials:
     """Episode i is the one that a `Session` with the seed `seed + i` begins; `num_moments` notes of each are kept."""
     check_count("num_episodes", num_episodes)
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
-    actor, params, seeds = jax.tree.map(jnp.asarray, (actor, params, seeds))
-    return _trials(env, actor, params, seeds, note, num_moments)
+    policy, params, seeds = jax.tree.map(jnp.asarray, (policy, params, seeds))
+    return _trials(env, policy, params, seeds, note, num_moments)
 
 
 class _Lane(eqx.Module):
@@ -69,14 +57,14 @@ class _Lane(eqx.Module):
 
 @eqx.filter_jit
 def _trials(
-    env: Environment, actor: Any, params: Any, seeds: UInt32[Array, "episodes 2"], note: Note, num_moments: int
+    env: Environment, policy: Any, params: Any, seeds: UInt32[Array, "episodes 2"], note: Note, num_moments: int
 ) -> Trials:
-    lanes = jax.vmap(lambda seed: _first(env, actor, params, note, seed))(seeds)
+    lanes = jax.vmap(lambda seed: _first(env, policy, params, note, seed))(seeds)
     moments = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_moments, *leaf.shape)), lanes.note)
 
     def step(carry: Any) -> Any:
         time, lanes, moments = carry
-        lanes = jax.vmap(lambda lane: _next(env, actor, params, note, lane))(lanes)
+        lanes = jax.vmap(lambda lane: _next(env, policy, params, note, lane))(lanes)
         if num_moments:
             moments = jax.tree.map(lambda kept, now: kept.at[time + 1].set(now, mode="drop"), moments, lanes.note)
         return time + 1, lanes, moments
@@ -94,16 +82,16 @@ def _trials(
     return Trials(lanes.steps, lanes.reward, lanes.terminated, lanes.note, kept)
 
 
-def _first(env: Environment, actor: Any, params: Any, note: Note, seed: UInt32[Array, " 2"]) -> _Lane:
+def _first(env: Environment, policy: Any, params: Any, note: Note, seed: UInt32[Array, " 2"]) -> _Lane:
     episode, timestep = begin(env, seed, params)
-    memory, no = actor.init(actor_key(episode.key)), jnp.bool_(False)
+    memory, no = policy.init(actor_key(episode.key)), jnp.bool_(False)
     noted = note(None, episode.state, timestep)
     return _Lane(episode, memory, timestep.obs, no, jnp.int32(0), jnp.float32(0), no, noted)
 
 
-def _next(env: Environment, actor: Any, params: Any, note: Note, lane: _Lane) -> _Lane:
+def _next(env: Environment, policy: Any, params: Any, note: Note, lane: _Lane) -> _Lane:
     key = random.fold_in(actor_key(lane.episode.key), lane.episode.time)
-    action, memory = actor.act(key, lane.memory, lane.obs)
+    action, memory = policy.act(key, lane.memory, lane.obs)
     episode, timestep = advance(env, lane.episode, action, params)
     before = (lane.steps, lane.reward, lane.terminated, lane.note)
     after = (

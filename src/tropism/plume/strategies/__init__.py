@@ -4,7 +4,7 @@ from tropism.plume.strategies.cast_and_surge import CastAndSurge
 from tropism.plume.strategies.klinotaxis import Klinotaxis
 from tropism.plume.strategies.random_walk import RandomWalk
 from tropism.plume.strategies.run_tumble import RunAndTumble
-from tropism.plume.strategies.strategy import Strategy, as_policy, first_memories
+from tropism.plume.strategies.strategy import Strategy
 
 __all__ = [
     "CastAndSurge",
@@ -12,6 +12,4 @@ __all__ = [
     "RandomWalk",
     "RunAndTumble",
     "Strategy",
-    "as_policy",
-    "first_memories",
 ]
