@@ -1,4 +1,4 @@
-# A server of environments in one small image; which ones, is the command.
+# An image that serves environments; the command names them.
 #   docker build -t tropism .
 #   docker run --rm -p 127.0.0.1:8000:8000 -e TROPISM_TOKEN=secret tropism Echo-v0
 FROM python:3.11-slim

@@ -1,1 +1,1 @@
-"""Comparisons with other libraries, measured side by side; `python -m benchmarks` runs the quick ones."""
+"""Comparisons with other libraries, measured in turns; `python -m benchmarks` runs the quick ones."""

@@ -1,4 +1,4 @@
-"""The quick comparisons, with few repeats: tables on the terminal, no result stored."""
+"""Run the quick comparisons with few repeats and print their tables; no result is stored."""
 
 from benchmarks.measure import Effort, compare
 from benchmarks.plume import PLUME

@@ -1,4 +1,4 @@
-"""What a comparison is: one job of ours, the rivals that do the same job, the sizes and the targets."""
+"""A comparison: one workload of ours, the rivals that run the same workload, the sizes and the targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ Unit = Literal["steps/s", "µs/step", "s"]
 
 @dataclass(frozen=True)
 class Rival:
-    """One way of doing the job with a peer: `case` names a function of `benchmarks/workers/<peer>.py`."""
+    """The workload in another library: `case` names a function of `benchmarks/workers/<peer>.py`."""
 
     label: str
     peer: str
     case: str
     targets: Mapping[int, float] = field(default_factory=dict[int, float])
-    """The wanted ratio ours / rival at a size: a lower bound for rates, an upper one for times."""
+    """Target ratio ours / rival by size: a lower bound for rates, an upper bound for times."""
     quick: bool = True
-    """Whether `python -m benchmarks` includes it (no: its installation alone takes gigabytes)."""
+    """Whether `python -m benchmarks` includes it; false if its installation takes gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Comparison:
     sizes: tuple[int, ...]
     rivals: tuple[Rival, ...]
     unit: Unit = "steps/s"
-    consumed: tuple[float, float] = (0.9, 1.2)
-    """What observations, rewards and flags of a step may add up to on average: less was not run, more is another task.
-    CartPole under random play pays 1 a step and ends about one step in 22."""
+    mean_range: tuple[float, float] = (0.9, 1.2)
+    """Range of the mean over steps of the sum of observations, rewards and flags: a check that the task was run.
+    CartPole under random actions has a reward of 1 per step and ends at about one step in 22."""
     accelerator: bool = False
-    """Run where JAX runs by default, with the peers of `.carry/`; else on the CPU, with `.peers/`."""
+    """Whether to run on JAX's default device, with the peers in `.carry/`; otherwise on the CPU, with `.peers/`."""
 
     def quantity(self, steps: int, seconds: float) -> float:
-        """What the table shows for a run of `steps` environment steps."""
+        """The value in the table for a run of `steps` environment steps."""
         return steps / seconds if self.unit == "steps/s" else 1e6 * seconds / steps
 
-    def met(self, ratio: float, target: float) -> bool:
+    def meets(self, ratio: float, target: float) -> bool:
         return ratio >= target if self.unit == "steps/s" else ratio <= target

@@ -1,4 +1,4 @@
-"""check_env of several Gymnasium versions, and of Stable-Baselines3, for every registered id and the plume classes."""
+"""Run check_env of several Gymnasium versions and of Stable-Baselines3 on every registered id and the plume classes."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ def requirement(gymnasium: str) -> str:
 
 
 def sb3_python() -> str:
-    """Installed with pip, which finds the machine's own build of torch where there is one."""
+    """The interpreter with Stable-Baselines3, installed with pip so that a local build of torch is found."""
     folder = ROOT / ".peers" / "stable-baselines3"
     python, installed = folder / "bin" / "python", folder / "installed.txt"
     if not installed.exists():
@@ -44,8 +44,8 @@ def interpreter(column: str) -> str:
     return python_of(name)
 
 
-def checked(column: str) -> tuple[str, dict[str, str]]:
-    """The version that was found, and 'ok' or what failed for each id."""
+def run_column(column: str) -> tuple[str, dict[str, str]]:
+    """The installed version, and 'ok' or the error of each id."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "src")))
     variables = {**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "SDL_VIDEODRIVER": "dummy"}
     command = [interpreter(column), "-m", "benchmarks.compat", "--here", column]
@@ -53,22 +53,22 @@ def checked(column: str) -> tuple[str, dict[str, str]]:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["stopped"]
         raise UnavailableError(lines[-1])
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return answer["version"], answer["ids"]
+    reply = json.loads(done.stdout.splitlines()[-1])
+    return reply["version"], reply["ids"]
 
 
 def check_here(column: str) -> dict[str, Any]:
-    """Runs in the interpreter of one column."""
+    """Check every id; runs in the interpreter of one column."""
     warnings.simplefilter("ignore")  # advice about unbounded boxes and the like
     gymnasium: Any = import_module("gymnasium")
     checker = "stable_baselines3.common.env_checker" if column == "sb3" else "gymnasium.utils.env_checker"
     check_env: Any = import_module(checker).check_env
     ours: Any = import_module("tropism.gym")
     registered: Any = import_module("tropism").registered
-    made = {spec.id: gymnasium.make(f"tropism/{spec.id}").unwrapped for spec in registered()}
-    if column == "sb3":  # it has no policy for words, and its check says so
-        made = {id: env for id, env in made.items() if env.session.env.traced}
-    ids = {id: verdict(check_env, env) for id, env in made.items()}
+    envs = {spec.id: gymnasium.make(f"tropism/{spec.id}").unwrapped for spec in registered()}
+    if column == "sb3":  # its check rejects text spaces
+        envs = {id: env for id, env in envs.items() if env.session.env.traced}
+    ids = {id: verdict(check_env, env) for id, env in envs.items()}
     ids |= {f"{kind.__name__}()": verdict(check_env, kind()) for kind in (ours.PlumeEnv, ours.PlumeSearchEnv)}
     library = "stable-baselines3" if column == "sb3" else "gymnasium"
     return {"version": f"{library} {version(library)}", "ids": ids}
@@ -77,30 +77,30 @@ def check_here(column: str) -> dict[str, Any]:
 def verdict(check_env: Any, env: Any) -> str:
     try:
         check_env(env)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any error is the result
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return "ok"
 
 
 def report(columns: list[str]) -> bool:
-    """Print id × version; True where everything is ok."""
-    results = dict(checked(column) for column in columns)
+    """Print a table of ids and versions; return whether everything is ok."""
+    results = dict(run_column(column) for column in columns)
     ids = next(iter(results.values()))
     width = max(map(len, ids))
     print(" " * width, *results, sep="  ")
     for id in ids:
-        marks = [{"ok": "ok", None: "-"}.get(answers.get(id), "failed") for answers in results.values()]
+        marks = [{"ok": "ok", None: "-"}.get(outcomes.get(id), "failed") for outcomes in results.values()]
         print(id.ljust(width), *(mark.ljust(len(name)) for mark, name in zip(marks, results, strict=True)), sep="  ")
-    failures = [(name, id, says) for name, ids in results.items() for id, says in ids.items() if says != "ok"]
-    for name, id, says in failures:
-        print(f"{id} under {name}: {says}")
+    failures = [(name, id, outcome) for name, ids in results.items() for id, outcome in ids.items() if outcome != "ok"]
+    for name, id, outcome in failures:
+        print(f"{id} under {name}: {outcome}")
     return not failures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sb3", action="store_true", help="Stable-Baselines3's check too; it needs torch")
-    parser.add_argument("--versions", nargs="+", default=VERSIONS, metavar="VERSION", help="of Gymnasium")
+    parser.add_argument("--sb3", action="store_true", help="also run Stable-Baselines3's check, which needs torch")
+    parser.add_argument("--versions", nargs="+", default=VERSIONS, metavar="VERSION", help="versions of Gymnasium")
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.here:

@@ -1,6 +1,6 @@
-"""Compiled rollout of CartPole on whatever accelerator JAX finds, against gymnax on the same one.
+"""Compiled rollout of CartPole on JAX's default accelerator, compared with gymnax on the same device.
 
-It runs where nothing can be installed: ours comes from `src/`, the rest from `.carry/` (see `benchmarks/carry.py`).
+It needs no installation: Tropism is imported from `src/`, the rest from `.carry/` (see `benchmarks/carry.py`).
 """
 
 from benchmarks.comparison import Comparison, Rival

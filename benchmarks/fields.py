@@ -1,6 +1,6 @@
-"""Plumes simulated on one core, each with its own wind and puffs: ours beside pompy's and a plain NumPy loop.
+"""Plumes simulated on one core, each with its own wind and puffs, compared with pompy and a plain NumPy loop.
 
-An update is 0.01 s of one plume. Ours are stepped side by side by `vmap`, theirs one after the other.
+An update is 0.01 s of one plume. Our plumes are stepped together by `vmap`, the others one after another.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# One core for ours and, in the processes started from here, for theirs. JAX counts cores when it is imported.
+# One core for this process and its child processes. JAX counts cores when it is imported.
 os.environ["JAX_PLATFORMS"] = "cpu"
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -23,22 +23,22 @@ import jax.numpy as jnp
 from jax import random
 
 from benchmarks.comparison import Comparison, Rival
-from benchmarks.measure import RESULTS, Effort, Prepared, prepared, processor, progress, row
+from benchmarks.measure import RESULTS, Contender, Effort, prepare, processor, progress, row
 from benchmarks.peers import REQUIREMENTS
 from benchmarks.process import Worker
 from benchmarks.table import rows_as_text
-from benchmarks.worker import Run, calibrated, check_consumed, package_version, timed
+from benchmarks.worker import Run, calibrate, check_mean, package_version, time_run
 from tropism.plume.fields import Field, Filaments, Puffs
 
-# pompy 0.1.1 turns one-element arrays into numbers, which later NumPy refuses.
+# pompy 0.1.1 converts one-element arrays to numbers, which later NumPy versions reject.
 REQUIREMENTS["pompy"] = ("pompy==0.1.1", "numpy==1.26.4", "scipy==1.13.1")
 
 NUM_FILAMENTS, NUM_PUFFS = 500, 2000
-FAR = 1e3  # m, where no puff ever is
+FAR = 1e3  # m, farther than any puff
 
 FIELDS = Comparison(
     name="fields",
-    title="Updates of plumes a second, one core, each plume its own",
+    title="Updates per second of independent plumes, one core",
     case="fields",
     sizes=(1, 32),
     rivals=(
@@ -48,8 +48,8 @@ FIELDS = Comparison(
 )
 
 
-def grown_filaments() -> tuple[Field, Callable[[Any], Any]]:
-    # At 20 births a second the newest puffs, which are the ones kept, are still in the arena.
+def filaments() -> tuple[Field, Callable[[Any], Any]]:
+    # Only the newest puffs are kept; at 20 releases per second these are still in the arena.
     field = Filaments((20.0, 0.0), rate=20.0, dt=0.01, warmup=0, max_puffs=NUM_FILAMENTS, max_births=8)
 
     def start(key: Any) -> Any:
@@ -60,20 +60,20 @@ def grown_filaments() -> tuple[Field, Callable[[Any], Any]]:
     return field, start
 
 
-def grown_puffs() -> tuple[Field, Callable[[Any], Any]]:
+def puffs() -> tuple[Field, Callable[[Any], Any]]:
     field = Puffs(substeps=1, max_puffs=NUM_PUFFS, max_births=16)
     return field, field.init
 
 
-CASES = {"filaments": grown_filaments, "puffs": grown_puffs}
+CASES = {"filaments": filaments, "puffs": puffs}
 
 
-def ours(case: str, num_plumes: int) -> Run:
+def our_run(case: str, num_plumes: int) -> Run:
     field, start = CASES[case]()
 
     def share_alive(state: Any) -> Any:
         sizes = state.squared if case == "filaments" else state.radius
-        # Positions are looked at too: what nobody reads, the compiler does not compute.
+        # Positions are included because the compiler removes values that are not used.
         return jnp.mean((sizes > 0) & (jnp.abs(state.x) + jnp.abs(state.y) < FAR), dtype=float)
 
     def one(key: Any, num_steps: int) -> Any:
@@ -88,28 +88,28 @@ def ours(case: str, num_plumes: int) -> Run:
 
     @partial(jax.jit, static_argnums=1)
     def plumes(key: Any, num_steps: int) -> Any:
-        return jax.vmap(lambda own: one(own, num_steps))(random.split(key, num_plumes)).sum()
+        return jax.vmap(lambda plume_key: one(plume_key, num_steps))(random.split(key, num_plumes)).sum()
 
     return lambda num_steps, seed: float(plumes(random.key(seed), num_steps))
 
 
-def interleaved(rival: Rival, size: int, effort: Effort) -> tuple[dict[str, Any], dict[str, str]]:
-    """The row of one rival at one size, and the versions it was measured with."""
+def measure_row(rival: Rival, size: int, effort: Effort) -> tuple[dict[str, Any], dict[str, str]]:
+    """The row of one rival at one size, and the versions of its packages."""
     progress(f"{FIELDS.name} {size:,}: {rival.label}")
     with ExitStack() as stack:
         worker = stack.enter_context(Worker(rival.peer, FIELDS))
-        facts = prepared(worker, FIELDS, rival.case, size, effort)
-        run = ours(rival.case, size)
-        num_steps = calibrated(run, effort.seconds)
+        facts = prepare(worker, FIELDS, rival.case, size, effort)
+        run = our_run(rival.case, size)
+        num_steps = calibrate(run, effort.seconds)
         mine: list[float] = []
         theirs: list[float] = []
         for repeat in range(effort.repeats):
-            seconds, total = timed(run, num_steps, repeat + 2)
-            check_consumed(total, size * num_steps, *FIELDS.consumed)
+            seconds, total = time_run(run, num_steps, repeat + 2)
+            check_mean(total, size * num_steps, *FIELDS.mean_range)
             mine.append(size * num_steps / seconds)
-            answer = worker.ask(do="run")
-            theirs.append(answer["steps"] / answer["seconds"])
-        return row(FIELDS, size, Prepared(rival.label, worker, facts, rival), mine, theirs), facts["versions"]
+            reply = worker.exchange(do="run")
+            theirs.append(reply["steps"] / reply["seconds"])
+        return row(FIELDS, size, Contender(rival.label, worker, facts, rival), mine, theirs), facts["versions"]
 
 
 def main() -> None:
@@ -134,8 +134,8 @@ def main() -> None:
     }
     for rival in FIELDS.rivals:
         for size in args.sizes:
-            measured, versions = interleaved(rival, size, Effort(args.repeats, args.seconds))
-            result["rows"].append(measured)
+            table_row, versions = measure_row(rival, size, Effort(args.repeats, args.seconds))
+            result["rows"].append(table_row)
             result["versions"] |= versions
     args.results.mkdir(parents=True, exist_ok=True)
     (args.results / f"{FIELDS.name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
-"""When a task counts as learnt: the hundred episodes that ended last have a mean return of at least 475.
+"""Criterion for a learnt task: the last hundred finished episodes have a mean return of at least 475.
 
-Only the standard library is imported here: it runs in the peers' own environments.
+Imports only the standard library, because it runs in the environments of the peers.
 """
 
 from collections import deque
@@ -9,14 +9,14 @@ WINDOW, LEARNT = 100, 475.0
 
 
 class LastEpisodes:
-    """The fewest latest groups of episodes that hold a hundred; a group is one episode, or those of an update."""
+    """The latest groups of episodes that together hold at least a hundred; a group is one episode or one update."""
 
     def __init__(self) -> None:
         self.groups: deque[tuple[int, float]] = deque()
         self.count = 0
 
     def add(self, episodes: int, returns: float) -> None:
-        """Some episodes that ended, and the sum of their returns."""
+        """Add finished episodes, with the sum of their returns."""
         self.groups.append((episodes, returns))
         self.count += episodes
         while self.count - self.groups[0][0] >= WINDOW:

@@ -1,4 +1,4 @@
-"""A load generator for WebSocket servers: raw sockets, frames encoded ahead, one request in flight a session."""
+"""A load generator for WebSocket servers: raw sockets, frames encoded in advance, one request in flight per session."""
 
 import os
 import select
@@ -7,14 +7,14 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-GREETING = (
+HANDSHAKE = (
     "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
 
 def frame(text: str) -> bytes:
-    """A client's text frame; its mask is zero, so that the payload stands as it is."""
+    """A client's text frame, with a zero mask so that the payload is unchanged."""
     payload = text.encode()
     size = len(payload)
     head = bytes([0x81, 0x80 | size]) if size < 126 else bytes([0x81, 0x80 | 126]) + struct.pack("!H", size)
@@ -22,7 +22,7 @@ def frame(text: str) -> bytes:
 
 
 def frame_end(data: bytes | bytearray) -> int | None:
-    """Where the first frame of a server ends; None while it is not complete."""
+    """The end offset of the first server frame; None if it is incomplete."""
     if len(data) < 2:
         return None
     size, start = data[1] & 0x7F, 2
@@ -39,13 +39,13 @@ def frame_end(data: bytes | bytearray) -> int | None:
 
 @dataclass
 class Session:
-    """One socket with an episode begun."""
+    """One socket with a running episode."""
 
     socket: socket.socket
     waiting: bytearray = field(default_factory=bytearray)
 
     def receive(self) -> bytes | None:
-        """The payload of a reply, once it is complete."""
+        """Read from the socket; the frame of a reply if it is complete, otherwise None."""
         self.waiting += self.socket.recv(1 << 16)
         end = frame_end(self.waiting)
         if end is None:
@@ -63,7 +63,7 @@ class Session:
 def open_session(port: int, path: str) -> Session:
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(GREETING.format(path=path, port=port).encode())
+    connection.sendall(HANDSHAKE.format(path=path, port=port).encode())
     head = b""
     while b"\r\n\r\n" not in head:
         head += connection.recv(4096)
@@ -77,7 +77,7 @@ def open_session(port: int, path: str) -> Session:
 
 
 def drive(sessions: list[Session], data: bytes, expected: bytes, seconds: float) -> tuple[int, float]:
-    """`(steps, seconds)` with every session stepping as fast as it is answered; a wrong reply is an error."""
+    """Step every session as fast as replies arrive; return `(steps, seconds)`. A wrong reply is an error."""
     poll = select.epoll()
     table = {session.socket.fileno(): session for session in sessions}
     for number in table:
@@ -104,7 +104,7 @@ def drive(sessions: list[Session], data: bytes, expected: bytes, seconds: float)
 
 
 def cpu_seconds(process: int) -> float:
-    """What a process has used, of user and system time."""
+    """User and system time used by a process."""
     with open(f"/proc/{process}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""The Python loops that every Gymnasium-like environment is driven with, ours and the peers' alike."""
+"""The Python loops that step Gymnasium-like environments, for Tropism and for the peers."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from benchmarks.worker import Run
 
 
 def vector_loop(step: Callable[[Any], Any], num_envs: int, action_dtype: str = "int64") -> Run:
-    """Random actions for a vector environment that has been reset and then resets itself."""
+    """A loop of random actions for a vector environment that was reset once and resets itself afterwards."""
 
     def run(num_steps: int, seed: int) -> float:
         rng = np.random.default_rng(seed)
@@ -26,9 +26,9 @@ def vector_loop(step: Callable[[Any], Any], num_envs: int, action_dtype: str = "
 
 
 def single_loop(env: Any, action_bits: int = 1, num_envs: int = 1) -> Run:
-    """Random actions for one environment, reset when an episode ends.
+    """A loop of random actions for one environment, which is reset when an episode ends.
 
-    It takes the steps of `num_envs` environments, which is quicker than to step as many in turn.
+    It takes the total steps of `num_envs` environments, which is faster than stepping that many in turn.
     """
     env.reset(seed=0)
 

@@ -1,4 +1,4 @@
-"""Running a comparison: workers side by side, repeats interleaved, medians of ratios."""
+"""Run a comparison: one worker process per library, interleaved repeats, medians of ratios."""
 
 import argparse
 import json
@@ -24,15 +24,15 @@ OURS = "tropism"
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """The number of repeats and the duration of each."""
 
     repeats: int = 9
     seconds: float = 0.5
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A worker with its environments made and its code compiled for one size."""
+class Contender:
+    """A worker with its environments created and its code compiled for one size."""
 
     label: str
     worker: Worker
@@ -51,49 +51,51 @@ def processor() -> str:
     return models[0] if models else platform.machine()
 
 
-def prepared(worker: Worker, comparison: Comparison, case: str, size: int, effort: Effort) -> dict[str, Any]:
-    """What a worker says of itself when it is ready to run."""
-    request = {"case": case, "num_envs": size, "seconds": effort.seconds, "consumed": comparison.consumed}
-    return worker.ask(do="prepare", **request)
+def prepare(worker: Worker, comparison: Comparison, case: str, size: int, effort: Effort) -> dict[str, Any]:
+    """Prepare a worker for one size; return its step count, package versions and device."""
+    request = {"case": case, "num_envs": size, "seconds": effort.seconds, "mean_range": comparison.mean_range}
+    return worker.exchange(do="prepare", **request)
 
 
-def prepared_rivals(
+def prepare_rivals(
     comparison: Comparison,
     rivals: Sequence[Rival],
     size: int,
     effort: Effort,
     stack: ExitStack,
     skipped: dict[str, str],
-) -> list[Prepared]:
-    """Every rival that can be had here; the others go into `skipped` with the reason."""
-    ready: list[Prepared] = []
+) -> list[Contender]:
+    """Prepare every available rival; add the others to `skipped` with the reason."""
+    ready: list[Contender] = []
     for rival in rivals:
         progress(f"{comparison.name} {size:,}: preparing {rival.label}")
         try:
             worker = stack.enter_context(Worker(rival.peer, comparison))
-            facts = prepared(worker, comparison, rival.case, size, effort)
+            facts = prepare(worker, comparison, rival.case, size, effort)
         except UnavailableError as error:
             skipped[rival.label] = str(error)
             progress(f"skipped {rival.label}: {error}")
             continue
-        ready.append(Prepared(rival.label, worker, facts, rival))
+        ready.append(Contender(rival.label, worker, facts, rival))
     return ready
 
 
-def interleaved(comparison: Comparison, size: int, contenders: list[Prepared], repeats: int) -> dict[str, list[float]]:
-    """One quantity per contender and repeat; the order turns round every time, so that none is always first."""
-    taken: dict[str, list[float]] = {contender.label: [] for contender in contenders}
+def run_interleaved(
+    comparison: Comparison, size: int, contenders: list[Contender], repeats: int
+) -> dict[str, list[float]]:
+    """One value per contender and repeat; the order alternates so that none is always first."""
+    quantities: dict[str, list[float]] = {contender.label: [] for contender in contenders}
     for repeat in range(repeats):
         progress(f"{comparison.name} {size:,}: repeat {repeat + 1} of {repeats}")
         for contender in contenders if repeat % 2 == 0 else contenders[::-1]:
-            answer = contender.worker.ask(do="run")
-            taken[contender.label].append(comparison.quantity(answer["steps"], answer["seconds"]))
-    return taken
+            reply = contender.worker.exchange(do="run")
+            quantities[contender.label].append(comparison.quantity(reply["steps"], reply["seconds"]))
+    return quantities
 
 
-def row(comparison: Comparison, size: int, rival: Prepared, ours: list[float], theirs: list[float]) -> dict[str, Any]:
+def row(comparison: Comparison, size: int, rival: Contender, ours: list[float], theirs: list[float]) -> dict[str, Any]:
     assert rival.rival is not None
-    ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
+    ratios = [ours_value / theirs_value for ours_value, theirs_value in zip(ours, theirs, strict=True)]
     ratio = statistics.median(ratios)
     target = rival.rival.targets.get(size)
     return {
@@ -104,30 +106,30 @@ def row(comparison: Comparison, size: int, rival: Prepared, ours: list[float], t
         "ratio": ratio,
         "ratios": ratios,
         "target": target,
-        "met": None if target is None else comparison.met(ratio, target),
+        "met": None if target is None else comparison.meets(ratio, target),
     }
 
 
-def measured_size(
+def measure_size(
     comparison: Comparison, rivals: Sequence[Rival], size: int, effort: Effort, result: dict[str, Any]
 ) -> None:
     """Add the rows of one size to `result`."""
     with ExitStack() as stack:
         ours = stack.enter_context(Worker(OURS, comparison))
         progress(f"{comparison.name} {size:,}: preparing {OURS}")
-        facts = prepared(ours, comparison, comparison.case, size, effort)
+        facts = prepare(ours, comparison, comparison.case, size, effort)
         usable = [rival for rival in rivals if rival.label not in result["skipped"]]
-        ready = prepared_rivals(comparison, usable, size, effort, stack, result["skipped"])
-        contenders = [Prepared(OURS, ours, facts), *ready]
-        taken = interleaved(comparison, size, contenders, effort.repeats)
-        result["rows"] += [row(comparison, size, rival, taken[OURS], taken[rival.label]) for rival in ready]
+        ready = prepare_rivals(comparison, usable, size, effort, stack, result["skipped"])
+        contenders = [Contender(OURS, ours, facts), *ready]
+        quantities = run_interleaved(comparison, size, contenders, effort.repeats)
+        result["rows"] += [row(comparison, size, rival, quantities[OURS], quantities[rival.label]) for rival in ready]
         for contender in contenders:
             result["versions"] |= contender.facts["versions"]
         result["machine"]["device"] = facts["device"]
 
 
 def compare(comparison: Comparison, rivals: Sequence[Rival], sizes: Sequence[int], effort: Effort) -> dict[str, Any]:
-    """The whole comparison, as it is stored."""
+    """Run the comparison; return the result as stored in JSON."""
     cores = os.cpu_count()
     result: dict[str, Any] = {
         "name": comparison.name,
@@ -140,7 +142,7 @@ def compare(comparison: Comparison, rivals: Sequence[Rival], sizes: Sequence[int
         "skipped": {},
     }
     for size in sizes:
-        measured_size(comparison, rivals, size, effort, result)
+        measure_size(comparison, rivals, size, effort, result)
     return result
 
 

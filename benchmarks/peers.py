@@ -1,4 +1,4 @@
-"""The other libraries, each installed into an environment of its own under `.peers/`."""
+"""The other libraries, each installed into its own virtual environment under `.peers/`."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def as_ours(package: str) -> str:
-    """The requirement of the version that we run with, so that both sides stand on the same ground."""
+    """A requirement for the version installed here, so that both sides use the same one."""
     try:
         return f"{package}=={version(package)}"
     except PackageNotFoundError:
@@ -29,11 +29,11 @@ REQUIREMENTS = {
 
 
 class UnavailableError(Exception):
-    """A library that cannot be installed, or that stopped; the message says why."""
+    """A library could not be installed, or its worker stopped; the message is the reason."""
 
 
 def uv() -> str:
-    """uv from the path, from where `make` puts it, or from `.uv/`, where it is installed when missing."""
+    """The path of uv: on PATH, where `make` installs it, or in `.uv/`, where it is installed if missing."""
     local = ROOT / ".uv" / "bin" / "uv"
     made = ROOT / "build" / "uv" / "bin" / "uv"
     for candidate in (shutil.which("uv"), local, made):
@@ -45,13 +45,13 @@ def uv() -> str:
 
 
 def reason(output: str) -> str:
-    """The last line of an installer's output that names an error, without the addresses and paths around it."""
+    """The last error line of an installer's output, unless it contains a path or an address."""
     errors = [line.strip() for line in output.splitlines() if re.match(r"\s*[\w.]*(Error|error)\b.*:", line)]
     return errors[-1] if errors and "/" not in errors[-1] else "its installation failed"
 
 
 def python_of(peer: str) -> str:
-    """The interpreter of a peer's environment, which is made and filled the first time."""
+    """The interpreter of a peer's virtual environment, which is created on first use."""
     folder = ROOT / ".peers" / peer
     wanted = "\n".join(REQUIREMENTS[peer])
     installed, failed = folder / "installed.txt", folder / "failed.txt"

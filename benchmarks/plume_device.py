@@ -1,6 +1,6 @@
-"""Compiled plume rollouts on whatever accelerator JAX finds: steps a second, observations consumed.
+"""Steps per second of compiled plume rollouts on JAX's default accelerator.
 
-It runs where nothing can be installed: ours comes from `src/`, the rest from `.carry/` (see `benchmarks/carry.py`).
+It needs no installation: Tropism is imported from `src/`, the rest from `.carry/` (see `benchmarks/carry.py`).
 """
 
 import argparse
@@ -27,8 +27,8 @@ CASES = (
 )
 
 
-def consumed(step: Any) -> jax.Array:
-    """Everything an agent sees, summed for each agent; the sum over agents is taken at the end."""
+def checksum_of(step: Any) -> jax.Array:
+    """Sum of observation, reward and flags per agent, so that the compiler cannot remove them."""
     return step.next_obs.sum(-1) + step.reward + step.terminated + step.truncated
 
 
@@ -41,7 +41,7 @@ def measure(id: str, arguments: dict[str, Any], num_envs: int, num_steps: int, r
     @partial(jax.jit, static_argnums=0)
     def compiled(num_steps: int, key: jax.Array) -> jax.Array:
         return rollout(
-            env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=consumed
+            env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=checksum_of
         ).totals.sum()
 
     checksum = float(compiled(num_steps, jax.random.key(0)))

@@ -1,4 +1,4 @@
-"""The parent's side of a measurement: a worker process that stays alive, so that repeats can interleave."""
+"""The parent's side of a measurement: a worker process that keeps running, so that repeats can be interleaved."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from benchmarks.comparison import Comparison
 from benchmarks.peers import ROOT, UnavailableError, python_of
 
 
-def environment_of(library: str, comparison: Comparison) -> dict[str, str]:
-    """The variables of a worker: ours from the source tree, carried peers from `.carry/`."""
+def worker_environment(library: str, comparison: Comparison) -> dict[str, str]:
+    """The environment variables of a worker: Tropism from the source tree, accelerator peers from `.carry/`."""
     paths = [ROOT, ROOT / "src"] if library == "tropism" else [ROOT]
     if not comparison.accelerator:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "JAX_PLATFORMS": "cpu"}
     paths.append(ROOT / ".carry")
-    # Two processes share one accelerator: neither may take all of its memory in advance.
+    # Two processes share one accelerator, so neither may preallocate its memory.
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
@@ -36,8 +36,8 @@ class Worker:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the worker
         self.child = subprocess.Popen(
             [python, "-m", f"benchmarks.workers.{library}"],
-            cwd=ROOT if local else ROOT / ".peers" / library,  # PufferLib leaves a link where it is imported
-            env=environment_of(library, comparison),
+            cwd=ROOT if local else ROOT / ".peers" / library,  # PufferLib creates a link in its working directory
+            env=worker_environment(library, comparison),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -59,7 +59,7 @@ class Worker:
             self.child.wait()
         self.errors.close()
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def exchange(self, **request: Any) -> dict[str, Any]:
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         try:
@@ -68,10 +68,10 @@ class Worker:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise UnavailableError(self.last_words())
+            raise UnavailableError(self.last_error_line())
         return json.loads(line)
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         self.child.wait()
         self.errors.seek(0)
         lines = self.errors.read().splitlines()

@@ -1,4 +1,4 @@
-"""Writing the stored results into the tables of `docs/benchmarks.md`; `--check` only says whether they are there."""
+"""Write the stored results into the tables of `docs/benchmarks.md`; `--check` only checks that they are up to date."""
 
 import argparse
 import json
@@ -14,8 +14,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(place: re.Match[str]) -> str:
-    """A marked place of the page with the table of its result."""
+def fill(place: re.Match[str]) -> str:
+    """Fill one marked place of the page with the table of its result."""
     begin, name, end = place.groups()
     path = RESULTS / f"{name}.json"
     if not path.exists():
@@ -32,10 +32,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     page = PAGE.read_text()
-    wanted = PLACE.sub(filled, page)
+    updated = PLACE.sub(fill, page)
     if not parser.parse_args().check:
-        PAGE.write_text(wanted)
-    elif wanted != page:
+        PAGE.write_text(updated)
+    elif updated != page:
         sys.exit("docs/benchmarks.md is out of date: run python -m benchmarks.report")
 
 

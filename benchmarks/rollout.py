@@ -1,4 +1,4 @@
-"""Compiled rollout of CartPole on the CPU, against gymnax and the fastest vector environments."""
+"""Compiled rollout of CartPole on the CPU, compared with gymnax and the fastest vector environments."""
 
 from benchmarks.comparison import Comparison, Rival
 from benchmarks.measure import main

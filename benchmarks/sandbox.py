@@ -1,4 +1,4 @@
-"""How long steps of `Coding-v0` take, by tier: the first of an episode, later ones, and episodes back to back."""
+"""Durations of `Coding-v0` steps by tier: first steps, later steps, and consecutive episodes."""
 
 import argparse
 import statistics
@@ -9,13 +9,13 @@ from benchmarks.measure import processor
 from tropism import Session, make
 from tropism.errors import TropismError
 
-FIRST_STEP, LATER_STEP = 5.0, 1.0  # ms: what is promised of the median
+FIRST_STEP, LATER_STEP = 5.0, 1.0  # ms: targets for the median
 TIERS = ("A", "B")
 
 
-def milliseconds(call: Any, *arguments: Any, **named: Any) -> float:
+def milliseconds(call: Any, *arguments: Any, **keywords: Any) -> float:
     start = time.perf_counter()
-    call(*arguments, **named)
+    call(*arguments, **keywords)
     return (time.perf_counter() - start) * 1e3
 
 
@@ -25,7 +25,7 @@ def measure(tier: str, episodes: int, steps: int) -> dict[str, float]:
     later: list[float] = []
     for seed in range(episodes):
         session.reset(seed=seed)
-        time.sleep(0.2)  # as an agent thinks; the pool fills up meanwhile
+        time.sleep(0.2)  # an agent would think here; the worker pool refills meanwhile
         first.append(milliseconds(session.step, {"code": "x = 1"}))
         later += [milliseconds(session.step, {"code": "x += 1"}) for _ in range(steps)]
     start = time.perf_counter()
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
     print(processor())
-    kept = True
+    met = True
     for tier in TIERS:
         try:
             row = measure(tier, options.episodes, options.steps)
@@ -57,8 +57,8 @@ def main() -> None:
             print(f"tier {tier}: {error}")
             continue
         print(f"tier {tier}: " + ", ".join(f"{name} {value:.2f}" for name, value in row.items()))
-        kept = kept and row["first step p50 ms"] <= FIRST_STEP and row["later step p50 ms"] <= LATER_STEP
-    raise SystemExit(0 if kept else 1)
+        met = met and row["first step p50 ms"] <= FIRST_STEP and row["later step p50 ms"] <= LATER_STEP
+    raise SystemExit(0 if met else 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Steps a second of a served echo, against OpenEnv's server: the same load generator drives both, in turns."""
+"""Steps per second of a served echo, compared with OpenEnv's server; one load generator drives both in turns."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.comparison import Comparison, Rival
-from benchmarks.measure import RESULTS, Prepared, processor, progress, row
+from benchmarks.measure import RESULTS, Contender, processor, progress, row
 from benchmarks.peers import REQUIREMENTS, ROOT, python_of
 from benchmarks.table import rows_as_text
 
@@ -32,14 +32,14 @@ STARTING = 60.0  # seconds
 
 STEPS = Comparison(
     name="served",
-    title="Steps a second of a served echo, by sessions open at once",
+    title="Steps per second of a served echo, by number of open sessions",
     case="served",
     sizes=SIZES,
     rivals=(Rival("openenv", "openenv", "served", {1: 2.2, 16: 5, 64: 5, 1_000: 5}),),
 )
 CPU = Comparison(
     name="served_cpu",
-    title="CPU time of the server a step, by sessions open at once",
+    title="CPU time of the server per step, by number of open sessions",
     case="served",
     sizes=SIZES,
     unit="µs/step",
@@ -49,7 +49,7 @@ CPU = Comparison(
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, and where its echo is."""
+    """A running server, and the address of its echo environment."""
 
     label: str
     process: int
@@ -59,7 +59,7 @@ class Server:
 
 @contextmanager
 def running(label: str, command: list[str], port: int, path: str) -> Iterator[Server]:
-    with TemporaryDirectory() as state:  # where our journal is
+    with TemporaryDirectory() as state:  # for our journal
         paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": state}
         child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -90,7 +90,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def both() -> Iterator[tuple[Server, Server]]:
+def both_servers() -> Iterator[tuple[Server, Server]]:
     ours, theirs = free_port(), free_port()
     serve = [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(ours)]
     peer = [python_of("openenv"), str(ROOT / "benchmarks" / "workers" / "openenv_server.py"), str(theirs)]
@@ -102,8 +102,8 @@ def both() -> Iterator[tuple[Server, Server]]:
 
 
 @dataclass
-class Taken:
-    """What one server did at one size, a value a repeat."""
+class Measurement:
+    """Measurements of one server at one size, one value per repeat."""
 
     rates: list[float]
     times: list[float]
@@ -111,30 +111,30 @@ class Taken:
     threads: int = 0
 
 
-def opened(server: Server, size: int) -> tuple[list[load.Session], Taken]:
+def open_sessions(server: Server, size: int) -> tuple[list[load.Session], Measurement]:
     before = load.resident_bytes(server.process)
     sessions = [load.open_session(server.port, server.path) for _ in range(size)]
-    grown = (load.resident_bytes(server.process) - before) / size
-    return sessions, Taken([], [], grown, load.threads(server.process))
+    bytes_per_session = (load.resident_bytes(server.process) - before) / size
+    return sessions, Measurement([], [], bytes_per_session, load.threads(server.process))
 
 
-def measured(servers: tuple[Server, Server], size: int, repeats: int, seconds: float) -> list[Taken]:
-    held = [opened(server, size) for server in servers]
+def measure(servers: tuple[Server, Server], size: int, repeats: int, seconds: float) -> list[Measurement]:
+    held = [open_sessions(server, size) for server in servers]
     for repeat in range(repeats + 1):  # the first is warm-up
         progress(f"served {size:,}: repeat {repeat} of {repeats}")
-        for server, (sessions, taken) in zip(servers, held, strict=True):
+        for server, (sessions, measurement) in zip(servers, held, strict=True):
             before = load.cpu_seconds(server.process)
-            steps, took = load.drive(sessions, STEP, EXPECTED, seconds)
+            steps, elapsed = load.drive(sessions, STEP, EXPECTED, seconds)
             if repeat:
-                taken.rates.append(steps / took)
-                taken.times.append(1e6 * (load.cpu_seconds(server.process) - before) / steps)
+                measurement.rates.append(steps / elapsed)
+                measurement.times.append(1e6 * (load.cpu_seconds(server.process) - before) / steps)
     for sessions, _ in held:
         for session in sessions:
             session.socket.close()
-    return [taken for _, taken in held]
+    return [measurement for _, measurement in held]
 
 
-def stored(comparison: Comparison, rows: list[dict[str, Any]], repeats: int) -> dict[str, Any]:
+def make_result(comparison: Comparison, rows: list[dict[str, Any]], repeats: int) -> dict[str, Any]:
     return {
         "name": comparison.name,
         "title": comparison.title,
@@ -164,16 +164,17 @@ def main() -> None:
     rates: list[dict[str, Any]] = []
     times: list[dict[str, Any]] = []
     for size in args.sizes:
-        with both() as servers:
-            ours, theirs = measured(servers, size, args.repeats, args.seconds)
-        rival = Prepared("openenv", None, {}, STEPS.rivals[0])  # pyright: ignore[reportArgumentType]
+        with both_servers() as servers:
+            ours, theirs = measure(servers, size, args.repeats, args.seconds)
+        rival = Contender("openenv", None, {}, STEPS.rivals[0])  # pyright: ignore[reportArgumentType]
         rates.append(row(STEPS, size, rival, ours.rates, theirs.rates))
-        rival = Prepared("openenv", None, {}, CPU.rivals[0])  # pyright: ignore[reportArgumentType]
+        rival = Contender("openenv", None, {}, CPU.rivals[0])  # pyright: ignore[reportArgumentType]
         times.append(row(CPU, size, rival, ours.times, theirs.times))
-        for label, taken in (("tropism", ours), ("openenv", theirs)):
-            progress(f"{label}: {taken.bytes_per_session / 1024:.1f} KB a session, {taken.threads} threads")
+        for label, measurement in (("tropism", ours), ("openenv", theirs)):
+            kilobytes = measurement.bytes_per_session / 1024
+            progress(f"{label}: {kilobytes:.1f} KB per session, {measurement.threads} threads")
     for comparison, rows in ((STEPS, rates), (CPU, times)):
-        result = stored(comparison, rows, args.repeats)
+        result = make_result(comparison, rows, args.repeats)
         store(result, args.results)
         print(rows_as_text(result))
 

@@ -1,4 +1,4 @@
-"""Figures of serving that are no rate of steps against a peer's: batches, forks, idle sessions, the client's import."""
+"""Other figures of serving: batches, forks, idle sessions, and the import of the client."""
 
 import argparse
 import os
@@ -44,17 +44,17 @@ def cartpole() -> Iterator[Server]:
 
 
 def batch_rate(server: Server, repeats: int) -> list[float]:
-    """Steps a second of all environments behind one socket; all that comes back is looked at."""
+    """Steps per second of a batch over one socket; all values of the replies are summed."""
     rng, rates = np.random.default_rng(0), list[float]()
     with VectorClient(f"http://127.0.0.1:{server.port}", BATCH, seed=0) as client:
         for repeat in range(repeats + 1):  # the first is warm-up
             total, start = 0.0, time.perf_counter()
             for _ in range(BATCH_STEPS):
-                got = client.step(rng.integers(0, 2, BATCH))
-                total += got["reward"].sum() + got["observation"].sum()
-                total += got["terminated"].sum() + got["truncated"].sum()
+                reply = client.step(rng.integers(0, 2, BATCH))
+                total += reply["reward"].sum() + reply["observation"].sum()
+                total += reply["terminated"].sum() + reply["truncated"].sum()
             seconds = time.perf_counter() - start
-            if not 0.8 < total / (BATCH * BATCH_STEPS) < 1.2:  # a reward of 1 a step, and little else
+            if not 0.8 < total / (BATCH * BATCH_STEPS) < 1.2:  # a reward of 1 per step, and little else
                 raise AssertionError(f"the batch was not played: {total} in {BATCH_STEPS} steps")
             if repeat:
                 rates.append(BATCH * BATCH_STEPS / seconds)
@@ -76,23 +76,23 @@ def fork_times(server: Server) -> list[float]:
 
 
 def idle_bytes(server: Server) -> tuple[float, int]:
-    """Memory of an open session with its socket, and the threads that all of them take."""
-    load.open_session(server.port, server.path).socket.close()  # what the first one needs, the others share
+    """Memory per open session with its socket, and the number of threads added by all of them."""
+    load.open_session(server.port, server.path).socket.close()  # the first session allocates what all share
     before, threads = load.resident_bytes(server.process), load.threads(server.process)
     sessions = [load.open_session(server.port, server.path) for _ in range(SESSIONS)]
-    grown = (load.resident_bytes(server.process) - before) / SESSIONS
+    bytes_per_session = (load.resident_bytes(server.process) - before) / SESSIONS
     extra = load.threads(server.process) - threads
     for session in sessions:
         session.socket.close()
-    return grown, extra
+    return bytes_per_session, extra
 
 
-def imported(python: str, statement: str, repeats: int) -> tuple[list[float], list[float]]:
-    """CPU seconds, and the bytes that the process then has."""
+def measure_import(python: str, statement: str, repeats: int) -> tuple[list[float], list[float]]:
+    """CPU seconds of an import, and the resident bytes of the process after it."""
     command = [python, "-c", IMPORTING.format(statement)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    told = [subprocess.check_output(command, env=environment, text=True).split() for _ in range(repeats + 1)]
-    return [float(seconds) for seconds, _ in told[1:]], [float(size) for _, size in told[1:]]
+    outputs = [subprocess.check_output(command, env=environment, text=True).split() for _ in range(repeats + 1)]
+    return [float(seconds) for seconds, _ in outputs[1:]], [float(size) for _, size in outputs[1:]]
 
 
 def row(what: str, unit: str, ours: list[float], target: float, theirs: list[float] | None = None) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def row(what: str, unit: str, ours: list[float], target: float, theirs: list[flo
     }
 
 
-def measured(repeats: int) -> list[dict[str, Any]]:
+def measure(repeats: int) -> list[dict[str, Any]]:
     with cartpole() as server:
         progress("batch")
         batch = batch_rate(server, repeats)
@@ -118,8 +118,8 @@ def measured(repeats: int) -> list[dict[str, Any]]:
         progress("idle sessions")
         size, threads = idle_bytes(server)
     progress("imports")
-    ours = imported(sys.executable, "from tropism.client import Client", repeats)
-    theirs = imported(python_of("openenv"), "from openenv.core.generic_client import GenericEnvClient", repeats)
+    ours = measure_import(sys.executable, "from tropism.client import Client", repeats)
+    theirs = measure_import(python_of("openenv"), "from openenv.core.generic_client import GenericEnvClient", repeats)
     megabytes = [[size / 2**20 for size in sizes] for sizes in (ours[1], theirs[1])]
     return [
         row(f"a batch of {BATCH:,} CartPoles on one socket", "steps/s", batch, 1e6),
@@ -140,7 +140,7 @@ def main() -> None:
         "name": "served_figures",
         "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system(), "device": "cpu"},
         "versions": {"python": platform.python_version(), "tropism": version("tropism"), "openenv": "0.10.0"},
-        "figures": measured(args.repeats),
+        "figures": measure(args.repeats),
     }
     store(result, args.results)
     print(figures_as_text(result))

@@ -1,4 +1,4 @@
-"""One CartPole stepped from a Python loop, ours and Gymnasium's own, both through `gymnasium.make`."""
+"""One CartPole stepped from a Python loop, ours and Gymnasium's, both created by `gymnasium.make`."""
 
 from benchmarks.comparison import Comparison, Rival
 from benchmarks.measure import main

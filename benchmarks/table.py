@@ -1,4 +1,4 @@
-"""A result as a table, for the terminal and for the documentation."""
+"""Results as tables, for the terminal and for the documentation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -31,12 +31,12 @@ def cells(row: dict[str, Any], unit: str) -> tuple[str, ...]:
     )
 
 
-def about(result: dict[str, Any]) -> str:
-    """How, where and with what it was measured."""
-    return f"{result['unit']}, medians of {result['repeats']} interleaved repeats. {place(result)}"
+def caption(result: dict[str, Any]) -> str:
+    """The unit, repeats, machine and package versions of a result."""
+    return f"{result['unit']}, medians of {result['repeats']} interleaved repeats. {machine_line(result)}"
 
 
-def place(result: dict[str, Any]) -> str:
+def machine_line(result: dict[str, Any]) -> str:
     machine = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(result["versions"].items()))
     cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
@@ -46,25 +46,25 @@ def place(result: dict[str, Any]) -> str:
     return f"{', '.join(parts)}. {versions}."
 
 
-def skipped(result: dict[str, Any]) -> list[str]:
+def skip_lines(result: dict[str, Any]) -> list[str]:
     return [f"Skipped {label}: {why}" for label, why in result["skipped"].items()]
 
 
 def rows_as_text(result: dict[str, Any]) -> str:
     rows = [cells(row, result["unit"]) for row in result["rows"]]
-    return "\n".join([result["title"], _text(COLUMNS, rows), about(result), *skipped(result)])
+    return "\n".join([result["title"], _text(COLUMNS, rows), caption(result), *skip_lines(result)])
 
 
 def figures_as_text(result: dict[str, Any]) -> str:
-    return "\n".join([_text(FIGURES, map(figure, result["figures"])), place(result)])
+    return "\n".join([_text(FIGURES, map(figure, result["figures"])), machine_line(result)])
 
 
 def figures_as_markdown(result: dict[str, Any]) -> str:
-    return "\n\n".join([_markdown(FIGURES, map(figure, result["figures"])), place(result)])
+    return "\n\n".join([_markdown(FIGURES, map(figure, result["figures"])), machine_line(result)])
 
 
 def figure(row: dict[str, Any]) -> tuple[str, ...]:
-    """A figure with a target of its own; for some there is one of OpenEnv's."""
+    """The cells of a figure with a target; some have a value for OpenEnv."""
     unit, (low, high), theirs = row["unit"], row["spread"], row["openenv"]
     sign = "≥" if unit == "steps/s" else "≤"
     return (
@@ -79,16 +79,16 @@ def figure(row: dict[str, Any]) -> tuple[str, ...]:
 
 def rows_as_markdown(result: dict[str, Any]) -> str:
     rows = [cells(row, result["unit"]) for row in result["rows"]]
-    return "\n\n".join([_markdown(COLUMNS, rows), about(result), *skipped(result)])
+    return "\n\n".join([_markdown(COLUMNS, rows), caption(result), *skip_lines(result)])
 
 
 def rates_as_markdown(result: dict[str, Any]) -> str:
-    """Of a result without peers."""
-    rows = [(spelled(row), f"{row['agents']:,}", number(row["steps/s"])) for row in result["rows"]]
+    """The table of a result without peers."""
+    rows = [(case_label(row), f"{row['agents']:,}", number(row["steps/s"])) for row in result["rows"]]
     return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
 
 
-def spelled(row: dict[str, Any]) -> str:
+def case_label(row: dict[str, Any]) -> str:
     return ", ".join([row["id"], *(f"`{name}={value}`" for name, value in row["arguments"].items())])
 
 

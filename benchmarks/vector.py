@@ -1,4 +1,4 @@
-"""A vector of CartPoles stepped from a Python loop, against Gymnasium's vectors and envpool."""
+"""A vector of CartPoles stepped from a Python loop, compared with Gymnasium's vector environments and envpool."""
 
 from benchmarks.comparison import Comparison, Rival
 from benchmarks.measure import main

@@ -1,4 +1,4 @@
-"""Takes the pictures of the page for docs/serve.md, in Chromium, while agents play. Run by `make docs`."""
+"""Take the screenshots of the page for docs/serve.md, in Chromium, while agents play. Run by `make docs`."""
 
 import io
 import os
@@ -27,31 +27,33 @@ IDS = (
     *("PlumeNavPuffs-v0", "PlumeNavMeander-v0", "ConnectFour-v0", "CartPole-v1", "Pendulum-v1", "Chat-v0"),
     *("PlumeNav-v0", "Acrobot-v1", "MountainCar-v0", "GridWorld-v0", "Echo-v0"),
 )
-FLYER = CastAndSurge(make("PlumeNavPuffs-v0")[0].motion, smell=2, wind=(0, 1), apparent=True, threshold=1e-4, width=6.0)
+PUFFS_STRATEGY = CastAndSurge(
+    make("PlumeNavPuffs-v0")[0].motion, smell=2, wind=(0, 1), apparent=True, threshold=1e-4, width=6.0
+)
 KEYS = ("ArrowUp", "ArrowRight", "ArrowDown", "ArrowLeft")
-FLOWN, SEARCHED = 17, 21  # seeds of episodes that end well
+PUFFS_SEED, MEANDER_SEED = 17, 21  # seeds of episodes that find the source
 SIZE = {"width": 1280, "height": 800}
 COMPILING = 120_000  # milliseconds
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of a server, until the block ends."""
-    heard: list[str] = []
+    """Run a server until the block ends; yields its address."""
+    urls: list[str] = []
     started = threading.Event()
-    server = Server(App(served(IDS), Settings(port=0)), lambda url: (heard.append(url), started.set()))
+    server = Server(App(served(IDS), Settings(port=0)), lambda url: (urls.append(url), started.set()))
     thread = threading.Thread(target=server.run)
     thread.start()
     started.wait()
     try:
-        yield heard[0]
+        yield urls[0]
     finally:
         server.should_exit = True
         thread.join()
 
 
 def actions(id: str, strategy: CastAndSurge, seed: int) -> Iterator[Any]:
-    """What a strategy does in the episode of this seed, to its end."""
+    """The actions of a strategy in the episode of this seed, to its end."""
     with Session(*make(id)) as session:
         timestep, memory = session.reset(seed=seed), strategy.init(random.key(seed))
         while not (timestep.terminated or timestep.truncated):
@@ -60,7 +62,7 @@ def actions(id: str, strategy: CastAndSurge, seed: int) -> Iterator[Any]:
             timestep = session.step(session.action_space.coerce(action))
 
 
-def tab(browser: Browser, scheme: Any) -> Page:
+def open_tab(browser: Browser, scheme: Any) -> Page:
     page = browser.new_page(viewport=SIZE, device_scale_factor=1, color_scheme=scheme)
     page.set_default_timeout(COMPILING)
     return page
@@ -72,33 +74,33 @@ def save(page: Page, path: Path) -> None:
 
 
 def gallery(browser: Browser, url: str, out: Path) -> None:
-    page = tab(browser, "light")
+    page = open_tab(browser, "light")
     page.goto(url)
     page.wait_for_selector(".sessions .button")
     for card in range(6):
         expect(page.locator(".portrait").nth(card).locator("> *")).to_be_visible(timeout=COMPILING)
-    page.wait_for_timeout(500)  # they fade in
+    page.wait_for_timeout(500)  # the pictures fade in
     save(page, out / "page_gallery.png")
 
 
 def play(browser: Browser, url: str, out: Path, seed: int) -> None:
-    """A plume searched by keys, stopped before the source is reached."""
-    page = tab(browser, "dark")
+    """Search a plume by keyboard and stop before the source."""
+    page = open_tab(browser, "dark")
     page.goto(f"{url}/#/play/PlumeNavMeander-v0")
     page.locator("#seed").fill(str(seed))
     page.keyboard.press("Enter")
     expect(page.locator("#seed")).to_have_value(str(seed))
     page.locator("h1").focus()
-    taken = list(actions("PlumeNavMeander-v0", CastAndSurge(), seed))[:-12]
-    for step, action in enumerate(taken, 1):
+    chosen = list(actions("PlumeNavMeander-v0", CastAndSurge(), seed))[:-12]
+    for step, action in enumerate(chosen, 1):
         page.keyboard.press(KEYS[action])
         expect(page.locator(".place")).to_have_text(f"{step} / {step}")
-    expect(page.locator(".frame img")).to_have_attribute("data-step", str(len(taken)), timeout=COMPILING)
+    expect(page.locator(".frame img")).to_have_attribute("data-step", str(len(chosen)), timeout=COMPILING)
     save(page, out / "page_play.png")
 
 
 def scrub(browser: Browser, url: str, out: Path, view: str, step: int) -> None:
-    page = tab(browser, "light")
+    page = open_tab(browser, "light")
     page.goto(f"{url}/#/session/{view}")
     page.wait_for_selector(".lane")
     page.get_by_label("Step of the episode").fill(str(step))
@@ -106,8 +108,8 @@ def scrub(browser: Browser, url: str, out: Path, view: str, step: int) -> None:
     save(page, out / "page_scrub.png")
 
 
-def view_of(url: str, browser: Browser, client: Client) -> str:
-    """The name by which this client's session is watched."""
+def watch_id(url: str, browser: Browser, client: Client) -> str:
+    """The watch id of this client's session."""
     episode = client.state().episode_id
     page = browser.new_page()
     listed = page.request.get(f"{url}/sessions").json()["sessions"]
@@ -128,11 +130,13 @@ def main(out: Path) -> None:
             agent.reset(seed=1)
             for number in range(5):
                 agent.step({"value": number % 2})
-        flyer = stack.enter_context(Client(f"{url}/envs/PlumeNavPuffs-v0"))
-        flyer.reset(seed=FLOWN)
-        flown = [flyer.step({"value": action}) for action in actions("PlumeNavPuffs-v0", FLYER, FLOWN)]
-        play(browser, url, out, SEARCHED)
-        scrub(browser, url, out, view_of(url, browser, flyer), len(flown) * 3 // 4)
+        searcher = stack.enter_context(Client(f"{url}/envs/PlumeNavPuffs-v0"))
+        searcher.reset(seed=PUFFS_SEED)
+        replies = [
+            searcher.step({"value": action}) for action in actions("PlumeNavPuffs-v0", PUFFS_STRATEGY, PUFFS_SEED)
+        ]
+        play(browser, url, out, MEANDER_SEED)
+        scrub(browser, url, out, watch_id(url, browser, searcher), len(replies) * 3 // 4)
         gallery(browser, url, out)
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/plumes.md: every field as an agent meets it. Run by `make docs`."""
+"""Draw the pictures of docs/plumes.md, one per field. Run by `make docs`."""
 
 import sys
 from dataclasses import replace
@@ -29,7 +29,7 @@ PLUMES = {
 
 
 def draw(env: Any, steps: int, seed: int) -> Any:
-    """The arena with its plume after some steps, finer than agents see it."""
+    """The arena with its plume after `steps` steps, at a higher resolution than in `render`."""
     fine = 4 if max(env.grid_size) < 256 else 1
     params = env.default_params()
     arena = replace(params.arena, shape=tuple(fine * (side - 1) + 1 for side in params.arena.shape))
@@ -37,11 +37,11 @@ def draw(env: Any, steps: int, seed: int) -> Any:
     _, state = jax.jit(env.reset)(reset_key, params)
 
     @jax.jit
-    def later(field: Any) -> Any:
+    def advance_field(field: Any) -> Any:
         keys = jax.random.split(step_key, steps)
         return jax.lax.scan(lambda state, key: (params.field.advance(key, state), None), field, keys)[0]
 
-    field = later(state.field) if steps else state.field
+    field = advance_field(state.field) if steps else state.field
     scene = Scene(state.agent, arena, params.field, field)
     return jax.jit(picture.paint)(scene, state.trail, params.goal_radius)
 

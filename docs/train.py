@@ -1,4 +1,4 @@
-"""Trains the agents of docs/train.md and writes their figures and pictures there. Run by hand: it takes minutes."""
+"""Train the agents of docs/train.md and update its figures and pictures. Run by hand: it takes minutes."""
 
 import sys
 import tempfile
@@ -25,38 +25,38 @@ SEARCH, SEEDS, EPISODES = "PlumeNavMeander-v0", 5, 512
 CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 
 
-def trained(id: str, seeds: int, folder: Path) -> list[Any]:
-    """The learning curve of the preset."""
+def train_preset(id: str, seeds: int, folder: Path) -> list[Any]:
+    """Train agents with the preset; return their learning curve."""
     print(f"{id}: {seeds} agents", file=sys.stderr)
     recipe = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
     return train(recipe, folder)[1]
 
 
-def classic(id: str, seeds: int, wanted: float, folder: Path) -> str:
-    """Every agent, judged on episodes that it has not seen."""
-    history = trained(id, seeds, folder)
+def classic_row(id: str, seeds: int, target: float, folder: Path) -> str:
+    """The table row of one task: every agent, evaluated on episodes that were not used in training."""
+    history = train_preset(id, seeds, folder)
     pictures.learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
     env, params = make(id)
     means = [
         evaluate("", env, params, load(folder / CHECKPOINT, agent, greedy=True), 10_000, 64).returns.mean()
         for agent in range(seeds)
     ]
-    reached = sum(mean >= wanted for mean in means)
-    figures = f"{history[-1][0]:,} | {reached} of {seeds} reach {wanted:g} | {np.mean(means):.1f} | {min(means):.1f}"
+    reached = sum(mean >= target for mean in means)
+    figures = f"{history[-1][0]:,} | {reached} of {seeds} reach {target:g} | {np.mean(means):.1f} | {min(means):.1f}"
     return f"| `{id}` | {figures} |"
 
 
 def search(folder: Path) -> list[Evaluation]:
-    """The strategies, and every agent, on the same searches."""
-    history = trained(SEARCH, SEEDS, folder)
+    """Evaluate the strategies and every agent on the same episodes."""
+    history = train_preset(SEARCH, SEEDS, folder)
     pictures.learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
     env, params = make(SEARCH)
-    rivals: list[Any] = [(name, named(name, env, params)) for name in ("random", *NAMES)]
+    baselines: list[Any] = [(name, named(name, env, params)) for name in ("random", *NAMES)]
     agents = [(f"agent {number}", load(folder / CHECKPOINT, number)) for number in range(SEEDS)]
-    return [evaluate(name, env, params, who, 10_000, EPISODES) for name, who in (*rivals, *agents)]
+    return [evaluate(name, env, params, policy, 10_000, EPISODES) for name, policy in (*baselines, *agents)]
 
 
-def rows(evaluations: list[Evaluation]) -> list[str]:
+def search_rows(evaluations: list[Evaluation]) -> list[str]:
     lines = ["| policy | found the source | steps to find it | path efficiency |", "|---|---|---|---|"]
     for each in evaluations:
         figures = each.summary()
@@ -71,7 +71,7 @@ def _cell(interval: Interval | None, form: str) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        table = [classic(id, *wanted, Path(folder) / id) for id, wanted in CLASSICS.items()]
+        table = [classic_row(id, *target, Path(folder) / id) for id, target in CLASSICS.items()]
         evaluations = search(Path(folder) / SEARCH)
     successes = [wilson(each.search.found) for each in evaluations if each.search is not None]
     best = max(success.high for success in successes[:-SEEDS])
@@ -84,7 +84,7 @@ def main() -> None:
         "",
         f"`{SEARCH}`, the same {EPISODES} episodes for each, 95 % intervals: {verdict}.",
         "",
-        *rows(evaluations),
+        *search_rows(evaluations),
     ]
     page = PAGE.read_text()
     start, end = page.index(BEGIN) + len(BEGIN), page.index(END)

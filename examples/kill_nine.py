@@ -1,4 +1,4 @@
-"""An episode outlives its server: kill -9 in the middle, start another, go on as if nothing had happened."""
+"""An episode survives its server: kill -9 the server during the episode, start it again, and continue."""
 
 import subprocess
 import sys

@@ -9,7 +9,7 @@ from tropism import Discrete, Environment, EnvParams, EnvState, MultiBinary, reg
 
 class LightsOutParams(EnvParams):
     max_steps: int = 50
-    lit: float = 0.5  # share of lamps that are on at the start
+    lit: float = 0.5  # fraction of lamps that are on at reset
 
 
 class LightsOutState(EnvState):
@@ -18,7 +18,7 @@ class LightsOutState(EnvState):
 
 @register("LightsOut-v0")
 class LightsOut(Environment):
-    size: int = 5  # changes a shape, so it is an argument, not a param
+    size: int = 5  # changes a shape, so it is a constructor argument, not a param
 
     def default_params(self):
         return LightsOutParams()

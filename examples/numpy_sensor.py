@@ -1,4 +1,4 @@
-"""A sensor of your own, in NumPy: it remembers, so it smells whether the smell grows or fades."""
+"""A custom sensor in NumPy with state: it observes the change of concentration since the last step."""
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -10,9 +10,9 @@ class Trend:
     observation_space = Box(-1.0, 1.0, (1,))
 
     def get_observation(self, env_state):
-        smell = env_state["concentration_field"].sample(*env_state["agent_state"].position)
-        change = 0.0 if env_state["step_count"] == 0 else smell - self.last
-        self.last = smell
+        concentration = env_state["concentration_field"].sample(*env_state["agent_state"].position)
+        change = 0.0 if env_state["step_count"] == 0 else concentration - self.last
+        self.last = concentration
         return np.array([change])
 
 

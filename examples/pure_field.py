@@ -1,11 +1,10 @@
-"""A plume of your own as a pure function: it compiles, and a thousand agents search in it at once."""
+"""A custom plume as a pure function: it compiles, and a thousand agents search in it in parallel."""
 
 import jax
 import jax.numpy as jnp
 
-from tropism import random_policy, rollout
-from tropism.envs.plume.nav import PlumeNav
-from tropism.plume.fields import Field
+from tropism import PlumeNav, random_policy, rollout
+from tropism.plume import Field
 
 
 class Breathing(Field):
@@ -14,7 +13,7 @@ class Breathing(Field):
     period: float = 50.0  # steps
 
     def init(self, key):
-        return jax.random.uniform(key, maxval=self.period)  # the moment an episode begins at
+        return jax.random.uniform(key, maxval=self.period)  # the phase at the start of an episode
 
     def advance(self, key, state):
         return state + 1.0

@@ -1,4 +1,4 @@
-"""The front door: what `import tropism` shows, and what it must not load."""
+"""The public names of `tropism`, and the modules that importing it must not load."""
 
 import subprocess
 import sys
@@ -34,8 +34,8 @@ def test_a_public_class_is_the_one_its_own_module_defines(name: str):
 @pytest.mark.slow
 def test_all_is_exactly_what_is_visible():
     result = python("import tropism; [getattr(tropism, name) for name in tropism.__all__]; print(*vars(tropism))")
-    rooms = {path.stem for path in SOURCE.iterdir()}
-    visible = {name for name in result.stdout.split() if not name.startswith("_")} - rooms - MACHINERY
+    packages = {path.stem for path in SOURCE.iterdir()}
+    visible = {name for name in result.stdout.split() if not name.startswith("_")} - packages - MACHINERY
     assert sorted(visible | {"__version__"}) == tropism.__all__, result.stderr
     assert dir(tropism) == tropism.__all__
 

@@ -1,1 +1,1 @@
-"""One file per library: how it does each job. Run in the library's own environment, as a process."""
+"""One file per library with its implementation of each workload; runs as a process in the library's own environment."""

@@ -1,4 +1,4 @@
-"""Gymnasium's own CartPole: one, its hand-written NumPy vector, and SyncVectorEnv."""
+"""Gymnasium's CartPole: a single one, its hand-written NumPy vector environment, and SyncVectorEnv."""
 
 import importlib
 from functools import partial

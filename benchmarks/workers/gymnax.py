@@ -1,4 +1,4 @@
-"""gymnax's CartPole in the loop its documentation shows: vmap inside scan, a key for every environment."""
+"""gymnax's CartPole in the loop from its documentation: vmap inside scan, one key per environment."""
 
 import importlib
 from functools import partial

@@ -1,4 +1,4 @@
-"""OpenEnv's own clients and validator against the server at an address; run by the interpreter of its environment."""
+"""Check a server with OpenEnv's own clients and validator; runs in the virtual environment of OpenEnv."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def check_step(result):
 
 
 async def asynchronous(url):
-    """Two of them side by side, each with its own episode."""
+    """Two clients at once, each with its own episode."""
     async with GenericEnvClient(base_url=url) as one, GenericEnvClient(base_url=url) as other:
         for client in (one, other):
             expect((await client.reset(seed=42, episode_id="ep-1")).done, False)
@@ -46,7 +46,7 @@ def synchronous(url):
         except RuntimeError as error:
             expect("VALIDATION_ERROR" in str(error), True)
         else:
-            raise AssertionError("a bad action was taken")
+            raise AssertionError("an invalid action was accepted")
         expect(client.state()["step_count"], 1)
 
 
@@ -61,7 +61,7 @@ async def tools(url):
 
 
 def plain(url):
-    """POST /reset, POST /step, GET /state, as the first HTTP clients did, ten side by side."""
+    """POST /reset, POST /step, GET /state with ten plain HTTP clients at once."""
     callers = [requests.Session() for _ in range(10)]
     for caller in callers:
         caller.post(f"{url}/reset", json={}).raise_for_status()
@@ -86,7 +86,7 @@ def validator(url):
 def verdict(check, url):
     try:
         asyncio.run(check(url)) if asyncio.iscoroutinefunction(check) else check(url)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any error is the result
         return f"{type(error).__name__}: {error}"
     return "ok"
 

@@ -1,7 +1,7 @@
-"""OpenEnv's own clients as a load generator; run by the interpreter of its environment.
+"""OpenEnv's own clients as a load generator; runs in the virtual environment of OpenEnv.
 
-`openenv_load.py URL async|sync SESSIONS` opens the sessions; for every line with a number of seconds that it reads,
-all of them step for as long as that, and it prints how many steps were taken and in what time.
+`openenv_load.py URL async|sync SESSIONS` opens the sessions. For every line with a number of seconds on stdin, all
+sessions step for that time, and the number of steps and the elapsed seconds are printed.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ def check(result):
         raise AssertionError(f"a wrong echo: {result.observation}")
 
 
-def tell(steps, start):
+def report(steps, start):
     print(steps, time.perf_counter() - start, flush=True)
 
 
-async def stepped(client, deadline):
+async def step_until(client, deadline):
     steps = 0
     while time.perf_counter() < deadline:
         check(await client.step(ACTION))
@@ -37,7 +37,7 @@ async def asynchronous(url, count):
         await client.reset()
     for line in sys.stdin:
         start = time.perf_counter()
-        tell(sum(await asyncio.gather(*(stepped(client, start + float(line)) for client in clients))), start)
+        report(sum(await asyncio.gather(*(step_until(client, start + float(line)) for client in clients))), start)
     for client in clients:
         await client.close()
 
@@ -50,12 +50,12 @@ def synchronous(url):
             while time.perf_counter() < start + float(line):
                 check(client.step(ACTION))
                 steps += 1
-            tell(steps, start)
+            report(steps, start)
 
 
 if __name__ == "__main__":
-    url, manner, count = sys.argv[1:]
-    if manner == "async":
+    url, kind, count = sys.argv[1:]
+    if kind == "async":
         asyncio.run(asynchronous(url, int(count)))
     else:
         synchronous(url)

@@ -1,4 +1,4 @@
-"""An echo written with OpenEnv's classes, served by OpenEnv; run by the interpreter of its own environment."""
+"""An echo environment on OpenEnv's server; runs in the virtual environment of OpenEnv."""
 
 import sys
 

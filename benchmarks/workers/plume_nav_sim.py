@@ -1,4 +1,4 @@
-"""plume_nav_sim's static Gaussian through Gymnasium; it has no vector environment, so one takes all the steps."""
+"""plume_nav_sim's static Gaussian plume in Gymnasium; without a vector environment, one takes all the steps."""
 
 import importlib
 from typing import Any

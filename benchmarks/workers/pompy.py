@@ -1,6 +1,6 @@
-"""Plumes of others: pompy's filaments, and the update of Singh et al. as a plain NumPy loop.
+"""Plumes of other projects: pompy's filaments, and the update of Singh et al. as a plain NumPy loop.
 
-The code of Singh et al. is not on the package index; the loop is the same arithmetic without its data frames.
+The code of Singh et al. is not on the package index; the loop has the same arithmetic without data frames.
 """
 
 import importlib
@@ -16,7 +16,7 @@ NUM_FILAMENTS, NUM_PUFFS, DT = 500, 2000, 0.01
 
 
 def filaments(num_envs: int) -> Run:
-    """Each plume has its own wind; all its puffs are there from the start and stay in the arena."""
+    """Each plume has its own wind; all its puffs exist from the start and stay in the arena."""
     plumes: list[Any] = []
     for seed in range(num_envs):
         rng = np.random.RandomState(seed)

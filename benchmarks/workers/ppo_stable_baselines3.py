@@ -1,11 +1,11 @@
-"""Stable-Baselines3's PPO on Gymnasium's CartPole until it is learnt, with its defaults or with RL Zoo's numbers."""
+"""Stable-Baselines3's PPO on Gymnasium's CartPole until it is learnt, with its defaults or RL Zoo's hyperparameters."""
 
 import importlib
 import time
 from typing import Any
 
 from benchmarks.last_episodes import LastEpisodes
-from benchmarks.worker import tell_training
+from benchmarks.worker import print_training
 
 library: Any = importlib.import_module("stable_baselines3")
 callbacks: Any = importlib.import_module("stable_baselines3.common.callbacks")
@@ -26,11 +26,11 @@ NUMBERS: dict[str, dict[str, Any]] = {
     },
 }
 NUM_ENVS = {"defaults": 1, "zoo": 8}
-TOTAL_STEPS = {"defaults": 1_000_000, "zoo": 100_000}  # the zoo's rates fall to zero over its total
+TOTAL_STEPS = {"defaults": 1_000_000, "zoo": 100_000}  # RL Zoo's rates decay to zero over the total
 
 
 class UntilLearnt(callbacks.BaseCallback):
-    """Stops where the task is learnt, or the time is up."""
+    """Stop when the task is learnt or the time limit is reached."""
 
     def __init__(self, seconds: float):
         super().__init__()
@@ -44,14 +44,14 @@ class UntilLearnt(callbacks.BaseCallback):
         return not self.episodes.learnt and time.perf_counter() < self.deadline
 
 
-def trained(numbers: str, seed: int, limit: float) -> tuple[int, LastEpisodes]:
-    torch.set_num_threads(1)  # the networks are small: it is quicker so
+def train(numbers: str, seed: int, limit: float) -> tuple[int, LastEpisodes]:
+    torch.set_num_threads(1)  # faster for small networks
     env = env_util.make_vec_env("CartPole-v1", NUM_ENVS[numbers], seed=seed)
     model = library.PPO("MlpPolicy", env, device="cpu", seed=seed, **NUMBERS[numbers])
-    until = UntilLearnt(limit)
-    model.learn(TOTAL_STEPS[numbers], callback=until)
-    return int(model.num_timesteps), until.episodes
+    stop_when_learnt = UntilLearnt(limit)
+    model.learn(TOTAL_STEPS[numbers], callback=stop_when_learnt)
+    return int(model.num_timesteps), stop_when_learnt.episodes
 
 
 if __name__ == "__main__":
-    tell_training(trained, ("stable-baselines3", "torch", "gymnasium"))
+    print_training(train, ("stable-baselines3", "torch", "gymnasium"))

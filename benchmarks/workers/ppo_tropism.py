@@ -1,4 +1,4 @@
-"""Our PPO on CartPole with the numbers of its preset, or with PureJaxRL's, from the first compilation on."""
+"""Tropism's PPO on CartPole with its preset or with PureJaxRL's hyperparameters, timed with compilation."""
 
 import json
 import sys
@@ -17,8 +17,8 @@ from tropism.train.presets import PRESETS
 NUMBERS: dict[int, dict[str, Any]] = {16: PRESETS["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
 
 
-def trained(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[str, Any]:
-    """One training; `to_learnt` ends it there. `compiling` is the time until the first update is made."""
+def train(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[str, Any]:
+    """One training; with `to_learnt` it stops when learnt. `compiling` is the time until the first update is done."""
     start = time.perf_counter()
     config = Config(total_steps=total_steps, **NUMBERS[num_envs])
     recipe = Training("CartPole-v1", {}, {}, config, seed, 1)
@@ -36,7 +36,7 @@ def trained(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict
 
 def main() -> None:
     versions = {name: package_version(name) for name in ("tropism", "jax")}
-    print(json.dumps({**trained(**json.loads(sys.argv[1])), "versions": versions}))
+    print(json.dumps({**train(**json.loads(sys.argv[1])), "versions": versions}))
 
 
 if __name__ == "__main__":

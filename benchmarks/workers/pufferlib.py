@@ -1,4 +1,4 @@
-"""PufferLib's CartPole in C, one vector stepped in one process."""
+"""PufferLib's CartPole in C, one vector environment in one process."""
 
 import importlib
 from typing import Any
@@ -10,7 +10,7 @@ cartpole: Any = importlib.import_module("pufferlib.ocean.cartpole.cartpole")
 
 
 def vector(num_envs: int) -> Run:
-    # Its log is a summary for a dashboard, which the others do not make: once in a long while is never.
+    # Practically disables its dashboard log, which the other libraries do not have.
     env = cartpole.Cartpole(num_envs=num_envs, report_interval=1 << 30)
     env.reset(seed=0)
     return vector_loop(env.step, num_envs)

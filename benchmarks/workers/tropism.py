@@ -1,4 +1,4 @@
-"""CartPole and the plume search of ours: compiled rollout, and through Gymnasium one at a time or as a vector."""
+"""Tropism's CartPole and plume search: compiled rollouts, and single or vector environments in Gymnasium."""
 
 import importlib
 from functools import partial
@@ -10,20 +10,20 @@ from benchmarks.loops import single_loop, vector_loop
 from benchmarks.worker import Run, serve
 
 
-def consumed(transition: Any) -> jax.Array:
-    """Everything an agent sees, summed for each environment; the sum over environments is taken at the end."""
+def checksum(transition: Any) -> jax.Array:
+    """Sum of observation, reward and flags per environment, so that the compiler cannot remove them."""
     return transition.next_obs.sum(-1) + transition.reward + transition.terminated + transition.truncated
 
 
 def rollout(num_envs: int, id: str = "CartPole-v1") -> Run:
-    """As on the other side, params are constants of the compiled function."""
+    """Params are constants of the compiled function, as in the other libraries."""
     tropism: Any = importlib.import_module("tropism")
     env, params = tropism.make(id)
     policy = tropism.random_policy(env, params)
 
     @partial(jax.jit, static_argnums=0)
     def compiled(num_steps: int, key: jax.Array) -> jax.Array:
-        result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=consumed)
+        result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=checksum)
         return result.totals.sum()
 
     def run(num_steps: int, seed: int) -> float:
@@ -39,7 +39,7 @@ def single(num_envs: int) -> Run:
 
 
 def plume(num_envs: int) -> Run:
-    """One through Gymnasium, more than one in a compiled rollout."""
+    """One environment in Gymnasium, more than one in a compiled rollout."""
     if num_envs > 1:
         return rollout(num_envs, "PlumeNav-v0")
     gymnasium: Any = importlib.import_module("gymnasium")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         Tuple,
     )
     from tropism.core.transforms import (
+        Transform,
+        around,
         auto_reset,
         episode_stats,
         frame_stack,
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
         scale_reward,
         time_limit,
     )
+    from tropism.envs.chat import Reply
+    from tropism.envs.coding.tasks import Task
+    from tropism.envs.plume.nav import PlumeNav
     from tropism.errors import (
         DivergedError,
         MissingExtraError,
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
         UnknownEnvironmentError,
         ValidationError,
     )
-    from tropism.wire.messages import Action, Observation, State
+    from tropism.wire.messages import Action, ChatAction, CodeAction, EchoAction, Observation, State
 
 __version__ = "0.1.0"
 
@@ -54,9 +59,12 @@ __all__ = [
     "Action",
     "AgentEnvironment",
     "Box",
+    "ChatAction",
+    "CodeAction",
     "Dict",
     "Discrete",
     "DivergedError",
+    "EchoAction",
     "EnvParams",
     "EnvState",
     "Environment",
@@ -68,20 +76,25 @@ __all__ = [
     "MultiBinary",
     "MultiDiscrete",
     "Observation",
+    "PlumeNav",
     "Policy",
     "Record",
+    "Reply",
     "Session",
     "Space",
     "State",
     "StateError",
+    "Task",
     "Text",
     "Timestep",
+    "Transform",
     "TropismError",
     "Tuple",
     "UnknownEnvironmentError",
     "ValidationError",
     "__version__",
     "adapt",
+    "around",
     "auto_reset",
     "check_environment",
     "episode_stats",
@@ -109,12 +122,16 @@ _NAMES = {
     "tropism.core.session.session": "EnvironmentState Session Timestep",
     "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (
-        "auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize scale_reward time_limit"
+        "Transform around auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize "
+        "scale_reward time_limit"
     ),
+    "tropism.envs.chat": "Reply",
+    "tropism.envs.coding.tasks": "Task",
+    "tropism.envs.plume.nav": "PlumeNav",
     "tropism.errors": (
         "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
     ),
-    "tropism.wire.messages": "Action Observation State",
+    "tropism.wire.messages": "Action ChatAction CodeAction EchoAction Observation State",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -1,5 +1,6 @@
 """A command that takes minutes says so, before or as soon as it can know."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ from tests.train.worlds import brief
 from tropism.cli.evaluate import _shown  # pyright: ignore[reportPrivateUsage]
 from tropism.cli.terminal import announce_duration
 from tropism.core.registry import make
-from tropism.train import evaluate as evaluation
 from tropism.train.evaluate import evaluate
 from tropism.train.policies import named
 from tropism.train.run import Report, train
@@ -85,7 +85,7 @@ def test_episodes_in_parts_are_the_same_episodes(id: str, monkeypatch: pytest.Mo
     policy: Any = named("random", env, params)
     whole = evaluate("random", env, params, policy, 7, 13)
     shown: list[int] = []
-    monkeypatch.setattr(evaluation, "LARGEST", 6)
+    monkeypatch.setattr(sys.modules["tropism.train.evaluate"], "LARGEST", 6)
     parts = evaluate("random", env, params, policy, 7, 13, shown.append)
     assert shown == [5, 10, 13]
     assert parts.lengths.tolist() == whole.lengths.tolist()

@@ -1,1 +1,21 @@
-"""The physics and biology of smell: fields, winds, sensors, motions, rewards, strategies."""
+"""The physics and biology of olfactory search: fields, winds, sensors, motions, rewards, strategies."""
+
+from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Movie, Puffs, Recording
+from tropism.plume.search import search
+from tropism.plume.strategies import CastAndSurge, Klinotaxis, RandomWalk, RunAndTumble, Strategy
+
+__all__ = [
+    "CastAndSurge",
+    "Field",
+    "Filaments",
+    "Gaussian",
+    "Klinotaxis",
+    "Meander",
+    "Movie",
+    "Puffs",
+    "RandomWalk",
+    "Recording",
+    "RunAndTumble",
+    "Strategy",
+    "search",
+]

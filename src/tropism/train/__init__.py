@@ -1,5 +1,34 @@
 """Training: PPO compiled end to end, its checkpoints, and evaluation."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tropism.errors import require_extra
 
+if TYPE_CHECKING:
+    from tropism.train.checkpoint import Training
+    from tropism.train.config import Config
+    from tropism.train.run import train
+    from tropism.train.trained import load
+
 require_extra("train", "tropism.train", "optax", "matplotlib", "msgspec", "websockets")
+
+# Not lazy: the submodule of the same name would otherwise take its place.
+from tropism.train.evaluate import evaluate
+
+__all__ = ["Config", "Training", "evaluate", "load", "train"]
+
+_HOME = {
+    "Config": "tropism.train.config",
+    "Training": "tropism.train.checkpoint",
+    "load": "tropism.train.trained",
+    "train": "tropism.train.run",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'tropism.train' has no attribute {name!r}")
+        return getattr(import_module(_HOME[name]), name)
