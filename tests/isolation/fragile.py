@@ -89,7 +89,7 @@ class Fragile(Environment):
     def render(self, state: Place, params: Any) -> Any:
         return np.full((4, 5, 3), state.steps, np.uint8)
 
-    def agent_spot(self, state: Place, params: Any) -> tuple[float, float]:
+    def agent_position_in_image(self, state: Place, params: Any) -> tuple[float, float]:
         return state.steps / 100, 0.5
 
     def describe(self, state: Place, obs: Any, params: Any) -> str:

@@ -86,7 +86,12 @@ def exists(pid: int) -> bool:
 def told(session: Session, actions: list[Any], **reset: Any) -> list[Any]:
     """All that a session says of an episode."""
     steps = [session.reset(**reset), *(session.step(action) for action in actions)]
-    seen = session.describe(), session.agent_spot(), np.asarray(session.render()).tolist(), session.lifecycle
+    seen = (
+        session.describe(),
+        session.agent_position_in_image(),
+        np.asarray(session.render()).tolist(),
+        session.lifecycle,
+    )
     return [[step.obs.tolist(), *step[1:]] for step in steps] + list(seen)
 
 

@@ -51,7 +51,7 @@ class Environment(Module):
     replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
     reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
     seedable: ClassVar[bool] = True  # False: a host environment whose resets take no seed
-    identified: ClassVar[bool] = False  # True: a host environment that takes the option "episode_id"
+    takes_episode_id: ClassVar[bool] = False  # True: a host environment that takes the option "episode_id"
     endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
     # True: a step may take long, so a server runs it in a thread of its own; a host environment's default.
     blocking: ClassVar[bool] = False
@@ -68,12 +68,12 @@ class Environment(Module):
             cls.blocking = not cls.traced
 
     @property
-    def known_as(self) -> str:
+    def display_name(self) -> str:
         """What people call it; something that stands for another environment has the name of that."""
         return type(self).__name__
 
     @classmethod
-    def absence(cls) -> str | None:
+    def unavailable_reason(cls) -> str | None:
         """Why such an environment cannot be had on this machine; None where it can."""
         return None
 
@@ -117,7 +117,7 @@ class Environment(Module):
         """A picture of the state: (H, W, 3) uint8, or None where there is nothing to draw."""
         return None
 
-    def agent_spot(self, state: Any, params: Any) -> tuple[float, float] | None:
+    def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
         """Where in its picture the agent is: shares of width and height from the upper left, for a trail."""
         return None
 
@@ -146,7 +146,7 @@ class Environment(Module):
         """The fields of `observation_message`, as JSON values, of what a reset or a step returned."""
         return {}
 
-    def lost(self, state: Any) -> bool:
+    def state_is_lost(self, state: Any) -> bool:
         """Whether a host environment's state is gone for good, so that its episode has to be lived through again."""
         return False
 

@@ -84,7 +84,7 @@ def on_register(listen: Callable[[EnvironmentSpec], None]) -> None:
 def registered() -> tuple[EnvironmentSpec, ...]:
     """Every id that can be had on this machine, in the order of registration."""
     _load()
-    return tuple(spec for spec in _specs.values() if _absence(spec) is None)
+    return tuple(spec for spec in _specs.values() if _unavailable_reason(spec) is None)
 
 
 def id_made_by(factory: Any) -> str | None:
@@ -93,10 +93,10 @@ def id_made_by(factory: Any) -> str | None:
     return next((spec.id for spec in _specs.values() if spec.factory is factory), None)
 
 
-def absent() -> dict[str, str]:
+def unavailable_reasons() -> dict[str, str]:
     """The ids that cannot be had on this machine, and why."""
     _load()
-    return {id: reason for id, spec in _specs.items() if (reason := _absence(spec)) is not None}
+    return {id: reason for id, spec in _specs.items() if (reason := _unavailable_reason(spec)) is not None}
 
 
 def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
@@ -116,15 +116,15 @@ def find(id: str) -> EnvironmentSpec:
         near = difflib.get_close_matches(str(id), _specs, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_specs)}"
         raise UnknownEnvironmentError("id", id, "a registered id", f"no environment {id!r}; {hint}")
-    reason = _absence(_specs[id])
+    reason = _unavailable_reason(_specs[id])
     if reason is not None:
         raise UnknownEnvironmentError("id", id, "an id that can be had here", f"no environment {id!r} here: {reason}")
     return _specs[id]
 
 
-def _absence(spec: EnvironmentSpec) -> str | None:
+def _unavailable_reason(spec: EnvironmentSpec) -> str | None:
     kind = spec.factory
-    return kind.absence() if isinstance(kind, type) and issubclass(kind, Environment) else None
+    return kind.unavailable_reason() if isinstance(kind, type) and issubclass(kind, Environment) else None
 
 
 def identify(env: Environment) -> dict[str, Any] | None:

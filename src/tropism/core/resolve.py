@@ -6,7 +6,7 @@ from typing import Any
 
 from tropism.core.adapters.class_based import built, is_agent
 from tropism.core.environment import Environment, override
-from tropism.core.registry import absent, find, make, note_source
+from tropism.core.registry import find, make, note_source, unavailable_reasons
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 OWN = "A class of your own is named module:Class, and its module must be importable from here."
@@ -32,7 +32,7 @@ def environment_of(target: str, params: Mapping[str, Any], arguments: Mapping[st
         try:
             find(target)
         except UnknownEnvironmentError as error:
-            hint = "" if target in absent() else f"\n{OWN}"
+            hint = "" if target in unavailable_reasons() else f"\n{OWN}"
             raise UnknownEnvironmentError("id", target, error.expected, f"{error}{hint}") from None
         return make(target, params=dict(params), **arguments)
     made = imported("target", target, "module:Class")

@@ -38,11 +38,11 @@ class Apart(Environment):
     replayable: ClassVar[Any] = _same("replayable")
     reseedable: ClassVar[Any] = _same("reseedable")
     seedable: ClassVar[Any] = _same("seedable")
-    identified: ClassVar[Any] = _same("identified")
+    takes_episode_id: ClassVar[Any] = _same("takes_episode_id")
     endless: ClassVar[Any] = _same("endless")
     action_message: ClassVar[Any] = _same("action_message")
     observation_message: ClassVar[Any] = _same("observation_message")
-    known_as: ClassVar[Any] = _same("known_as")
+    display_name: ClassVar[Any] = _same("display_name")
     reset_options: ClassVar[Any] = _same("reset_options")
 
     env: Environment
@@ -76,8 +76,8 @@ class Apart(Environment):
     def render(self, state: Child, params: Any) -> Any:
         return state.ask("render", params) if self._has("render") else None
 
-    def agent_spot(self, state: Child, params: Any) -> tuple[float, float] | None:
-        return state.ask("agent_spot", params) if self._has("agent_spot") else None
+    def agent_position_in_image(self, state: Child, params: Any) -> tuple[float, float] | None:
+        return state.ask("agent_position_in_image", params) if self._has("agent_position_in_image") else None
 
     def describe(self, state: Child, obs: Any, params: Any) -> str:
         return state.ask("describe", params, obs) if self._has("describe") else super().describe(state, obs, params)
@@ -86,7 +86,7 @@ class Apart(Environment):
         """Whether there is anything to ask for: what all environments inherit needs no state."""
         return getattr(type(self.env), method) is not getattr(Environment, method)
 
-    def lost(self, state: Any) -> bool:
+    def state_is_lost(self, state: Any) -> bool:
         return isinstance(state, Child) and not state.alive
 
     def close(self, state: Child) -> None:

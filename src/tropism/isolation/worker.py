@@ -187,8 +187,8 @@ class Episode:
     def render(self) -> tuple[Any, Any]:
         return self.env.render(self.state, self.params), self.state
 
-    def agent_spot(self) -> tuple[Any, Any]:
-        return self.env.agent_spot(self.state, self.params), self.state
+    def agent_position_in_image(self) -> tuple[Any, Any]:
+        return self.env.agent_position_in_image(self.state, self.params), self.state
 
     def describe(self, obs: Any) -> tuple[Any, Any]:
         return self.env.describe(self.state, obs, self.params), self.state
@@ -206,7 +206,7 @@ CALLS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "step": Episode.step,
     "info": Episode.info,
     "render": Episode.render,
-    "agent_spot": Episode.agent_spot,
+    "agent_position_in_image": Episode.agent_position_in_image,
     "describe": Episode.describe,
     "close": Episode.close,
 }

@@ -67,7 +67,7 @@ def sessions_of(session: Session, episode: Episode) -> Generator[Session, None, 
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
-    identity = episode.id if session.env.identified else None
+    identity = episode.id if session.env.takes_episode_id else None
     session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     yield session
     with ExitStack() as forks:

@@ -89,11 +89,11 @@ class Adapted(Environment):
         return bool(_declared(self.kind, "blocking", True))
 
     @property
-    def identified(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def takes_episode_id(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "episode_id" in _taken(self.kind)
 
     @property
-    def known_as(self) -> str:
+    def display_name(self) -> str:
         return self.kind.__name__
 
     def default_params(self) -> AgentParams:
@@ -182,7 +182,7 @@ def is_agent(kind: Any) -> bool:
 def name_of(env: Any) -> str:
     """What people call an environment: the name of its class, or of the one that is adapted."""
     if isinstance(env, Environment):
-        return env.known_as
+        return env.display_name
     return env.__name__ if is_agent(env) else type(env).__name__
 
 

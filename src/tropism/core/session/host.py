@@ -31,7 +31,7 @@ class HostEngine:
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
-        self._env_lost = env.lost
+        self._state_is_lost = env.state_is_lost
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -57,7 +57,7 @@ class HostEngine:
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
-        if self._env_lost(self._state):
+        if self._state_is_lost(self._state):
             self._revive()
         time = self._time + 1
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
@@ -81,25 +81,25 @@ class HostEngine:
 
     def _revive(self) -> None:
         """Live through the episode again where what it lived in is gone."""
-        if self.env.lost(self._state) and self.env.replayable:
-            self._state = self.moment()()._state
+        if self.env.state_is_lost(self._state) and self.env.replayable:
+            self._state = self.restore_point()()._state
 
     def render(self) -> Any:
         self._revive()
         return self.env.render(self._state, self._params)
 
-    def sibling(self) -> "HostEngine":
+    def new_like(self) -> "HostEngine":
         return HostEngine(self.env, self._base_params, self.copies)
 
     def fork(self, seed: int | None) -> "HostEngine":
         if seed is not None:
             self._check_reseedable(seed)
-        twin = self.moment()()
+        twin = self.restore_point()()
         if seed is not None:
             twin.reseed(seed)
         return twin
 
-    def moment(self) -> Callable[[], "HostEngine"]:
+    def restore_point(self) -> Callable[[], "HostEngine"]:
         """How to make an engine that stands where this one stands now; nothing is done until then."""
         self._check_replayable()
         begin, last = (self._seed, self._options), self._last

@@ -103,7 +103,7 @@ class Session:
             seed = self._check_seed(seed)
         if episode_id is not None:
             check_episode_id(episode_id)
-        if self.env.identified:
+        if self.env.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
             options = {**_check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
@@ -144,10 +144,10 @@ class Session:
         self._require_episode("describe")
         return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
 
-    def agent_spot(self) -> tuple[float, float] | None:
+    def agent_position_in_image(self) -> tuple[float, float] | None:
         """Where in its picture the agent is; None where it is in no one place."""
         self._require_episode("look for the agent")
-        return self.env.agent_spot(self._engine.state(), self._engine.params())
+        return self.env.agent_position_in_image(self._engine.state(), self._engine.params())
 
     def parse(self, text: str) -> Any:
         """The action that these words mean."""
@@ -182,10 +182,10 @@ class Session:
         twin.seed = self.seed if seed is None else seed
         return twin
 
-    def moment(self) -> Callable[[], "Session"]:
+    def restore_point(self) -> Callable[[], "Session"]:
         """How to make a session that stands where this one stands now, in this very episode; costs nothing yet."""
         self._require_episode("go back")
-        kept, engine, episode_id = dict(self.__dict__), self._engine.moment(), self.episode_id
+        kept, engine, episode_id = dict(self.__dict__), self._engine.restore_point(), self.episode_id
 
         def again() -> Session:
             twin = object.__new__(Session)
@@ -196,11 +196,11 @@ class Session:
 
         return again
 
-    def sibling(self) -> "Session":
+    def new_like(self) -> "Session":
         """Another session of this environment, before its first reset; cheaper than making one anew."""
         twin = object.__new__(Session)
         twin.__dict__.update(self.__dict__)
-        twin._begin_life(self._engine.sibling())
+        twin._begin_life(self._engine.new_like())
         return twin
 
     def close(self) -> None:

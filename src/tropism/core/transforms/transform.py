@@ -92,8 +92,8 @@ class Transform(Environment):
     def describe(self, state: TransformState, obs: Any, params: Any) -> str:
         return self.env.describe(state.inner, obs, self.inner_params(state.memory, params))
 
-    def agent_spot(self, state: TransformState, params: Any) -> tuple[float, float] | None:
-        return self.env.agent_spot(state.inner, self.inner_params(state.memory, params))
+    def agent_position_in_image(self, state: TransformState, params: Any) -> tuple[float, float] | None:
+        return self.env.agent_position_in_image(state.inner, self.inner_params(state.memory, params))
 
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()

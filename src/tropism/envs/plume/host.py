@@ -282,8 +282,8 @@ class PlumeHost(Environment):
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:
         return self.base.describe(self._pure(state, state.field), obs, params)
 
-    def agent_spot(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
-        return self.base.agent_spot(self._pure(state, state.field), params)
+    def agent_position_in_image(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
+        return self.base.agent_position_in_image(self._pure(state, state.field), params)
 
     def action_words(self) -> tuple[str, ...]:
         return self.base.action_words()

@@ -77,7 +77,7 @@ class ServedEnvironment:
 
     def fresh(self) -> Session:
         """As `open`; where nobody prepared it, the first steps compile."""
-        return self._first.sibling()
+        return self._first.new_like()
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:
         """Compile, once; from then on nothing that sessions do needs it."""
@@ -93,7 +93,7 @@ class ServedEnvironment:
         form = self.form
         if not self.env.traced:
             return not self.env.blocking
-        session = self._first.sibling()
+        session = self._first.new_like()
         session.reset(seed=0)
         times: list[tuple[float, float]] = []
         for number in range(WARM_UPS):  # the first ones compile; a busy machine slows some
