@@ -15,7 +15,7 @@ from tropism.core.environment import Environment
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
 from tropism.core.session.snapshot import write_params
-from tropism.isolation import apart
+from tropism.isolation import isolate
 from tropism.serve.session.json_form import Form
 
 LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
@@ -44,7 +44,7 @@ class ServedEnvironment:
         env = self.env
         if env.traced or env.isolated or not env.blocking:
             return self
-        return ServedEnvironment(self.id, apart(env), self.params, self.summary)
+        return ServedEnvironment(self.id, isolate(env), self.params, self.summary)
 
     @property
     def replayable(self) -> bool:
