@@ -1,4 +1,4 @@
-"""Settings every test shares."""
+"""Settings and fixtures shared by all tests."""
 
 import gc
 import os
@@ -6,15 +6,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-# Modules, workers, and the programs that tests start compile much the same: once is enough. Set before JAX is loaded.
+# Test modules, workers and subprocesses share compiled programs. Set before JAX is imported.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "jax-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-# Entries are not written at once: who reads half of one says so, and compiles. (pyproject.toml says it for the tests.)
+# Entries are not written atomically: a process that reads a partial one warns and compiles. (pyproject.toml
+# ignores the warning in the tests themselves.)
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry:UserWarning")
-# Servers that tests start keep their sessions apart from those of whoever runs the tests.
+# Servers that tests start must not use the sessions of the user who runs the tests.
 os.environ["XDG_STATE_HOME"] = str(Path(__file__).parent.parent / "build" / "state")
-# Nearly all that tests compile runs for a moment: to compile in haste takes two thirds of the time.
+# Most compiled code in tests runs only briefly: less optimisation takes two thirds of the time.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_llvm_disable_expensive_passes=true",
@@ -28,8 +29,8 @@ from hypothesis import settings
 from tropism.core import registry
 from tropism.core.compiled import batch, program
 
-# The first example of a property compiles and the others do not, so a time limit per example means nothing.
-# On a build machine the examples are always the same ones, so that a red build can be repeated.
+# Only the first example of a property compiles, so a deadline per example is meaningless.
+# In CI the examples are deterministic, so that a failure can be reproduced.
 settings.register_profile("tropism", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("tropism")
 
@@ -38,7 +39,7 @@ PACKAGES = {"bwrap": "bubblewrap", "chromium": "chromium"}  # Debian packages by
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what was skipped, and which command installs what it needs."""
+    """Report in one line what was skipped, and which command installs the missing programs."""
     skipped = terminalreporter.stats.get("skipped", [])
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if not skipped:
@@ -51,8 +52,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_what_was_compiled() -> Iterator[None]:
-    """Thousands of compiled functions slow a long run down, and take gigabytes."""
+def clear_compilation_caches() -> Iterator[None]:
+    """Thousands of compiled functions slow down a long run and take gigabytes."""
     yield
     program._programs.clear()  # pyright: ignore[reportPrivateUsage]
     batch._programs.clear()  # pyright: ignore[reportPrivateUsage]
@@ -62,15 +63,15 @@ def forget_what_was_compiled() -> Iterator[None]:
 
 @pytest.fixture
 def untyped() -> Iterator[None]:
-    """Without run-time type checks, as users run: the library's own refusals are what is tested."""
+    """Disable run-time type checks, as for users, to test the library's own validation."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of its own for one test."""
+def separate_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the registry for one test."""
     registry.registered()
     monkeypatch.setattr(registry, "_specs", dict(registry._specs))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(registry, "_made", {})
+    monkeypatch.setattr(registry, "_sources", {})

@@ -11,7 +11,7 @@ import pytest
 import tropism
 
 HEAVY = ("jax", "jaxlib", "equinox", "gymnasium")
-MACHINERY = {"TYPE_CHECKING", "import_module"}  # what makes the names lazy
+MACHINERY = {"TYPE_CHECKING", "import_module"}  # used for lazy loading
 SOURCE = Path(tropism.__file__).parent
 
 
@@ -32,7 +32,7 @@ def test_a_public_class_is_the_one_its_own_module_defines(name: str):
 
 
 @pytest.mark.slow
-def test_all_is_exactly_what_is_visible():
+def test_all_equals_the_visible_names():
     result = python("import tropism; [getattr(tropism, name) for name in tropism.__all__]; print(*vars(tropism))")
     packages = {path.stem for path in SOURCE.iterdir()}
     visible = {name for name in result.stdout.split() if not name.startswith("_")} - packages - MACHINERY
@@ -45,7 +45,7 @@ def test_star_import_brings_every_name():
     assert result.stdout.strip() == "True", result.stderr
 
 
-def test_an_unknown_name_is_an_attribute_error_that_says_so():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'CartPol'"):
         _ = tropism.CartPol  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -63,12 +63,12 @@ def test_errors_and_messages_resolve_without_jax():
 
 
 @pytest.mark.slow
-def test_the_core_loads_no_gymnasium():
+def test_the_core_does_not_import_gymnasium():
     result = python("import sys, tropism; tropism.make, tropism.Session; print('gymnasium' in sys.modules)")
     assert result.stdout.strip() == "False", result.stderr
 
 
-def test_the_command_without_its_extra_says_what_to_install():
+def test_the_command_without_its_extra_names_the_package_to_install():
     result = python("import sys; sys.modules['typer'] = None; from tropism.__main__ import main; main()")
     assert result.returncode == 2
     assert result.stderr == 'The command line needs typer: pip install "tropism[cli]"\n'

@@ -34,14 +34,14 @@ def test_example_runs(script: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_environment_of_ones_own_fits_in_forty_lines() -> None:
+def test_the_example_environment_fits_in_forty_lines() -> None:
     [source] = [block for block in BLOCK.findall((ROOT / "README.md").read_text()) if "class LightsOut(" in block]
     assert len([line for line in source.splitlines() if line.strip()]) < 40
     assert source == (ROOT / "examples" / "lights_out.py").read_text()
 
 
 @pytest.mark.slow
-def test_the_environment_with_pictures_in_the_docs_keeps_the_law(tmp_path: Path) -> None:
+def test_the_environment_in_the_docs_keeps_all_laws(tmp_path: Path) -> None:
     (tmp_path / "dot.py").write_text(blocks("docs/own.md"))
     command = [sys.executable, "-m", "tropism", "check", "dot:Dot"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

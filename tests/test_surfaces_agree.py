@@ -25,7 +25,7 @@ SERVED_STEPS = 9  # enough for episodes of seven steps to end
 
 
 def short(id: str) -> dict[str, Any]:
-    """Params with which episodes end within the test, where a number can do that."""
+    """Params with a short time limit, so that episodes end within the test."""
     env, params = make(id)
     limits = {field.name for field in fields(params)} & {"max_steps"}
     return {"params": dict.fromkeys(limits, 7)} if env.traced else {}
@@ -35,17 +35,17 @@ def action_table(env: Any, params: Any) -> Any:
     return np.asarray(env.action_space(params).sample(random.key(0), (NUM_STEPS, NUM_ENVS)))
 
 
-def lived_through(env: Any, params: Any, table: Any) -> tuple[list[Any], int]:
-    """What Session returns for each environment: rows of (obs, reward, terminated, truncated, next obs)."""
+def run_sessions(env: Any, params: Any, table: Any) -> tuple[list[Any], int]:
+    """The results of one Session per environment: rows of (obs, reward, terminated, truncated, next obs)."""
     lanes, ends = [], 0
     for number in range(NUM_ENVS):
         session, lane = Session(env, params), []
         obs = session.reset(seed=SEED + number).obs
         for action in table[:, number]:
-            then = session.step(action)
-            lane.append((obs, then.reward, then.terminated, then.truncated, then.obs))
-            obs = then.obs
-            if then.terminated or then.truncated:
+            timestep = session.step(action)
+            lane.append((obs, *timestep[1:4], timestep.obs))
+            obs = timestep.obs
+            if timestep.terminated or timestep.truncated:
                 obs, ends = session.reset().obs, ends + 1
         lanes.append(lane)
     return lanes, ends
@@ -62,15 +62,15 @@ def assert_lanes(lanes: list[Any], obs: Any, reward: Any, terminated: Any, trunc
 
 
 @pytest.mark.parametrize("id", mark_slow(ALL))
-def test_gymnasium_is_the_session_exactly(id: str):
+def test_gymnasium_equals_the_session(id: str):
     env, params = make(id, **short(id))
     session, gym = Session(env, params), gymnasium.make(f"tropism.gym:tropism/{id}", **short(id))
     ts, (obs, info) = session.reset(seed=SEED), gym.reset(seed=SEED)
     gym.action_space.seed(SEED)
-    shown = outward(session.observation_space) or (lambda obs: obs)
+    to_gym = outward(session.observation_space) or (lambda obs: obs)
     read = inward(session.action_space) or (lambda action: action)
     for _ in range(NUM_STEPS):
-        assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), obs, shown(ts.obs)))
+        assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), obs, to_gym(ts.obs)))
         action = gym.action_space.sample()
         ts, (obs, reward, terminated, truncated, info) = session.step(read(action)), gym.step(action)
         assert (reward, terminated, truncated) == (ts.reward, ts.terminated, ts.truncated)
@@ -81,10 +81,10 @@ def test_gymnasium_is_the_session_exactly(id: str):
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE))
-def test_vector_environment_i_is_the_session_of_seed_plus_i(id: str):
+def test_vector_environment_i_equals_the_session_of_seed_plus_i(id: str):
     env, params = make(id, **short(id))
     table = action_table(env, params)
-    lanes, ends = lived_through(env, params, table)
+    lanes, ends = run_sessions(env, params, table)
     assert ends >= NUM_ENVS
     vector = GymVectorEnv(env, NUM_ENVS, params, autoreset_mode="same_step")
     before, _ = vector.reset(seed=SEED)
@@ -92,20 +92,20 @@ def test_vector_environment_i_is_the_session_of_seed_plus_i(id: str):
     for actions in table:
         obs, reward, terminated, truncated, infos = vector.step(actions)
         final = infos.get("final_obs", [None] * NUM_ENVS)
-        then = [one if last is None else last for one, last in zip(obs, final, strict=True)]
-        rows.append((before, reward, terminated, truncated, then))
+        next_obs = [new if last is None else last for new, last in zip(obs, final, strict=True)]
+        rows.append((before, reward, terminated, truncated, next_obs))
         before = obs
     assert_lanes(lanes, *zip(*rows, strict=True))
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE))
-def test_a_reproducible_rollout_is_the_sessions(id: str):
+def test_a_reproducible_rollout_equals_the_sessions(id: str):
     env, params = make(id, **short(id))
     policy = random_policy(env, params)
     result = rollout(env, policy, SEED, NUM_ENVS, NUM_STEPS, params=params, reproducible=True)
     steps = result.transitions
     assert steps is not None
-    lanes, ends = lived_through(env, params, np.asarray(steps.action))
+    lanes, ends = run_sessions(env, params, np.asarray(steps.action))
     assert result.episodes is None or int(result.episodes.episodes) == ends
     assert_lanes(lanes, steps.obs, steps.reward, steps.terminated, steps.truncated, steps.next_obs)
 
@@ -116,13 +116,13 @@ def server() -> Iterator[Running]:
         yield started
 
 
-def as_told(session: Session, ts: Timestep) -> Any:
-    """What a server says of a timestep, by way of JSON."""
+def served_reply(session: Session, ts: Timestep) -> Any:
+    """The reply of a server for a timestep, after a JSON round trip."""
     return json.loads(encode(Form(session).reply(session, ts)))
 
 
 @pytest.mark.parametrize("id", mark_slow(ALL))
-def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
+def test_websocket_and_http_equal_gymnasium(id: str, server: Running):
     gym: Any = gymnasium.make(f"tropism.gym:tropism/{id}", **short(id)).unwrapped
     session: Session = gym.session
     gym.action_space.seed(SEED)
@@ -131,20 +131,20 @@ def test_websocket_is_http_is_gymnasium_exactly(id: str, server: Running):
         gym.reset(seed=SEED)
         again = {"options": short(id)} if short(id) else {}
         begin = {"seed": SEED, **again}
-        told = [http.post("/reset", json=begin).json(), talk(socket, "reset", begin)["data"]]
+        replies = [http.post("/reset", json=begin).json(), talk(socket, "reset", begin)["data"]]
         for _ in range(SERVED_STEPS):
-            expected = as_told(session, session.timestep)
-            for reply in told:
+            expected = served_reply(session, session.timestep)
+            for reply in replies:
                 assert {name: reply[name] for name in expected} == expected
             if expected["done"]:
                 gym.reset()
-                told = [http.post("/reset", json=again).json(), talk(socket, "reset", again)["data"]]
+                replies = [http.post("/reset", json=again).json(), talk(socket, "reset", again)["data"]]
                 continue
             action = gym.action_space.sample()
             gym.step(action)
             sent = session.action_space.to_json(session.action_space.coerce(read(action)))
             sent = sent if isinstance(sent, dict) else {"value": sent}
-            told = [http.post("/step", json={"action": sent}).json(), talk(socket, "step", sent)["data"]]
+            replies = [http.post("/step", json={"action": sent}).json(), talk(socket, "step", sent)["data"]]
         assert http.get("/history").json()["seed"] == session.seed
         for close in (lambda: http.post("/close"), lambda: socket.send('{"type": "close"}')):
             close()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from tropism.core.transforms import (
         Transform,
-        around,
+        apply_transform,
         auto_reset,
         episode_stats,
         frame_stack,
@@ -94,7 +94,7 @@ __all__ = [
     "ValidationError",
     "__version__",
     "adapt",
-    "around",
+    "apply_transform",
     "auto_reset",
     "check_environment",
     "episode_stats",
@@ -122,7 +122,7 @@ _NAMES = {
     "tropism.core.session.session": "EnvironmentState Session Timestep",
     "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (
-        "Transform around auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize "
+        "Transform apply_transform auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize "
         "scale_reward time_limit"
     ),
     "tropism.envs.chat": "Reply",

@@ -1,15 +1,15 @@
-"""Every error Tropism raises on purpose.
+"""The exceptions that Tropism raises.
 
 TropismError
-├── ValidationError(ValueError)          a value from outside is wrong
-│   ├── ObservationError                   an environment returned what it does not declare
+├── ValidationError(ValueError)          a value from a caller is invalid
+│   ├── ObservationError                   an environment returned a value that it does not declare
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
-├── StateError(RuntimeError)             the call does not fit the state the object is in
-├── DivergedError(RuntimeError)          a replayed episode did not repeat itself
-├── ProcessError(RuntimeError)           the process that an episode lived in ended, or cannot answer
-├── ServerError(RuntimeError)            a server refuses a request, under a code
+├── StateError(RuntimeError)             the call is not allowed in the object's state
+├── DivergedError(RuntimeError)          a replayed episode differs from the recorded one
+├── ProcessError(RuntimeError)           the process of an episode ended, or cannot reply
+├── ServerError(RuntimeError)            a server rejected a request, with a code
 ├── NonFiniteError(ArithmeticError)      a number in training became NaN or infinite
-├── SandboxError(RuntimeError)           code cannot be run in isolation here, so it is not run
+├── SandboxError(RuntimeError)           no sandbox is available, so the code is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
 
@@ -19,7 +19,7 @@ LONGEST_VALUE = 120
 
 
 class TropismError(Exception):
-    """Base of the tree; `name`, `value` and `expected` say what was wrong."""
+    """Base class; `name`, `value` and `expected` describe what was wrong."""
 
     def __init__(self, name: str, value: object, expected: str, message: str | None = None):
         self.name = name
@@ -36,11 +36,11 @@ class TropismError(Exception):
 
 
 class ValidationError(TropismError, ValueError):
-    """A value that came from outside is not what was expected."""
+    """A value from a caller is not what was expected."""
 
 
 class ObservationError(ValidationError):
-    """What an environment returned is not what it declares: its mistake, not its caller's."""
+    """An environment returned a value that it does not declare: a fault of the environment, not of the caller."""
 
 
 class UnknownEnvironmentError(ValidationError, KeyError):
@@ -48,19 +48,19 @@ class UnknownEnvironmentError(ValidationError, KeyError):
 
 
 class StateError(TropismError, RuntimeError):
-    """The call does not fit the lifecycle state; says which state and what to call instead."""
+    """The call is not allowed in this lifecycle state; the message has the state and what to call instead."""
 
 
 class DivergedError(TropismError, RuntimeError):
-    """Replaying an episode gave something else than was recorded."""
+    """A replayed episode differs from the recorded one."""
 
 
 class ProcessError(TropismError, RuntimeError):
-    """The process of an episode ended, or something cannot be sent to it or back; the cause has its traceback."""
+    """The process of an episode ended, or a value cannot be sent to or from it; the cause has its traceback."""
 
 
 class ServerError(TropismError, RuntimeError):
-    """A server's refusal; `code` is the one that travels, `id` finds it in the server's log."""
+    """A server rejected a request; `code` is that of the wire format, `id` that of the entry in the server's log."""
 
     def __init__(self, code: str, message: str, id: str | None = None):
         super().__init__("request", code, "a request that can be served", message)
@@ -72,19 +72,19 @@ class ServerError(TropismError, RuntimeError):
 
 
 class NonFiniteError(TropismError, ArithmeticError):
-    """Training met a NaN or an infinite number; says which quantity, at which step."""
+    """A number in training became NaN or infinite; the message names the quantity and the step."""
 
 
 class SandboxError(TropismError, RuntimeError):
-    """No sandbox could be started, or one refused to confine itself: nothing was run."""
+    """No sandbox could be started, or it could not confine itself; nothing was run."""
 
 
 class ObservationWarning(UserWarning):
-    """An environment returned an observation that is not in its space, during training."""
+    """During training, an environment returned an observation outside its space."""
 
 
 class MissingExtraError(TropismError, ImportError):
-    """An optional dependency is needed for this; says which extra installs it."""
+    """An optional dependency is missing; the message names the extra that installs it."""
 
 
 def require_extra(extra: str, purpose: str, *modules: str) -> None:

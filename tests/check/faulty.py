@@ -1,4 +1,4 @@
-"""Environments with one fault each, named by the law that has to find it."""
+"""Environments with one fault each, listed with the law that must fail."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ workspaces: dict[int, list[int]] = {}
 rng = np.random.default_rng(0)
 
 
-class ClockStands(Line):
+class StoppedClock(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, *rest = super().step(key, state, action, params)
         return obs, LineState(state.time, after.x), *rest
@@ -98,7 +98,7 @@ class BareState(Line):
 
 
 class SmallBox(Line):
-    """Begins outside its box."""
+    """Starts outside its box."""
 
     def observation_space(self, params: Any) -> Space:
         return Box(5.0, 10.0, (1,))
@@ -127,7 +127,7 @@ class HalfPrecision(Line):
 
 
 class HalfPrecisionInside(Line):
-    """An observation of several parts, one of them with another dtype than its space."""
+    """An observation with several parts, one of which does not have the dtype of its space."""
 
     def observation(self, state: Any) -> Any:
         x = jnp.asarray(state.x, jnp.float32)[None]
@@ -143,7 +143,7 @@ class WholeReward(Line):
         return obs, after, reward.astype(jnp.int32), *rest
 
 
-class DoneUnsaid(Line):
+class DoneNotSet(Line):
     """The time limit sets `truncated` but not `done`."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
@@ -152,7 +152,7 @@ class DoneUnsaid(Line):
 
 
 class ForgetsItsLimit(Line):
-    """`done` is only `terminated`, and the time limit comes late in an episode."""
+    """`done` is only `terminated`; the time limit is reached late in an episode."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, reward, _, info = super().step(key, state, action, params)
@@ -180,26 +180,26 @@ class NanReward(Line):
 
 
 class RareNanReward(Line):
-    """In a few of many episodes."""
+    """NaN in a few of many episodes."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, reward, *rest = super().step(key, state, action, params)
         return obs, after, jnp.where(jnp.abs(after.x - 2.95) < 0.05, jnp.nan, reward), *rest
 
 
-class Bag(LineState):
-    bag: Any
+class DictState(LineState):
+    cache: Any
 
 
 class ChangesItsState(Line):
     def reset(self, key: Any, params: Any) -> Any:
         obs, state = super().reset(key, params)
-        return obs, Bag(state.time, state.x, {"seen": state.x})
+        return obs, DictState(state.time, state.x, {"x": state.x})
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, *rest = super().step(key, state, action, params)
-        state.bag["seen"] = after.x
-        return obs, Bag(after.time, after.x, state.bag), *rest
+        state.cache["x"] = after.x
+        return obs, DictState(after.time, after.x, state.cache), *rest
 
 
 class OutsideNoise(Line):
@@ -218,7 +218,7 @@ class UnseededHost(HostLine):
 
 
 class Counter(Line):
-    """Counts its calls in Python, which a compilation freezes."""
+    """Counts its calls in Python, which compilation freezes."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         calls.append(None)
@@ -227,7 +227,7 @@ class Counter(Line):
 
 
 class OneEpisodeHost(HostLine):
-    """Remembers the episode in a global, so only one can be alive."""
+    """Stores the episode in a global, so only one can run."""
 
     def reset(self, key: Any, params: Any) -> Any:
         obs, state = super().reset(key, params)
@@ -252,7 +252,7 @@ class PythonNumber(Line):
         return super().step(key, LineState(state.time, jnp.float32(x)), action, params)
 
 
-class KnowsTracers(Line):
+class DetectsTracers(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, *rest = super().step(key, state, action, params)
         return obs + isinstance(action, Tracer), *rest
@@ -265,7 +265,7 @@ class ChangesDtype(Line):
 
 
 class Unbatchable(Line):
-    """A callback that says nothing about batches."""
+    """A callback without a vmap method."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, after, reward, *rest = super().step(key, state, action, params)
@@ -280,7 +280,7 @@ class ConcreteParams(Line):
 
 
 class DefaultParamsUnderTrace(Line):
-    """A number that a trace cannot see is taken from somewhere else."""
+    """Under a trace, the number comes from the default params."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         known = self.default_params() if isinstance(params.stride, Tracer) else params
@@ -302,7 +302,7 @@ class EndlessHost(HostLine):
 
 
 class RemembersEnds(HostLine):
-    """A new episode begins farther out with each one that ended."""
+    """Each episode that ended moves the start of the next one."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         result = super().step(key, state, action, params)
@@ -313,14 +313,14 @@ class RemembersEnds(HostLine):
         return np.array([state.x + len(finished) % 5], np.float32)
 
 
-class KnowsItself(Line):
+class DependsOnItsId(Line):
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, *rest = super().step(key, state, action, params)
         return obs + serials.setdefault(id(self), len(serials) % 5), *rest
 
 
 class OneBuffer(HostLine):
-    """Hands out the same array at every step."""
+    """Returns the same array at every step."""
 
     def reset(self, key: Any, params: Any) -> Any:
         _, state = super().reset(key, params)
@@ -334,7 +334,7 @@ class OneBuffer(HostLine):
 
 
 class SharedWorkspace(HostLine):
-    """Keeps its work under its seed, where a copy of the episode finds it too."""
+    """Stores its data by seed, so copies of an episode share it."""
 
     def reset(self, key: Any, params: Any) -> Any:
         obs, state = super().reset(key, params)
@@ -379,7 +379,7 @@ class ResetRaises(Line):
 
 
 BROKEN: list[tuple[str, str, Environment]] = [
-    ("interface", "step", ClockStands()),
+    ("interface", "step", StoppedClock()),
     ("interface", "step", NoInfo()),
     ("interface", "env", ArrayField()),
     ("interface", "env", ListField()),
@@ -400,7 +400,7 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("spaces", "reset", HalfPrecision()),
     ("spaces", "reset", HalfPrecisionInside()),
     ("flags", "step", WholeReward()),
-    ("flags", "step", DoneUnsaid()),
+    ("flags", "step", DoneNotSet()),
     ("flags", "step", ForgetsItsLimit()),
     ("flags", "step", ForgetsAnUnreachedLimit()),
     ("flags", "step", HostForgetsItsLimit()),
@@ -413,7 +413,7 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("global-state", "step", OneEpisodeHost()),
     ("jit", "step", PythonBranch()),
     ("jit", "step", PythonNumber()),
-    ("jit", "step", KnowsTracers()),
+    ("jit", "step", DetectsTracers()),
     ("scan", "step", ChangesDtype()),
     ("vmap", "step", Unbatchable()),
     ("params", "step", ConcreteParams()),
@@ -421,7 +421,7 @@ BROKEN: list[tuple[str, str, Environment]] = [
     ("termination", "step", NeverEnds()),
     ("termination", "step", EndlessHost()),
     ("episodes", "reset", RemembersEnds()),
-    ("instances", "step", KnowsItself()),
+    ("instances", "step", DependsOnItsId()),
     ("immutability", "reset", OneBuffer()),
     ("snapshot", "session", SharedWorkspace()),
     ("render", "render", FloatPicture()),

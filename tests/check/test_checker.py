@@ -1,4 +1,4 @@
-"""check_environment: a healthy environment passes, and each planted fault is found by exactly its law."""
+"""check_environment: a correct environment passes, and each planted fault fails exactly its law."""
 
 import inspect
 from functools import cache
@@ -26,13 +26,13 @@ FAULTS = {type(env).__name__: (law, place, env) for law, place, env in BROKEN}
 
 @cache
 def check_fault(name: str) -> Report:
-    """The report of a planted fault, on its law and those it rests on."""
+    """The report on a planted fault, for its law and those it depends on."""
     law, _, env = FAULTS[name]
     return check_environment(env, laws=(law,))
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_by_its_law_and_by_none_that_it_rests_on(name: str):
+def test_a_planted_fault_fails_its_law_and_none_that_it_depends_on(name: str):
     law, place, _ = FAULTS[name]
     report = check_fault(name)
     assert [result.law for result in report.failed] == [law], str(report)
@@ -47,7 +47,7 @@ def test_a_planted_fault_is_found_by_its_law_and_by_none_that_it_rests_on(name: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_by_no_other_law(name: str):
+def test_a_planted_fault_fails_no_other_law(name: str):
     law, _, env = FAULTS[name]
     report = check_environment(env)
     assert [result.law for result in report.failed] == [law], str(report)
@@ -57,13 +57,13 @@ def test_every_law_has_a_planted_fault():
     assert {law for law, _, _ in BROKEN} == {law.name for law in LAWS}
 
 
-def test_a_healthy_pure_environment_keeps_every_law():
+def test_a_correct_pure_environment_keeps_all_laws():
     report = check_environment(Line())
     assert [result.status for result in report.results] == ["passed"] * len(LAWS), str(report)
     report.raise_if_failed()
 
 
-def test_a_healthy_host_environment_keeps_every_law_but_those_of_compilation():
+def test_a_correct_host_environment_keeps_all_laws_except_compilation():
     report = check_environment(HostLine())
     assert report.ok, str(report)
     assert [result.law for result in report.results if result.status == "skipped"] == HOST_SKIPS
@@ -75,7 +75,7 @@ class KeyedState(LineState):
 
 
 class Keyed(Line):
-    """The state has a random key of its own, and a field has tuples of several lengths."""
+    """The state has a random key, and a field has tuples of several lengths."""
 
     walls: Any = ((1, 2), (3,))
 
@@ -105,15 +105,15 @@ def test_a_state_may_hold_a_key_and_a_field_any_tuple():
     ],
     ids=["next_step", "same_step", "normalize"],
 )
-def test_a_transformed_environment_keeps_the_law(env: Environment):
+def test_a_transformed_environment_keeps_all_laws(env: Environment):
     report = check_environment(env)
     assert report.ok, str(report)
 
 
-def test_an_example_is_the_smallest_that_still_fails():
+def test_a_failing_example_is_shrunk():
     report = check_environment(NanReward(), laws=("finite-rewards",))
     message = report.failed[0].message
-    # From x in (-1, 1), one or two steps to the right pass 1.5; no other action is left in.
+    # From x in (-1, 1), one or two steps to the right pass 1.5; shrinking removes all other actions.
     assert "reward is nan" in message
     actions = message.split("actions [")[1].split("]")[0].split(", ")
     assert actions in (["2"], ["2", "2"]), message
@@ -133,7 +133,7 @@ def test_leaving_the_box_later_is_a_warning_with_the_state():
     assert warning.message in str(report)
 
 
-def test_nan_in_an_observation_is_no_mere_warning():
+def test_nan_in_an_observation_is_a_failure():
     class Blind(Line):
         def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
             obs, *rest = super().step(key, state, action, params)
@@ -151,14 +151,14 @@ def test_an_environment_may_declare_itself_endless():
     assert [(result.law, result.message) for result in report.skipped] == [("termination", "endless = True")]
 
 
-def test_what_an_environment_raises_is_in_the_report():
+def test_an_exception_of_the_environment_is_in_the_report():
     report = check_environment(ResetRaises())
     assert "KeyError: 'no map'" in report.failed[0].message
     assert [result.status for result in report.results[1:]] == ["skipped"] * (len(LAWS) - 1)
 
 
 @pytest.mark.parametrize("thing", [None, 3, "CartPole-v1", Line])
-def test_what_is_no_environment_fails_the_interface(thing: Any):
+def test_other_objects_fail_the_interface_law(thing: Any):
     report = check_environment(thing)
     assert [result.law for result in report.failed] == ["interface"]
     assert "not an Environment" in report.failed[0].message
@@ -166,48 +166,48 @@ def test_what_is_no_environment_fails_the_interface(thing: Any):
 
 @pytest.mark.slow
 def test_the_pair_that_make_returns_is_accepted_and_progress_names_each_law():
-    seen: list[tuple[str, int, int]] = []
-    report = check_environment(make("GridWorld-v0"), progress=lambda *news: seen.append(news))
+    calls: list[tuple[str, int, int]] = []
+    report = check_environment(make("GridWorld-v0"), progress=lambda *call: calls.append(call))
     assert report.ok, str(report)
-    assert seen[:-1] == [(law.name, number, len(LAWS)) for number, law in enumerate(LAWS)]
-    assert seen[-1][1:] == (len(LAWS), len(LAWS))
+    assert calls[:-1] == [(law.name, number, len(LAWS)) for number, law in enumerate(LAWS)]
+    assert calls[-1][1:] == (len(LAWS), len(LAWS))
 
 
-def test_the_cause_comes_before_the_table_and_the_skipped_laws_last():
+def test_the_report_has_failures_then_the_table_then_skipped_laws():
     report = check_environment(ResetRaises())
     title, blank, cause, *rest = str(report).split("\n")
     assert (title, blank) == (f"ResetRaises breaks 1 of {len(LAWS)} laws", "")
     assert cause == "  interface failed in reset: KeyError: 'no map'"
     names = ", ".join(law.name for law in LAWS[1:])
-    table = [f"failed   interface       {LAWS[0].statement}", f"skipped  {names} (rests on interface, which failed)"]
+    table = [f"failed   interface       {LAWS[0].statement}", f"skipped  {names} (depends on interface, which failed)"]
     assert rest[-3:] == ["", *table]
 
 
-def test_the_table_has_one_aligned_row_for_each_law_that_was_checked():
+def test_the_table_has_one_aligned_row_per_checked_law():
     report = check_environment(ForgetsItsLimit(), laws=("flags", "spaces"))
     *_, flags, interface, spaces = str(report).split("\n")
     assert flags.startswith("failed   flags      rewards, ")
     assert interface.startswith("passed   interface  the methods ")
-    assert spaces.startswith("passed   spaces     spaces stay ")
+    assert spaces.startswith("passed   spaces     spaces are ")
 
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     "arguments", [{"seed": -1}, {"seed": 1.5}, {"num_steps": 0}, {"num_steps": "many"}, {"laws": ()}, {"laws": [3]}]
 )
-def test_a_caller_s_mistake_raises(arguments: dict[str, Any]):
+def test_invalid_arguments_raise(arguments: dict[str, Any]):
     with pytest.raises(ValidationError):
         check_environment(Line(), **arguments)
 
 
-def test_laws_are_checked_with_those_they_rest_on():
-    seen: list[tuple[str, int, int]] = []
-    report = check_environment(Line(), laws=["purity"], progress=lambda *news: seen.append(news))
+def test_laws_are_checked_with_those_they_depend_on():
+    calls: list[tuple[str, int, int]] = []
+    report = check_environment(Line(), laws=["purity"], progress=lambda *call: calls.append(call))
     assert [result.law for result in report.results] == ["interface", "spaces", "flags", "purity"]
-    assert seen[-1] == ("purity", 4, 4)
+    assert calls[-1] == ("purity", 4, 4)
 
 
-def test_an_unknown_law_is_refused_with_the_names_of_all():
+def test_an_unknown_law_is_rejected_with_the_known_names():
     with pytest.raises(ValidationError, match="laws is 'flag'; expected names among interface, spaces, flags, "):
         check_environment(Line(), laws=("flag",))
 
@@ -237,7 +237,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_mistake_is_named_with_what_to_do(name: str):
+def test_a_message_names_the_mistake_and_its_remedy(name: str):
     message = check_fault(name).failed[0].message
     for part in MESSAGES[name]:
         assert part in message
@@ -250,7 +250,7 @@ def test_a_mistake_is_named_with_what_to_do(name: str):
         ("PythonNumber", "x = float(state.x)", "use jnp, not float()"),
     ],
 )
-def test_an_error_under_jit_shows_the_user_s_line(name: str, source: str, advice: str):
+def test_an_error_under_jit_shows_the_source_line(name: str, source: str, advice: str):
     report = check_fault(name)
     lines = inspect.getsourcelines(type(FAULTS[name][2]).step)
     number = lines[1] + next(i for i, line in enumerate(lines[0]) if source in line)
@@ -262,7 +262,7 @@ def test_an_error_under_jit_shows_the_user_s_line(name: str, source: str, advice
 
 
 class Timed(Line):
-    """Ends after a number of steps, and returns no flags."""
+    """Ends after a number of steps and returns no flags."""
 
     limit: int = 7
 
@@ -272,7 +272,7 @@ class Timed(Line):
 
 
 class TimedOrFallen(Timed):
-    """Ends at the edges too, so that random episodes never take so long as the limit."""
+    """Ends at the edges too, so that random episodes never reach the limit."""
 
     limit: int = 5_000
 
@@ -300,23 +300,23 @@ class Flagless(Line):
 
 
 @pytest.mark.parametrize(
-    ("env", "seen"),
+    ("env", "observed"),
     [
         (Timed(), "all 64 random episodes ended at step 7"),
         (TimedOrFallen(), "an episode ends when state.time is large"),
         (TimedHost(), "all 8 random episodes ended at step 7"),
     ],
 )
-def test_an_end_that_looks_like_a_time_limit_is_a_warning(env: Environment, seen: str):
+def test_an_end_that_looks_like_a_time_limit_is_a_warning(env: Environment, observed: str):
     report = check_environment(env, laws=("flags",))
     assert report.ok
     (warning,) = report.warned
     assert (warning.law, warning.place) == ("flags", "step")
-    for part in (seen, "looks like a time limit", '"truncated": truncated'):
+    for part in (observed, "looks like a time limit", '"truncated": truncated'):
         assert part in warning.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", [Bandit(), Flagless(), Line(), HostLine()], ids=lambda env: type(env).__name__)
-def test_an_end_that_is_no_time_limit_is_no_warning(env: Environment):
+def test_other_ends_are_not_a_warning(env: Environment):
     assert not check_environment(env, laws=("flags",)).warned

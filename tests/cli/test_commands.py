@@ -255,7 +255,7 @@ class Waiting(AgentEnvironment):
     command = [sys.executable, "-m", "tropism", "check", "waiting:Waiting", "--arg", "limit=5"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Waiting keeps the law")
+    assert done.stdout.startswith("Waiting keeps all laws")
 
 
 def test_train_writes_an_agent_goes_on_and_overwrites_nothing(

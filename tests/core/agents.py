@@ -1,4 +1,4 @@
-"""Class-based environments for the tests: of our own kind, and of the kind that checks its messages itself."""
+"""Class-based environments for tests: subclasses of AgentEnvironment, and one with self-validating messages."""
 
 import random
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Hint(Observation):
 
 
 class Guessing(AgentEnvironment):
-    """Guess a number from 0 to 9; a seed decides which."""
+    """Guess a number from 0 to 9 that depends on the seed."""
 
     def __init__(self, highest: int = 9):
         self.highest = highest
@@ -45,7 +45,7 @@ class Guessing(AgentEnvironment):
 
 
 class Counting(AgentEnvironment):
-    """Takes no seed, and counts; says so."""
+    """Takes no seed, and declares itself deterministic."""
 
     deterministic: ClassVar[bool] = True
     blocking: ClassVar[bool] = False
@@ -69,15 +69,15 @@ class Counting(AgentEnvironment):
 
 
 class Undecided(Counting):
-    """Takes no seed, and does not say that it needs none."""
+    """Takes no seed, and does not declare itself deterministic."""
 
     deterministic: ClassVar[bool] = False
 
 
 class Checked:
-    """What pydantic's models do, as far as we rely on it."""
+    """A model with the methods of pydantic that the library uses."""
 
-    fields: ClassVar[dict[str, tuple[str, Any]]] = {}  # name: (JSON type, default; ... where it is required)
+    fields: ClassVar[dict[str, tuple[str, Any]]] = {}  # name: (JSON type, default; ... if required)
     kinds: ClassVar[dict[str, Any]] = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict}
 
     def __init__(self, **values: Any):
@@ -121,7 +121,7 @@ class View(Checked):
 
 
 class Stranger:
-    """Not a subclass of anything of ours, and its observation changes under one's hands."""
+    """A class without our base class, which mutates the observation that it returned."""
 
     def __init__(self, limit: int = 8):
         self.limit = limit

@@ -1,4 +1,4 @@
-"""Two small healthy environments that tests take apart: one pure, one of the host world."""
+"""Two small correct environments for tests: one pure, one host environment."""
 
 from dataclasses import dataclass
 from random import Random
@@ -26,7 +26,7 @@ class LineState(EnvState):
 
 
 class Line(Environment):
-    """Walk left, stay or walk right along a line, with a little noise; the edges end the episode."""
+    """Move left, stay or move right along a line, with a little noise; the edges end the episode."""
 
     def default_params(self) -> LineParams:
         return LineParams()
@@ -56,14 +56,14 @@ class Line(Environment):
 
 @dataclass
 class Walker:
-    """The state of a host environment is any object; this one changes in place."""
+    """The state of the host environment, mutated in place."""
 
     x: int
     time: int = 0
 
 
 class HostLine(Environment):
-    """The same walk in plain Python, on whole numbers."""
+    """The same task in plain Python, on integers."""
 
     traced = False
 

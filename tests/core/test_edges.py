@@ -1,4 +1,4 @@
-"""Edges between parts of core, where a mistake would go unnoticed for long."""
+"""Interactions between modules of core."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tropism.envs.cartpole import CartPole
 from tropism.envs.grid_world import GridWorld
 
 
-def test_scribbling_on_an_observation_of_a_host_session_does_not_reach_its_snapshot() -> None:
+def test_changing_an_observation_of_a_host_session_does_not_affect_its_snapshot() -> None:
     session = Session(HostLine())
     obs = session.reset(seed=0).obs
     np.asarray(obs)[...] = 99
@@ -23,7 +23,7 @@ def test_scribbling_on_an_observation_of_a_host_session_does_not_reach_its_snaps
     assert not np.array_equal(twin.timestep.obs, obs)
 
 
-def test_words_speak_of_the_params_of_the_episode() -> None:
+def test_describe_uses_the_params_of_the_episode() -> None:
     session = Session(CartPole())
     session.reset(seed=0, options={"params": {"x_threshold": 1.25}})
     assert "±1.25" in session.describe()
@@ -39,7 +39,7 @@ def test_two_randomizations_draw_different_numbers() -> None:
 
 
 @pytest.mark.parametrize("change", [{"gravity": np.array([1.0, 2.0])}])
-def test_options_that_change_the_form_of_params_are_refused(change: dict[str, object]) -> None:
+def test_options_that_change_the_structure_of_params_are_rejected(change: dict[str, object]) -> None:
     session = Session(CartPole())
     session.reset(seed=0)
     with pytest.raises(ValidationError, match="of the same shape"):
@@ -47,13 +47,13 @@ def test_options_that_change_the_form_of_params_are_refused(change: dict[str, ob
     session.step(1)
 
 
-def test_a_part_is_not_replaced_by_a_number() -> None:
-    with pytest.raises(ValidationError, match="a part like Gaussian"):
+def test_a_component_cannot_be_replaced_by_a_number() -> None:
+    with pytest.raises(ValidationError, match="a component like Gaussian"):
         make("PlumeNav-v0", params={"field": 3})
 
 
-@pytest.mark.usefixtures("shelf")
-def test_a_class_with_a_required_argument_can_be_registered_and_says_what_it_needs() -> None:
+@pytest.mark.usefixtures("separate_registry")
+def test_a_registered_class_with_a_required_argument_names_it() -> None:
     class Maze(GridWorld):
         def __init__(self, size: int):
             super().__init__(size)
@@ -66,30 +66,30 @@ def test_a_class_with_a_required_argument_can_be_registered_and_says_what_it_nee
     assert session.snapshot()
 
 
-def test_nothing_is_not_an_environment() -> None:
+def test_none_is_not_an_environment() -> None:
     with pytest.raises(ValidationError, match="an Environment"):
         register("Nothing-v0", None)
 
 
-def test_a_numpy_size_is_a_size(untyped: None) -> None:
+def test_a_numpy_integer_is_a_valid_size(untyped: None) -> None:
     env = GridWorld()
     sizes: Any = np.int64(4), np.int32(3)
     transitions: Any = rollout(env, random_policy(env), jax.random.key(0), *sizes).transitions
     assert transitions.obs.shape[:2] == (3, 4)
 
 
-def test_a_traced_discrete_space_refuses_what_is_no_whole_number() -> None:
-    def ask(n: jax.Array) -> tuple[object, object]:
+def test_a_traced_discrete_space_rejects_non_integers() -> None:
+    def contains(n: jax.Array) -> tuple[object, object]:
         return Discrete(n).contains(1.5), Discrete(n).contains(None)
 
-    assert jax.jit(lambda n: ask(n))(3) == (False, False)
+    assert jax.jit(lambda n: contains(n))(3) == (False, False)
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
-def test_a_small_seed_is_itself(seed: int) -> None:
+def test_a_seed_of_32_bits_is_unchanged(seed: int) -> None:
     assert small_seed(seed) == seed
     assert small_seed(seed + 2**40) < 2**32
 
 
-def test_a_box_of_all_integers_holds_them() -> None:
+def test_a_box_of_all_integers_contains_its_limits() -> None:
     assert Box(-np.inf, np.inf, (2,), np.int32).contains(np.array([-(2**31), 2**31 - 1], np.int32))

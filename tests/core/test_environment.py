@@ -44,7 +44,7 @@ def test_equal_environments_share_one_compilation():
     assert program_of(Counted(), LineParams()) is program_of(Counted(), LineParams(stride=3.0))
 
 
-def test_params_vmap_without_compiling_again():
+def test_params_can_be_vmapped_without_recompiling():
     env, traced = CartPole(), list[None]()
 
     @jax.jit
@@ -85,16 +85,16 @@ def test_override_replaces_by_name():
         (3, "a dict of numbers"),
     ],
 )
-def test_override_refuses_with_words(values: Any, match: str):
+def test_override_rejects_invalid_values(values: Any, match: str):
     with pytest.raises(ValidationError, match=match):
         override(CartPoleParams(), values)
 
 
-def test_override_takes_tracers():
+def test_override_accepts_tracers():
     assert float(jax.jit(lambda g: override(CartPoleParams(), {"gravity": g}).gravity)(2.0)) == 2.0
 
 
-def test_a_static_field_is_no_leaf():
+def test_a_static_field_is_not_a_leaf():
     class Mixed(EnvParams):
         name: str = eqx.field(static=True, default="calm")
         wind: float = 1.0
@@ -103,7 +103,7 @@ def test_a_static_field_is_no_leaf():
     assert override(Mixed(), {"name": "storm"}).name == "storm"
 
 
-def test_outcome_and_flags_say_the_same():
+def test_outcome_and_flags_agree():
     done, info = outcome(jnp.bool_(False), jnp.bool_(True), {"score": 3})
     assert bool(done)
     assert [bool(flag) for flag in flags(done, info)] == [False, True]
@@ -111,7 +111,7 @@ def test_outcome_and_flags_say_the_same():
 
 
 @pytest.mark.parametrize("done", [True, False, np.bool_(True), jnp.bool_(True)])
-def test_an_environment_that_says_nothing_terminates_when_done(done: Any):
+def test_without_flags_done_means_terminated(done: Any):
     terminated, truncated = flags(done, {})
     assert bool(terminated) == bool(done)
     assert not bool(truncated)
@@ -133,17 +133,17 @@ def test_the_defaults_of_an_environment():
     assert isinstance(env.observation_space(params), Box)
 
 
-def test_a_host_environment_blocks_unless_it_says_otherwise():
+def test_a_host_environment_is_blocking_by_default():
     class Quick(HostLine):
         blocking: ClassVar[bool] = False
 
     class Slower(Quick):
-        """Inherits what Quick says."""
+        """Inherits the flag of Quick."""
 
     assert (Line().blocking, HostLine().blocking, Quick().blocking, Slower().blocking) == (False, True, False, False)
 
 
-def test_an_environment_has_no_further_fields_when_served_unless_it_says_so():
+def test_an_environment_has_no_message_types_by_default():
     env = Line()
     assert (env.action_message, env.observation_message, env.message(None, {})) == (None, None, {})
 

@@ -22,7 +22,7 @@ def test_a_state_prints_small_arrays_as_numbers_and_large_ones_by_shape():
     assert "field=float32[96]" in text
 
 
-def test_traced_values_and_keys_print_too():
+def test_traced_values_and_keys_can_be_printed():
     env, params = make("CartPole-v1")
     shown: list[str] = []
 
@@ -36,5 +36,5 @@ def test_traced_values_and_keys_print_too():
     assert "theta=" in shown[0]
 
 
-def test_a_space_prints_as_it_is_written():
+def test_a_space_prints_its_constructor_call():
     assert str(Discrete(4)) == "Discrete(4)"

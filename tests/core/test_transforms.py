@@ -1,4 +1,4 @@
-"""Transforms in every order, against plain Python loops that do the same one step at a time."""
+"""Transforms in every order, compared with plain Python loops."""
 
 import itertools
 from collections import deque
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 class LoopLine:
-    """The walk as an object that mutates; the loops below wrap it as Gymnasium's wrappers would."""
+    """The walk as a mutable object; the loops below wrap it like Gymnasium's wrappers."""
 
     def reset(self, key: Any) -> Any:
         obs, self.state = plain_reset(key)
@@ -113,13 +113,13 @@ class LoopStack(Loop):
 
 
 class LoopNormalize(Loop):
-    """Keeps every observation ever seen, in all episodes, behind a weak unit prior."""
+    """Keeps the observations of all episodes, with a weak unit prior."""
 
     def __init__(self, inner: Any):
         super().__init__(inner)
         self.seen: list[Any] = []
 
-    def normalized(self, obs: Any) -> Any:
+    def normalize(self, obs: Any) -> Any:
         self.seen.append(np.asarray(obs, np.float64))
         weights = np.array([1e-4] + [1.0] * len(self.seen)) / (1e-4 + len(self.seen))
         mean = np.tensordot(weights[1:], np.stack(self.seen), 1)
@@ -127,11 +127,11 @@ class LoopNormalize(Loop):
         return (obs - mean) / np.sqrt(square - mean**2 + 1e-8)
 
     def reset(self, key: Any) -> Any:
-        return self.normalized(super().reset(key))
+        return self.normalize(super().reset(key))
 
     def step(self, key: Any, action: Any) -> Step:
         step = super().step(key, action)
-        return step._replace(obs=self.normalized(step.obs))
+        return step._replace(obs=self.normalize(step.obs))
 
 
 PAIRS: dict[str, tuple[Callable[[Environment], Environment], type[Loop]]] = {
@@ -145,7 +145,7 @@ ORDERS = list(itertools.permutations(PAIRS, 2))
 
 
 def run_loop(loop: Any, mode: str) -> list[tuple[Any, Step]]:
-    """(final_obs, step) for each step, with the next episode begun as `mode` says."""
+    """(final_obs, step) for each step, with episodes restarted according to `mode`."""
     loop.reset(KEYS[0])
     results: list[tuple[Any, Step]] = []
     over = False
@@ -182,7 +182,7 @@ def check_against_loop(names: tuple[str, ...], mode: Any):
     for name in names:
         env, loop = PAIRS[name][0](env), PAIRS[name][1](loop)
     obs, reward, info = run_compiled(auto_reset(env, mode))
-    assert (info["terminated"] | info["truncated"]).sum() >= 2  # the loops below see several episodes
+    assert (info["terminated"] | info["truncated"]).sum() >= 2  # several episodes
     for i, (final_obs, step) in enumerate(run_loop(loop, mode)):
         np.testing.assert_allclose(obs[i], step.obs, 1e-4, 1e-4)
         np.testing.assert_allclose(reward[i], step.reward, 1e-5, 1e-5)
@@ -197,32 +197,32 @@ def check_against_loop(names: tuple[str, ...], mode: Any):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
-def test_every_order_of_two_gives_what_a_loop_gives(names: tuple[str, str]):
+def test_every_order_of_two_equals_a_loop(names: tuple[str, str]):
     check_against_loop(names, "same_step")
 
 
 @pytest.mark.parametrize("names", [("limit", "stats"), ("normalize", "stack"), ("stats", "scale"), ()], ids="-".join)
-def test_the_next_step_mode_gives_what_a_loop_gives(names: tuple[str, ...]):
+def test_the_next_step_mode_equals_a_loop(names: tuple[str, ...]):
     check_against_loop(names, "next_step")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 @pytest.mark.parametrize("names", list(itertools.permutations(PAIRS, 5))[::15], ids="-".join)
-def test_orders_of_all_transforms_give_what_a_loop_gives(names: tuple[str, ...], mode: Any):
+def test_orders_of_all_transforms_equal_a_loop(names: tuple[str, ...], mode: Any):
     check_against_loop(names, mode)
 
 
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-def test_auto_reset_may_stand_anywhere(names: tuple[str, str], mode: Any):
+def test_the_position_of_auto_reset_does_not_matter(names: tuple[str, str], mode: Any):
     first, second = (PAIRS[name][0] for name in names)
     last = auto_reset(second(first(Line())), mode)
     assert second(auto_reset(first(Line()), mode)) == last
     assert second(first(auto_reset(Line(), mode))) == last
 
 
-def test_the_last_auto_reset_decides():
+def test_the_last_auto_reset_wins():
     assert auto_reset(auto_reset(Line(), "same_step"), "next_step") == auto_reset(Line(), "next_step")
     assert auto_reset(auto_reset(Line()), "disabled") == Line()
 
@@ -234,7 +234,7 @@ def test_time_limit_truncates_and_does_not_terminate():
     assert session.step(1)[2:4] == (False, True)
 
 
-def test_params_are_drawn_anew_for_each_episode_and_what_follows_from_them_follows():
+def test_params_are_drawn_for_each_episode_with_their_derived_constants():
     env = randomize_params(CartPole(), {"masspole": (0.05, 1.0), "gravity": lambda key: random.choice(key, 2) + 3.0})
     params = env.default_params()
     for seed in range(3):
@@ -250,7 +250,7 @@ def test_params_are_drawn_anew_for_each_episode_and_what_follows_from_them_follo
     assert len(masses) == 5
 
 
-def test_numbers_of_a_part_are_drawn_by_their_dotted_name():
+def test_nested_params_are_drawn_by_their_dotted_names():
     env = randomize_params(PlumeNav(), {"field.sigma": (5.0, 6.0), "goal_radius": (1.0, 2.0)})
     session = Session(env)
     session.reset(seed=0)
@@ -265,7 +265,7 @@ def test_numbers_of_a_part_are_drawn_by_their_dotted_name():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-def test_a_finished_episode_s_return_and_length_are_in_the_info_of_its_last_step(mode: Any):
+def test_the_last_step_has_the_return_and_length_of_its_episode(mode: Any):
     env = auto_reset(episode_stats(time_limit(Line(), 3)), mode)
     _, states = jax.vmap(env.reset, (0, None))(KEYS[:4], PARAMS)
     actions, rewards, lengths = jnp.ones(4, jnp.int32), np.zeros(4), np.zeros(4, int)
@@ -281,7 +281,7 @@ def test_a_finished_episode_s_return_and_length_are_in_the_info_of_its_last_step
     assert ("final_info" in info) == (mode == "same_step")  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def test_params_change_with_an_automatic_restart():
+def test_params_are_redrawn_at_an_automatic_reset():
     env = auto_reset(randomize_params(time_limit(Line(), 2), {"stride": (0.1, 1.0)}), "same_step")
     _, state = env.reset(random.key(0), PARAMS)
     strides = [float(state.inner.memory["stride"])]
@@ -291,7 +291,7 @@ def test_params_change_with_an_automatic_restart():
     assert strides[0] == strides[1] != strides[2] == strides[3] != strides[4]
 
 
-def test_pictures_are_grayed_and_resized():
+def test_images_are_converted_to_gray_and_resized():
     env = resize(grayscale(PixelGridWorld(), keep_dim=True), 10, 12)
     params = env.default_params()
     space = env.observation_space(params)
@@ -306,7 +306,7 @@ def test_pictures_are_grayed_and_resized():
     assert state.time == 0
 
 
-def test_spaces_follow_the_observation():
+def test_spaces_match_the_observations():
     assert frame_stack(Line(), 3).observation_space(PARAMS) == Box(-10.0, 10.0, (3, 1))
     assert normalize_obs(Line()).observation_space(PARAMS) == Box(-np.inf, np.inf, (1,))
     assert jax.jit(lambda p: jnp.asarray(frame_stack(CartPole(), 2).observation_space(p).contains(jnp.zeros((2, 4)))))(
@@ -338,6 +338,6 @@ def test_spaces_follow_the_observation():
     ],
 )
 @pytest.mark.usefixtures("untyped")
-def test_wrong_arguments_are_refused_at_once(build: Callable[[], Any]):
+def test_invalid_arguments_are_rejected(build: Callable[[], Any]):
     with pytest.raises(ValidationError):
         build()

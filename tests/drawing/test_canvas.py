@@ -1,4 +1,4 @@
-"""Shapes land where they should: areas, edges, and which way is up."""
+"""Shapes have the right areas, centres and orientation."""
 
 import jax
 import jax.numpy as jnp
@@ -21,14 +21,14 @@ def centroid(canvas: draw.Canvas) -> tuple[float, float]:
     return float((cover * x).sum() / cover.sum()), float((cover * y).sum() / cover.sum())
 
 
-def test_a_blank_picture_has_one_colour():
+def test_a_blank_canvas_has_one_colour():
     picture = draw.finish(draw.blank(3, 5, draw.GREEN))
     assert picture.shape == (3, 5, 3)
     assert picture.dtype == jnp.uint8
     assert (np.asarray(picture) == draw.GREEN).all()
 
 
-def test_up_is_up():
+def test_positive_y_is_up():
     high = ink(draw.disc(PAPER, (40, 50), 5, draw.BLACK))
     assert high[:20].sum() > 0
     assert high[20:].sum() == 0
@@ -47,12 +47,12 @@ def test_up_is_up():
     ],
     ids=["disc", "ring", "segment", "rectangle", "turned", "polygon", "polygon the other way round"],
 )
-def test_area_and_centre_are_those_of_geometry(canvas: draw.Canvas, area: float, center: tuple[float, float]):
+def test_area_and_centre_are_exact(canvas: draw.Canvas, area: float, center: tuple[float, float]):
     assert ink(canvas).sum() == pytest.approx(area, rel=0.02)
     assert centroid(canvas) == pytest.approx(center, abs=0.2)
 
 
-def test_a_turn_is_counter_clockwise():
+def test_rotation_is_counter_clockwise():
     cover = ink(draw.rectangle(PAPER, (40, 30), (40, 4), draw.BLACK, angle=np.pi / 4))
     assert cover[17, 52] == 1
     assert cover[42, 52] == 0
@@ -62,14 +62,14 @@ def test_a_segment_without_length_is_a_dot():
     assert ink(draw.segment(PAPER, (20, 20), (20, 20), 10, draw.BLACK)).sum() == pytest.approx(np.pi * 25, rel=0.02)
 
 
-def test_what_lies_outside_is_left_alone():
+def test_pixels_outside_a_shape_are_unchanged():
     canvas = draw.disc(draw.blank(20, 20, draw.BLUE), (10, 10), 4, draw.RED)
     picture = np.asarray(draw.finish(canvas))
     assert (picture[0, 0] == draw.BLUE).all()
     assert (picture[10, 10] == draw.RED).all()
 
 
-def test_enlarge_repeats_every_cell():
+def test_enlarge_repeats_every_pixel():
     cells = np.arange(12).reshape(2, 2, 3)
     assert np.array_equal(draw.enlarge(cells, 3), np.kron(cells, np.ones((3, 3, 1), int)))
 

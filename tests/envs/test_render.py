@@ -90,7 +90,7 @@ def test_the_agent_is_drawn_where_its_spot_is(id: str):
         for action in (1, 2, 1):
             session.step(action if isinstance(session.action_space, Discrete) else [0.1, 1.0])
         drawn = session.render()
-        x, y = session.agent_spot() or (0.0, 0.0)
+        x, y = session.agent_position_in_image() or (0.0, 0.0)
         assert tuple(drawn[int(y * drawn.shape[0]), int(x * drawn.shape[1])]) == color
 
 

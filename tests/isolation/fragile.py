@@ -1,4 +1,4 @@
-"""A host environment that can be told to die, in each of the ways there are."""
+"""A host environment that crashes on demand, in every way a process can end."""
 
 import ctypes
 import os
@@ -19,12 +19,12 @@ from tropism.core.spaces import Box, Discrete, Space
 
 STAY, SEGFAULT, EXIT, KILLED, QUIT, RAISE, REFUSE, ODD, UNSENDABLE, HANG, END, ORPHAN = range(12)
 CODE = 7
-ORPHANED = 5.0  # seconds that a process which the environment started lives on
+ORPHANED = 5.0  # seconds that a subprocess of the environment keeps running
 SECRET = "the password is swordfish"
 
 
 class OddError(Exception):
-    """Cannot be made again from what it was made of."""
+    """Cannot be unpickled: its arguments are not those of its constructor."""
 
     def __init__(self, one: str, two: str):
         super().__init__(f"{one} {two}")
@@ -43,7 +43,7 @@ class Place:
 
 
 class Fragile(Environment):
-    """Adds what its keys draw; `leave` is a folder where it writes a file when it is closed."""
+    """Sums random numbers drawn from its keys; `leave` is a folder where `close` writes a file."""
 
     traced = False
 
@@ -58,7 +58,7 @@ class Fragile(Environment):
 
     def step(self, key: Any, state: Place, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
         done, info = outcome(int(action) == END, False, {"note": f"step {state.steps}"})
-        die(int(action))
+        crash(int(action))
         total = state.total + params.gain * np.random.default_rng(key).random()
         state = Place(state.start, state.pid, state.steps + 1, total)
         obs: Any = threading.Lock() if action == UNSENDABLE else self.observation(state)
@@ -74,8 +74,8 @@ class Fragile(Environment):
         return Discrete(12)
 
     def action_words(self) -> tuple[str, ...]:
-        deaths = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
-        return ("stay", *deaths, "end", "orphan")
+        crashes = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
+        return ("stay", *crashes, "end", "orphan")
 
     def click_actions(self) -> tuple[tuple[int, ...], ...]:
         return ((STAY, END),)
@@ -89,7 +89,7 @@ class Fragile(Environment):
     def render(self, state: Place, params: Any) -> Any:
         return np.full((4, 5, 3), state.steps, np.uint8)
 
-    def agent_spot(self, state: Place, params: Any) -> tuple[float, float]:
+    def agent_position_in_image(self, state: Place, params: Any) -> tuple[float, float]:
         return state.steps / 100, 0.5
 
     def describe(self, state: Place, obs: Any, params: Any) -> str:
@@ -101,13 +101,13 @@ class Fragile(Environment):
 
 
 class Unrepeatable(Fragile):
-    """Says that its episodes do not repeat."""
+    """Declares that its episodes cannot be replayed."""
 
     replayable = False
 
 
 class Forgetful(Fragile):
-    """Says that its episodes repeat, and is wrong."""
+    """Declares itself replayable, but is not."""
 
     def reset(self, key: Any, params: Any) -> tuple[Any, Place]:
         obs, state = super().reset(key, params)
@@ -115,7 +115,7 @@ class Forgetful(Fragile):
 
 
 class Drawing(Fragile):
-    """Draws from the generator that all of NumPy shares."""
+    """Draws from NumPy's global generator."""
 
     def reset(self, key: Any, params: Any) -> tuple[Any, Place]:
         obs, state = super().reset(key, params)
@@ -123,20 +123,20 @@ class Drawing(Fragile):
 
 
 class Holding(Fragile):
-    """Has what no other process can be sent."""
+    """Has a field that cannot be pickled."""
 
     def __init__(self):
         self.leave: Any = threading.Lock()
 
 
 class Reluctant(Fragile):
-    """Cannot be closed."""
+    """Raises in `close`."""
 
     def close(self, state: Place) -> None:
         raise OSError("no")
 
 
-def die(action: int) -> None:
+def crash(action: int) -> None:
     match action:
         case 5:
             raise LookupError(SECRET)
@@ -145,7 +145,7 @@ def die(action: int) -> None:
         case 7:
             raise OddError(SECRET, "and more")
         case _:
-            DEATHS.get(action, lambda: None)()
+            CRASHES.get(action, lambda: None)()
 
 
 def leave_an_orphan() -> None:
@@ -154,7 +154,7 @@ def leave_an_orphan() -> None:
     os._exit(CODE)
 
 
-DEATHS: dict[int, Callable[[], Any]] = {
+CRASHES: dict[int, Callable[[], Any]] = {
     SEGFAULT: lambda: ctypes.string_at(0),
     EXIT: lambda: os._exit(CODE),
     KILLED: lambda: os.kill(os.getpid(), signal.SIGKILL),

@@ -1,4 +1,4 @@
-"""A host environment of a module that starts a thread when it is imported."""
+"""A host environment in a module that starts a thread on import."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ heart.start()
 
 
 class Threaded(Fragile):
-    """Says whether that thread runs where the episode lives."""
+    """Reports whether the thread runs in the process of the episode."""
 
     def info(self, state: Place, params: Any) -> Info:
         return {"beating": heart.is_alive()}

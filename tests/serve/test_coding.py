@@ -10,7 +10,7 @@ from tests.serve.running import Running, running, talk
 
 from tropism.envs.coding.coding import Coding
 
-REASON = Coding.absence()
+REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 

@@ -1,4 +1,4 @@
-"""The law every environment keeps, as a report anyone can run."""
+"""The conformance suite: checks an environment against every law and reports."""
 
 from tropism.check.checker import check_environment
 from tropism.check.report import Report, Result

@@ -1,14 +1,10 @@
-"""check_environment: every law in order, each only where those it rests on hold."""
+"""check_environment: checks every law in order, each only if the laws it depends on hold."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tropism.check import compilation as tracing
-from tropism.check import determinism as repeating
-from tropism.check import flags
-from tropism.check import interface as values
-from tropism.check import session_laws as living
-from tropism.check.context import Subject
+from tropism.check import compilation, determinism, flags, interface, session_laws
+from tropism.check.context import CheckContext
 from tropism.check.finding import Finding, attempt
 from tropism.check.report import Report, Result
 from tropism.core.adapters.class_based import as_environment, name_of
@@ -18,24 +14,28 @@ from tropism.errors import ValidationError
 
 
 class Law(NamedTuple):
-    """A law is checked only if no law it rests on is broken, so that one fault is reported once."""
+    """A law is checked only if the laws it depends on hold, so that one fault is reported once."""
 
     name: str
     statement: str
-    check: Callable[[Subject], Finding | None]
-    rests_on: tuple[str, ...] = ()
+    check: Callable[[CheckContext], Finding | None]
+    depends_on: tuple[str, ...] = ()
     for_host: bool = True
-    repeats: bool = False  # compares two runs of one seed
+    needs_seed: bool = False  # compares two runs of one seed
 
 
 COMPILED = ("scan", "vmap", "params")
 
 LAWS = (
-    Law("interface", "the methods return what they should, equal environments are equal", values.check_interface),
+    Law(
+        "interface",
+        "the methods return the declared types, and copies of the environment are equal",
+        interface.check_interface,
+    ),
     Law(
         "spaces",
-        "spaces stay the same, contain their samples and the observations",
-        values.check_spaces,
+        "spaces are constant and contain their samples and the observations",
+        interface.check_spaces,
         ("interface",),
     ),
     Law(
@@ -44,61 +44,74 @@ LAWS = (
         flags.check_flags,
         ("interface",),
     ),
-    Law("finite-rewards", "every reward is a finite number", values.check_finite_rewards, ("spaces", "flags")),
-    Law("purity", "reset and step leave their inputs as they were", values.check_purity, ("spaces", "flags")),
+    Law("finite-rewards", "every reward is a finite number", interface.check_finite_rewards, ("spaces", "flags")),
+    Law("purity", "reset and step do not change their inputs", interface.check_purity, ("spaces", "flags")),
     Law(
         "same-seed",
         "the same seed and actions give the same episode",
-        repeating.check_same_seed,
+        determinism.check_same_seed,
         ("purity",),
-        repeats=True,
+        needs_seed=True,
     ),
     Law(
         "global-state",
-        "an episode depends on its arguments, on nothing else in the process",
-        repeating.check_global_state,
+        "an episode depends only on its arguments, not on global state",
+        determinism.check_global_state,
         ("same-seed",),
-        repeats=True,
+        needs_seed=True,
     ),
-    Law("jit", "compiled calls give what plain calls give", tracing.check_jit, ("global-state",), for_host=False),
-    Law("scan", "a scan gives what a loop gives", tracing.check_scan, ("jit",), for_host=False),
-    Law("vmap", "a batch gives what its members give one by one", tracing.check_vmap, ("scan",), for_host=False),
+    Law("jit", "compiled calls equal plain calls", compilation.check_jit, ("global-state",), for_host=False),
+    Law("scan", "a scan equals a loop", compilation.check_scan, ("jit",), for_host=False),
+    Law("vmap", "a batch equals its members one by one", compilation.check_vmap, ("scan",), for_host=False),
     Law(
-        "params", "params vmap, and a new value does not compile again", tracing.check_params, ("vmap",), for_host=False
+        "params",
+        "params can be vmapped, and a new value does not recompile",
+        compilation.check_params,
+        ("vmap",),
+        for_host=False,
     ),
-    Law("termination", "some episode ends", flags.check_termination, ("global-state", *COMPILED)),
+    Law("termination", "at least one random episode ends", flags.check_termination, ("global-state", *COMPILED)),
     Law(
         "episodes",
-        "an episode leaves nothing behind for the next one",
-        repeating.check_episodes,
+        "an episode does not affect the next one",
+        determinism.check_episodes,
         ("global-state", *COMPILED),
-        repeats=True,
+        needs_seed=True,
     ),
     Law(
-        "instances", "two environments or sessions do not touch", repeating.check_instances, ("episodes",), repeats=True
+        "instances",
+        "two environments or sessions do not affect each other",
+        determinism.check_instances,
+        ("episodes",),
+        needs_seed=True,
     ),
     Law(
         "immutability",
-        "an observation once returned never changes",
-        living.check_immutability,
+        "a returned observation never changes",
+        session_laws.check_immutability,
         ("episodes",),
-        repeats=True,
+        needs_seed=True,
     ),
     Law(
         "snapshot",
         "snapshot, restore and fork continue identically",
-        living.check_snapshot,
+        session_laws.check_snapshot,
         ("instances", "immutability"),
-        repeats=True,
+        needs_seed=True,
     ),
     Law(
         "render",
-        "a picture is (H, W, 3) uint8 or None and changes nothing",
-        living.check_render,
+        "render returns (H, W, 3) uint8 or None and changes nothing",
+        session_laws.check_render,
         ("episodes",),
-        repeats=True,
+        needs_seed=True,
     ),
-    Law("words", "describe speaks, and parse reads actions and refuses nonsense", living.check_words, ("episodes",)),
+    Law(
+        "words",
+        "describe returns text; parse reads actions and rejects other text",
+        session_laws.check_words,
+        ("episodes",),
+    ),
 )
 
 
@@ -111,12 +124,12 @@ def check_environment(
     laws: Iterable[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
-    """Check an environment against every law and report; a broken environment is never an exception.
+    """Check an environment against every law; a broken law is reported, never raised.
 
     `env` is an Environment, or the pair that `make` returns; `params` are its params or a dict of those
     that differ. Random episodes of up to `num_steps` steps are drawn from `seed`. `laws` names the laws to
-    check, by default all; those they rest on are checked too. `progress` is called before each law with its
-    name, how many have been checked, and how many there are; and after the last.
+    check, by default all; those they depend on are checked too. `progress` is called before each law and after
+    the last with the law's name, the number checked so far, and the total.
     """
     length, chosen = check_count("num_steps", num_steps), _choose(laws)
     if isinstance(env, tuple) and len(env) == 2 and params is None:
@@ -126,39 +139,39 @@ def check_environment(
         env = as_environment(env)
     except ValidationError as error:
         return Report(name, (Result(LAWS[0].name, LAWS[0].statement, "failed", "env", str(error)),))
-    subject = Subject(env, params, check_seed(seed), length)
+    context = CheckContext(env, params, check_seed(seed), length)
     results: dict[str, Result] = {}
     for number, law in enumerate(chosen):
         if progress is not None:
             progress(law.name, number, len(chosen))
-        results[law.name] = _judge(law, subject, results)
+        results[law.name] = _check_law(law, context, results)
     if progress is not None:
         progress(chosen[-1].name, len(chosen), len(chosen))
     return Report(name, tuple(results.values()))
 
 
 def _choose(names: Iterable[str] | None) -> list[Law]:
-    """The laws of these names, and those they rest on, in order."""
+    """The laws with these names and those they depend on, in order."""
     if names is None:
         return list(LAWS)
-    wanted = [names] if isinstance(names, str) else list(names)
+    pending = [names] if isinstance(names, str) else list(names)
     known = {law.name: law for law in LAWS}
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
+    unknown = [name for name in pending if name not in known]
+    if unknown or not pending:
         raise ValidationError("laws", unknown[0] if unknown else names, f"names among {', '.join(known)}")
     chosen: set[str] = set()
-    while wanted:
-        name = wanted.pop()
+    while pending:
+        name = pending.pop()
         chosen.add(name)
-        wanted += known[name].rests_on
+        pending += known[name].depends_on
     return [law for law in LAWS if law.name in chosen]
 
 
-def _judge(law: Law, subject: Subject, results: dict[str, Result]) -> Result:
-    obstacle = _obstacle(law, subject, results)
-    if obstacle is not None:
-        return Result(law.name, law.statement, "skipped", "", obstacle)
-    finding = attempt(lambda: law.check(subject))
+def _check_law(law: Law, context: CheckContext, results: dict[str, Result]) -> Result:
+    reason = _skip_reason(law, context, results)
+    if reason is not None:
+        return Result(law.name, law.statement, "skipped", "", reason)
+    finding = attempt(lambda: law.check(context))
     if finding is None:
         return Result(law.name, law.statement, "passed")
     if finding.status == "skipped":
@@ -167,14 +180,14 @@ def _judge(law: Law, subject: Subject, results: dict[str, Result]) -> Result:
     return Result(law.name, law.statement, finding.status, finding.place, message)
 
 
-def _obstacle(law: Law, subject: Subject, results: dict[str, Result]) -> str | None:
-    """Why a law cannot be judged: a law under it is broken, or could itself not be judged for that."""
-    for name in law.rests_on:
-        below = results[name]
-        if below.status == "failed":
-            return f"rests on {name}, which failed"
-        if below.status == "skipped" and below.message.startswith("rests on"):
-            return below.message
-    if not law.for_host and not subject.traced:
+def _skip_reason(law: Law, context: CheckContext, results: dict[str, Result]) -> str | None:
+    """Why a law is not checked: one that it depends on failed, directly or indirectly, or it does not apply."""
+    for name in law.depends_on:
+        required = results[name]
+        if required.status == "failed":
+            return f"depends on {name}, which failed"
+        if required.status == "skipped" and required.message.startswith("depends on"):
+            return required.message
+    if not law.for_host and not context.traced:
         return "host environment"
-    return "its resets take no seed" if law.repeats and not subject.env.seedable else None
+    return "its resets take no seed" if law.needs_seed and not context.env.seedable else None

@@ -1,4 +1,4 @@
-"""The environment under examination, and the short episodes the laws are checked on."""
+"""The environment under test, and the short episodes that the laws are checked on."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property, lru_cache
@@ -11,24 +11,24 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.check.compare import difference, host, spell
+from tropism.check.compare import difference, format_value, to_host
 from tropism.check.finding import Finding, attempt
 from tropism.check.shrink import shrink
 from tropism.core.environment import Environment, override
-from tropism.core.episode import Timestep, host_keys, moment_key, seed_words
+from tropism.core.episode import Timestep, host_key_function, seed_words, step_key
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Space
 
-SHORT = 10  # steps, where each is run without compilation
+SHORT = 10  # steps, where they run uncompiled
 NUM_SEEDS = 2
 NUM_SAMPLES = 8
-MOST_SPACES = 64  # whose compiled samplers are kept for the next check
-MOST_SEEDS = 64
-LONGEST_EXAMPLE = 20  # actions spelled out
+MAX_SPACES = 64  # compiled samplers cached for the next check
+MAX_SEEDS = 64
+LONGEST_EXAMPLE = 20  # actions shown in full
 POOL = 4096  # random actions drawn in one call
 LARGEST_POOL = 2**26  # bytes
-# What a check compiles runs for a moment, so optimising it takes longer than it saves.
-HASTE = {
+# Checks run compiled code only briefly, so optimising it takes longer than it saves.
+FAST_COMPILATION = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
@@ -36,14 +36,14 @@ HASTE = {
 
 
 class Calls(NamedTuple):
-    """One way to call an environment: plain or compiled; both with its params filled in."""
+    """`reset` and `step` of an environment with its params bound, plain or compiled."""
 
     reset: Callable[[Any], Any]
     step: Callable[[Any, Any, Any], Any]
 
 
-class Moment(NamedTuple):
-    """What a reset or a step gave, copied; a reset has no reward, done or info, a host environment no state."""
+class StepRecord(NamedTuple):
+    """What a reset or a step returned, copied; a reset has no reward, done or info, a host environment no state."""
 
     obs: Any
     state: Any
@@ -56,19 +56,19 @@ Fails = Callable[[int, list[Any]], Finding | None]
 Found = TypeVar("Found")
 
 
-class Subject:
-    """An environment with its params, and everything about it that more than one law needs."""
+class CheckContext:
+    """An environment with its params, and the data that several laws share."""
 
     def __init__(self, env: Any, params: Any, seed: int, num_steps: int):
         self.env = env
         self.seed = seed
         self.num_steps = num_steps
-        self._given = {} if params is None else params
+        self._overrides = {} if params is None else params
         self._pools: dict[int, Any] = {}
         self._actions: dict[int, list[Any]] = {}
         self._key_words: dict[int, Any] = {}
         self._found: dict[Any, Any] = {}
-        self._episodes: dict[tuple[bool, int], list[Moment]] = {}
+        self._episodes: dict[tuple[bool, int], list[StepRecord]] = {}
 
     @property
     def traced(self) -> bool:
@@ -76,7 +76,7 @@ class Subject:
 
     @cached_property
     def params(self) -> Any:
-        return override(self.env.default_params(), self._given)
+        return override(self.env.default_params(), self._overrides)
 
     @cached_property
     def action_space(self) -> Any:
@@ -92,7 +92,7 @@ class Subject:
 
     @cached_property
     def fast(self) -> Calls:
-        """Compiled where that works; where it does not, the law `jit` says so."""
+        """Compiled if that works; if not, the law `jit` reports it."""
         if not self.traced or attempt(lambda: self._compile()) is not None:
             return self.plain
         return self.compiled
@@ -101,11 +101,11 @@ class Subject:
         list(self.run(self.compiled, self.seed, self.actions(self.seed, 1)))
 
     def actions(self, seed: int, count: int) -> list[Any]:
-        """The first random actions of a seed, one at a time as an agent would give them."""
+        """The first random actions of a seed, as host values."""
         return list(self.stream(seed, 0, count))
 
     def stream(self, seed: int, start: int, stop: int) -> Iterator[Any]:
-        """The same from number `start` on, drawn as they are needed."""
+        """The same from index `start` on, drawn as they are needed."""
         drawn = self._actions.setdefault(seed, [])
         for number in range(start, stop):
             while len(drawn) <= number:
@@ -113,16 +113,16 @@ class Subject:
             yield drawn[number]
 
     def _draw(self, seed: int, number: int) -> Any:
-        if not self.traced and self.action_space.shape is None:  # texts and records do not stack
+        if not self.traced and self.action_space.shape is None:  # texts and records cannot be stacked
             return self.action_space.sample(_wrap(self._words(seed, number)[number]))
         pool, size = self.pool(seed)
         return jax.tree.map(lambda leaf: leaf[number % size], pool)
 
     def pool(self, seed: int) -> tuple[Any, int]:
-        """Random members of the action space, stacked, and their number."""
+        """Stacked random members of the action space, and their number."""
         if seed not in self._pools:
             sample = _pool_sampler(self.action_space, self._pool_size, self.traced)
-            self._pools[seed] = host(sample(random.key(seed)))
+            self._pools[seed] = to_host(sample(random.key(seed)))
         return self._pools[seed], self._pool_size
 
     @cached_property
@@ -132,15 +132,15 @@ class Subject:
         return POOL if POOL * size <= LARGEST_POOL else self.num_steps
 
     def samples(self, space: Space) -> list[Any]:
-        """Members that a space draws with the first seeds."""
+        """Samples of a space with the first seeds."""
         seeds = range(NUM_SAMPLES)
         if not self.traced:
-            return [host(space.sample(random.key(seed))) for seed in seeds]
-        drawn = host(_sampler(space)(np.arange(NUM_SAMPLES)))
+            return [to_host(space.sample(random.key(seed))) for seed in seeds]
+        drawn = to_host(_sampler(space)(np.arange(NUM_SAMPLES)))
         return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], drawn) for seed in seeds]
 
     def key(self, seed: int, time: int) -> Any:
-        """The key a Session would use for this step; 0 is the reset."""
+        """The key that a Session uses for this step; 0 is the reset."""
         if self.traced:
             return _wrap(self._words(seed, time)[time])
         return _host_keys(seed)(time) if time else seed
@@ -154,41 +154,41 @@ class Subject:
         return _wrap(np.stack([self._words(seed, count)[: count + 1] for seed in seeds]))
 
     def _words(self, seed: int, last: int) -> Any:
-        """The words of the keys up to step `last`, many derived in one call."""
+        """The words of the keys up to step `last`, derived in bulk."""
         derived = len(self._key_words.get(seed, ()))
         if derived <= last:
             count = max(1 + last, 1 + self.num_steps, 1 + SHORT, 2 * derived)
             self._key_words[seed] = np.asarray(_key_deriver()(seed_words(seed), count))
         return self._key_words[seed]
 
-    def once(self, find: Callable[["Subject"], Found]) -> Found:
-        """What `find` finds, for several laws."""
+    def compute_once(self, find: Callable[["CheckContext"], Found]) -> Found:
+        """The result of `find`, cached for several laws."""
         if find not in self._found:
             self._found[find] = find(self)
         return self._found[find]
 
-    def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[Moment]:
-        """An episode, step by step, to its end or that of the actions."""
+    def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[StepRecord]:
+        """Run an episode step by step until it ends or the actions run out."""
         for obs, state, *rest in self.play(calls, seed, actions):
-            yield Moment(*host((obs, state if self.traced else None, *rest)))
+            yield StepRecord(*to_host((obs, state if self.traced else None, *rest)))
 
-    def recorded(self, calls: Calls, seed: int, actions: list[Any]) -> Iterable[Moment]:
-        """The same, run once for all laws that do not compare two runs of their own."""
+    def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> Iterable[StepRecord]:
+        """The same, cached for the laws that need only one run."""
         if any(action is not drawn for action, drawn in zip(actions, self._actions[seed], strict=False)):
             return self.run(calls, seed, actions)
-        which = calls is self.plain, seed
-        moments = self._episodes.get(which, [])
-        ended = len(moments) > 1 and bool(moments[-1].done)
-        if len(moments) <= len(actions) and not ended:
-            self._episodes[which] = moments = list(self.run(calls, seed, actions))
-        return moments[: len(actions) + 1]
+        key = calls is self.plain, seed
+        records = self._episodes.get(key, [])
+        ended = len(records) > 1 and bool(records[-1].done)
+        if len(records) <= len(actions) and not ended:
+            self._episodes[key] = records = list(self.run(calls, seed, actions))
+        return records[: len(actions) + 1]
 
-    def reference(self, seed: int, actions: list[Any]) -> list[Moment]:
-        """Plain calls to compare others with; of a host environment run anew, since its process may have changed."""
-        return list((self.recorded if self.traced else self.run)(self.plain, seed, actions))
+    def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
+        """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
+        return list((self.cached_run if self.traced else self.run)(self.plain, seed, actions))
 
     def play(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-        """As `run`, with the very objects that the environment returned."""
+        """As `run`, but yields the objects that the environment returned, not copies."""
         obs, state = calls.reset(self.key(seed, 0))
         try:
             yield obs, state
@@ -205,17 +205,17 @@ class Subject:
         return Session(self.env, self.params)
 
     def reset(self, session: Session, seed: int) -> None:
-        """With this seed, where the environment takes one."""
+        """Reset with this seed if the environment takes one."""
         session.reset(seed=seed if self.env.seedable else None)
 
-    def smallest(self, fails: Fails, count: int = SHORT, place: str = "step") -> Finding | None:
-        """Try random actions; of those that fail, the fewest that still do. `place` is where an exception
-        belongs that was not raised inside a method of the environment."""
+    def find_smallest(self, fails: Fails, count: int = SHORT, place: str = "step") -> Finding | None:
+        """Try random actions and shrink those that fail. `place` is reported for an exception that was raised
+        outside the environment's methods."""
         for seed in range(self.seed, self.seed + NUM_SEEDS):
             actions = self.actions(seed, count)
             finding = attempt(lambda seed=seed, actions=actions: fails(seed, actions), place)
             if finding is not None:
-                finding, actions = shrink(lambda some, seed=seed: fails(seed, some), finding, actions)
+                finding, actions = shrink(lambda fewer, seed=seed: fails(seed, fewer), finding, actions)
                 return self.with_example(finding, seed, actions)
         return None
 
@@ -232,14 +232,14 @@ def calls_of(env: Environment, params: Any) -> Calls:
 
 
 def compile_quickly(function: Callable[..., Any], *, level: int = 0, **options: Any) -> Any:
-    """`jax.jit` with little optimisation; `level` is 1 for what runs thousands of steps."""
-    return jax.jit(function, compiler_options=_haste(level), **options)
+    """`jax.jit` with little optimisation; `level` 1 is for thousands of steps."""
+    return jax.jit(function, compiler_options=_compile_options(level), **options)
 
 
 @cache
-def _haste(level: int) -> dict[str, Any]:
-    """The options, where this version of XLA has them; those for the CPU are of no use elsewhere."""
-    options = {**HASTE, "xla_backend_optimization_level": level}
+def _compile_options(level: int) -> dict[str, Any]:
+    """The options if this version of XLA has them; they apply only to the CPU."""
+    options = {**FAST_COMPILATION, "xla_backend_optimization_level": level}
     if jax.default_backend() != "cpu":
         return {}
     try:
@@ -249,7 +249,7 @@ def _haste(level: int) -> dict[str, Any]:
     return options
 
 
-_host_keys = lru_cache(MOST_SEEDS)(host_keys)
+_host_keys = lru_cache(MAX_SEEDS)(host_key_function)
 
 
 def _wrap(words: NDArray[np.uint32]) -> Any:
@@ -259,14 +259,14 @@ def _wrap(words: NDArray[np.uint32]) -> Any:
 @cache
 def _key_deriver() -> Callable[[Any, int], Any]:
     def derive(words: Any, count: int) -> Any:
-        return random.key_data(jax.vmap(moment_key, (None, 0))(words, jnp.arange(count)))
+        return random.key_data(jax.vmap(step_key, (None, 0))(words, jnp.arange(count)))
 
     return compile_quickly(derive, static_argnums=1)
 
 
-@lru_cache(MOST_SPACES)
+@lru_cache(MAX_SPACES)
 def _pool_sampler(space: Space, size: int, traced: bool) -> Callable[[Any], Any]:
-    """Draws `size` members of a space, compiled where the space is that of a pure environment."""
+    """A function that draws `size` members of a space, compiled for a pure environment."""
 
     def sample(key: Any) -> Any:
         return space.sample(key, (size,))
@@ -274,32 +274,32 @@ def _pool_sampler(space: Space, size: int, traced: bool) -> Callable[[Any], Any]
     return compile_quickly(sample) if traced else sample
 
 
-@lru_cache(MOST_SPACES)
+@lru_cache(MAX_SPACES)
 def _sampler(space: Space) -> Callable[[Any], Any]:
-    """Draws a member of a space with each of some seeds."""
+    """A function that draws one member of a space per seed."""
     return compile_quickly(jax.vmap(lambda seed: space.sample(random.key(seed))))
 
 
-def compare_runs(place: str, ours: Any, theirs: Any, tolerance: float = 0.0) -> Finding | None:
-    """The first moment where two runs of one episode differ."""
-    ours, theirs = list(ours), list(theirs)
-    for time, (x, y) in enumerate(zip(ours, theirs, strict=False)):
+def compare_runs(place: str, actual: Any, expected: Any, tolerance: float = 0.0) -> Finding | None:
+    """The first step where two runs of one episode differ."""
+    actual, expected = list(actual), list(expected)
+    for time, (x, y) in enumerate(zip(actual, expected, strict=False)):
         found = difference(x, y, tolerance)
         if found is not None:
             return Finding("reset" if time == 0 else place, f"step {time}: {found}" if time else f"reset: {found}")
-    if len(ours) != len(theirs):
-        return Finding(place, f"the episode ended after {len(ours) - 1} steps, not {len(theirs) - 1}")
+    if len(actual) != len(expected):
+        return Finding(place, f"the episode ended after {len(actual) - 1} steps, not {len(expected) - 1}")
     return None
 
 
 def play(session: Session, actions: list[Any]) -> Iterator[Timestep]:
-    """The steps of a session, copied, to the end of the episode or of the actions."""
+    """Step a session until the episode ends or the actions run out; yields copies."""
     for action in actions:
         if session.lifecycle is not EnvironmentState.READY:
             break
-        yield host(session.step(action))
+        yield to_host(session.step(action))
 
 
-def in_words(moment: Moment) -> str:
-    """The state an observation was made from."""
-    return spell([np.asarray(leaf).tolist() for leaf in jax.tree.leaves(moment.state)])
+def format_state(record: StepRecord) -> str:
+    """The leaves of the state on one line."""
+    return format_value([np.asarray(leaf).tolist() for leaf in jax.tree.leaves(record.state)])

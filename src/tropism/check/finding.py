@@ -1,4 +1,4 @@
-"""A law that does not hold, and exceptions described by the user's own source line."""
+"""A finding: a law that does not hold, or an exception with the user's source line."""
 
 import linecache
 import os
@@ -30,17 +30,17 @@ TRACING_ERRORS = (
 
 
 class Finding(NamedTuple):
-    """A law that does not hold: where, and what was seen."""
+    """A law that does not hold: where, and what was observed."""
 
     place: str
     message: str
     status: Status = "failed"
 
 
-def attempt(judge: Callable[[], Finding | None], place: str = "env") -> Finding | None:
-    """What `judge` finds, or the exception that the environment raised meanwhile."""
+def attempt(check: Callable[[], Finding | None], place: str = "env") -> Finding | None:
+    """The result of `check`, or the exception that it raised as a finding."""
     try:
-        return judge()
+        return check()
     except Exception as error:  # noqa: BLE001  any exception of a user's environment belongs in the report
         return Finding(_place_of(error) or place, describe_error(error))
 
@@ -60,7 +60,7 @@ def describe_error(error: Exception) -> str:
 def _location(error: Exception) -> list[str]:
     """The innermost line of the user's code, in the form of a traceback."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _is_library(frame)]
-    # A package that the user's code calls may raise; the user's own line says more.
+    # If a package that the user's code calls raises, the user's own line is more helpful.
     own = [(frame, line) for frame, line in frames if not _is_installed(frame)]
     if not frames:
         return []
@@ -82,7 +82,7 @@ def _is_installed(frame: FrameType) -> bool:
 
 
 def _short(file: str) -> str:
-    """A path below the working directory without that directory."""
+    """The path relative to the working directory, if it is below it."""
     path, here = Path(file), Path.cwd()
     return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else file
 

@@ -1,4 +1,4 @@
-"""Laws of what goes in and comes out: interface, spaces, finite-rewards, purity."""
+"""Laws of inputs and outputs: interface, spaces, finite-rewards, purity."""
 
 import copy
 from collections.abc import Callable
@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tropism.check.compare import difference, host, kind, spell
-from tropism.check.context import SHORT, Moment, Subject, compile_quickly, in_words
+from tropism.check.compare import difference, format_value, structure_of, to_host
+from tropism.check.context import SHORT, CheckContext, StepRecord, compile_quickly, format_state
 from tropism.check.endings import explain_reward, find_endings
 from tropism.check.finding import Finding, attempt
 from tropism.check.mistakes import (
@@ -27,62 +27,62 @@ NUM_RESETS = 8
 SPACES = ("observation_space", "action_space")
 
 
-def check_interface(subject: Subject) -> Finding | None:
-    if not isinstance(subject.env, Environment):
-        return Finding("env", f"{spell(subject.env)} is not an Environment; make(id) returns (env, params)")
+def check_interface(context: CheckContext) -> Finding | None:
+    if not isinstance(context.env, Environment):
+        return Finding("env", f"{format_value(context.env)} is not an Environment; make(id) returns (env, params)")
     return (
-        find_unhashable_field(subject.env)
-        or find_wrong_signature(subject.env)
-        or _check_identity(subject.env)
-        or _check_params(subject)
-        or _check_space_types(subject)
-        or _check_calls(subject)
+        find_unhashable_field(context.env)
+        or find_wrong_signature(context.env)
+        or _check_identity(context.env)
+        or _check_params(context)
+        or _check_space_types(context)
+        or _check_calls(context)
     )
 
 
 def _check_identity(env: Environment) -> Finding | None:
     twin = copy.deepcopy(env)
     if hash(env) != hash(copy.copy(env)) or env != twin or hash(env) != hash(twin):
-        return Finding("env", f"a copy of {spell(env)} is not equal to it, or hashes differently")
+        return Finding("env", f"a copy of {format_value(env)} is not equal to it, or hashes differently")
     return None
 
 
-def _check_params(subject: Subject) -> Finding | None:
-    for name, params in (("default_params()", subject.env.default_params()), ("params", subject.params)):
+def _check_params(context: CheckContext) -> Finding | None:
+    for name, params in (("default_params()", context.env.default_params()), ("params", context.params)):
         if not isinstance(params, EnvParams):
-            return Finding("default_params", f"{name} is {spell(params)}, not an EnvParams")
+            return Finding("default_params", f"{name} is {format_value(params)}, not an EnvParams")
     return None
 
 
-def _check_space_types(subject: Subject) -> Finding | None:
+def _check_space_types(context: CheckContext) -> Finding | None:
     for name in SPACES:
-        found = find_wrong_space(name, getattr(subject.env, name)(subject.params))
+        found = find_wrong_space(name, getattr(context.env, name)(context.params))
         if found is not None:
             return found
     return None
 
 
-def _check_calls(subject: Subject) -> Finding | None:
-    first = subject.plain.reset(subject.key(subject.seed, 0))
-    message = explain_reset(first) or _explain_time(subject, first[1], 0)
+def _check_calls(context: CheckContext) -> Finding | None:
+    first = context.plain.reset(context.key(context.seed, 0))
+    message = explain_reset(first) or _explain_time(context, first[1], 0)
     if message:
-        return subject.with_example(Finding("reset", message), subject.seed, [])
+        return context.with_example(Finding("reset", message), context.seed, [])
     state = first[1]
-    actions = subject.actions(subject.seed, 3)
+    actions = context.actions(context.seed, 3)
     for time, action in enumerate(actions, 1):
-        result = subject.plain.step(subject.key(subject.seed, time), state, action)
-        message = explain_step(result) or _explain_time(subject, result[1], time)
+        result = context.plain.step(context.key(context.seed, time), state, action)
+        message = explain_step(result) or _explain_time(context, result[1], time)
         if message:
-            return subject.with_example(Finding("step", message), subject.seed, actions[:time])
+            return context.with_example(Finding("step", message), context.seed, actions[:time])
         state = result[1]
         if np.any(result[3]):
             break
     return None
 
 
-def _explain_time(subject: Subject, state: Any, expected: int) -> str | None:
-    """Why the clock of a pure environment's state is wrong."""
-    if not subject.traced:
+def _explain_time(context: CheckContext, state: Any, expected: int) -> str | None:
+    """Why `state.time` of a pure environment is wrong."""
+    if not context.traced:
         return None
     message = explain_state(state)
     if message:
@@ -90,58 +90,58 @@ def _explain_time(subject: Subject, state: Any, expected: int) -> str | None:
     time = jnp.asarray(state.time)
     if time.dtype == jnp.int32 and time.shape == () and int(time) == expected:
         return None
-    return f"state.time is {spell(time)} ({time.dtype}, shape {time.shape}), not {expected} (int32, shape ())"
+    return f"state.time is {format_value(time)} ({time.dtype}, shape {time.shape}), not {expected} (int32, shape ())"
 
 
-def check_spaces(subject: Subject) -> Finding | None:
+def check_spaces(context: CheckContext) -> Finding | None:
     for name in SPACES:
-        found = _check_space(name, subject)
+        found = _check_space(name, context)
         if found is not None:
             return found
-    return _check_first_obs(subject) or subject.smallest(_later_obs(subject), subject.num_steps)
+    return _check_first_obs(context) or context.find_smallest(_later_obs(context), context.num_steps)
 
 
-def _check_space(name: str, subject: Subject) -> Finding | None:
-    build: Callable[[Any], Any] = getattr(subject.env, name)
-    space = build(subject.params)
-    if space != build(subject.params):
-        return Finding(name, f"returned {space!r} and then {build(subject.params)!r}")
-    samples = subject.samples(space)
+def _check_space(name: str, context: CheckContext) -> Finding | None:
+    build: Callable[[Any], Any] = getattr(context.env, name)
+    space = build(context.params)
+    if space != build(context.params):
+        return Finding(name, f"returned {space!r} and then {build(context.params)!r}")
+    samples = context.samples(space)
     for number, sample in enumerate(samples):
         if not space.contains(sample):
-            return Finding(name, f"{space!r} does not contain its own sample {spell(sample)} (seed {number})")
-    if not subject.traced:
+            return Finding(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
+    if not context.traced:
         return None
 
     def build_traced(params: Any) -> Any:
         return build(params).contains(samples[0])
 
-    found = attempt(lambda: compile_quickly(build_traced)(subject.params) and None)
+    found = attempt(lambda: compile_quickly(build_traced)(context.params) and None)
     return found and Finding(name, f"cannot be built under jit with params as an argument: {found.message}")
 
 
-def _check_first_obs(subject: Subject) -> Finding | None:
-    space = subject.env.observation_space(subject.params)
-    for seed in range(subject.seed, subject.seed + NUM_RESETS):
-        obs = next(subject.run(subject.fast, seed, [])).obs
-        message = explain_obs(space, obs, subject.traced)
+def _check_first_obs(context: CheckContext) -> Finding | None:
+    space = context.env.observation_space(context.params)
+    for seed in range(context.seed, context.seed + NUM_RESETS):
+        obs = next(context.run(context.fast, seed, [])).obs
+        message = explain_obs(space, obs, context.traced)
         if message:
-            return subject.with_example(Finding("reset", message), seed, [])
+            return context.with_example(Finding("reset", message), seed, [])
     return None
 
 
 def explain_obs(space: Space, obs: Any, traced: bool, name: str = "observation") -> str | None:
-    """Why an observation is not in its space, or not of the dtype that its space has."""
+    """Why an observation is not in its space, or has another dtype."""
     part = _explain_parts(space, obs, traced, name)
     if part is None and isinstance(space, Box) and isinstance(obs, np.ndarray | np.generic):
         part = _explain_array(space, obs, traced, name)
     if part is None and not space.contains(obs):
-        return f"{name} {spell(obs)} is not in {space!r}"
+        return f"{name} {format_value(obs)} is not in {space!r}"
     return part
 
 
 def _explain_parts(space: Space, obs: Any, traced: bool, name: str) -> str | None:
-    """The same of the first wrong member of a Dict or Tuple whose members are there."""
+    """The same for the first wrong member of a Dict or Tuple observation with all its members."""
     if isinstance(space, Dict) and isinstance(obs, dict) and set(obs) == set(space.spaces):
         parts = [(part, obs[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
     elif isinstance(space, Tuple) and isinstance(obs, tuple) and len(obs) == len(space.spaces):
@@ -158,37 +158,35 @@ def _explain_array(space: Box, obs: Any, traced: bool, name: str) -> str | None:
     dtype = jax.dtypes.canonicalize_dtype(space.dtype) if traced else space.dtype
     if obs.dtype != dtype:
         advice = f"cast it with .astype({'jnp' if traced else 'np'}.{dtype}), or declare the space with its dtype"
-        return f"{name} {spell(obs)} has dtype {obs.dtype}, but {space!r} has dtype {dtype}; {advice}"
+        return f"{name} {format_value(obs)} has dtype {obs.dtype}, but {space!r} has dtype {dtype}; {advice}"
     return None
 
 
-def _later_obs(subject: Subject) -> Any:
-    space = subject.env.observation_space(subject.params)
-    model = subject.samples(space)[0]
+def _later_obs(context: CheckContext) -> Any:
+    space = context.env.observation_space(context.params)
+    model = context.samples(space)[0]
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
-        for time, moment in enumerate(subject.recorded(subject.fast, seed, actions)):
-            message = explain_obs(space, moment.obs, subject.traced)
+        for time, record in enumerate(context.cached_run(context.fast, seed, actions)):
+            message = explain_obs(space, record.obs, context.traced)
             if message:
-                outside = _fits(moment, model)
+                only_bounds = _is_only_out_of_bounds(record, model)
                 message = f"step {time}: {message}"
-                return Finding("step", f"{message}; state {in_words(moment)}" if outside else message, _status(outside))
+                if not only_bounds:
+                    return Finding("step", message)
+                return Finding("step", f"{message}; state {format_state(record)}", "warned")
         return None
 
     return fails
 
 
-def _status(outside: bool) -> Any:
-    return "warned" if outside else "failed"
-
-
-def _fits(moment: Moment, model: Any) -> bool:
-    """Whether an observation is like the members of its space in all but its bounds."""
-    structure, leaves = kind(host(moment.obs))
-    expected, models = kind(model)
+def _is_only_out_of_bounds(record: StepRecord, model: Any) -> bool:
+    """Whether an observation violates only the bounds of its space."""
+    structure, leaves = structure_of(to_host(record.obs))
+    expected, models = structure_of(model)
     if structure != expected or [shape for shape, _ in leaves] != [shape for shape, _ in models]:
         return False
-    for leaf, like in zip(jax.tree.leaves(moment.obs), jax.tree.leaves(model), strict=True):
+    for leaf, like in zip(jax.tree.leaves(record.obs), jax.tree.leaves(model), strict=True):
         if not isinstance(leaf, np.ndarray | np.generic | int | float) or np.any(leaf != leaf):
             return False
         if jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype) != like.dtype:
@@ -196,36 +194,36 @@ def _fits(moment: Moment, model: Any) -> bool:
     return True
 
 
-def check_finite_rewards(subject: Subject) -> Finding | None:
+def check_finite_rewards(context: CheckContext) -> Finding | None:
     def fails(seed: int, actions: list[Any]) -> Finding | None:
-        for time, moment in enumerate(subject.recorded(subject.fast, seed, actions)):
-            if time and not np.isfinite(moment.reward):
-                return Finding("step", f"step {time}: {explain_reward(moment.reward)}")
+        for time, record in enumerate(context.cached_run(context.fast, seed, actions)):
+            if time and not np.isfinite(record.reward):
+                return Finding("step", f"step {time}: {explain_reward(record.reward)}")
         return None
 
-    return subject.smallest(fails, subject.num_steps) or subject.once(find_endings).not_finite
+    return context.find_smallest(fails, context.num_steps) or context.compute_once(find_endings).not_finite
 
 
-def check_purity(subject: Subject) -> Finding | None:
-    """A host environment's state is its own to change; its action and params are not."""
+def check_purity(context: CheckContext) -> Finding | None:
+    """A host environment may change its state, but not its action and params."""
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
-        before = host(subject.params)
-        _, state = subject.plain.reset(subject.key(seed, 0))
-        found = difference({"params": subject.params}, {"params": before})
+        before = to_host(context.params)
+        _, state = context.plain.reset(context.key(seed, 0))
+        found = difference({"params": context.params}, {"params": before})
         if found:
             return Finding("reset", f"reset changed its input: {found}")
         for time, action in enumerate(actions, 1):
-            given = {"params": subject.params, "action": action} | ({"state": state} if subject.traced else {})
-            before = host(given)
-            _, after, _, done, _ = subject.plain.step(subject.key(seed, time), state, action)
-            found = difference(given, before)
+            inputs = {"params": context.params, "action": action} | ({"state": state} if context.traced else {})
+            before = to_host(inputs)
+            _, after, _, done, _ = context.plain.step(context.key(seed, time), state, action)
+            found = difference(inputs, before)
             if found:
                 return Finding("step", f"step {time} changed its input: {found}")
             state = after
             if done:
                 break
-        subject.env.close(state)
+        context.env.close(state)
         return None
 
-    return subject.smallest(fails, min(SHORT, 5))
+    return context.find_smallest(fails, min(SHORT, 5))

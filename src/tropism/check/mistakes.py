@@ -1,4 +1,4 @@
-"""Mistakes that newcomers make, recognised and named: Gymnasium's spaces and order of values, unhashable fields."""
+"""Recognises common mistakes: Gymnasium's spaces and order of values, unhashable fields."""
 
 import inspect
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tropism.check.compare import spell
+from tropism.check.compare import format_value
 from tropism.check.finding import Finding
 from tropism.core import spaces
 from tropism.core.arity import accepts
@@ -28,7 +28,7 @@ REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def find_unhashable_field(env: Environment) -> Finding | None:
-    """The first field that cannot be hashed, with a way out."""
+    """The first field that cannot be hashed, with a remedy."""
     for field in fields(env):
         value = getattr(env, field.name)
         culprit = _find_unhashable(value)
@@ -36,13 +36,15 @@ def find_unhashable_field(env: Environment) -> Finding | None:
             inside = "is" if culprit is value else "contains"
             remedy = next((advice for kinds, advice in REMEDIES if isinstance(culprit, kinds)), "give it a `__hash__`")
             kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
-            message = f"the field `{field.name}` {inside} {spell(culprit)}, a {kind}, which cannot be hashed; {remedy}"
+            message = (
+                f"the field `{field.name}` {inside} {format_value(culprit)}, a {kind}, which cannot be hashed; {remedy}"
+            )
             return Finding("env", f"{message}. Fields are constants: equal environments share one compilation.")
     return None
 
 
 def _find_unhashable(value: Any) -> Any:
-    """The innermost object that keeps `value` from being hashed; None where nothing does."""
+    """The innermost unhashable object in `value`; None if it is hashable."""
     try:
         hash(value)
     except TypeError:
@@ -53,7 +55,7 @@ def _find_unhashable(value: Any) -> Any:
 
 
 def find_wrong_signature(env: Environment) -> Finding | None:
-    """A `reset` or `step` that cannot be called with the arguments that every environment gets."""
+    """A `reset` or `step` that cannot be called with the arguments of the interface."""
     for name, arguments in ARGUMENTS.items():
         method: Callable[..., Any] = getattr(env, name)
         if not accepts(method, len(arguments)):
@@ -64,19 +66,19 @@ def find_wrong_signature(env: Environment) -> Finding | None:
 
 
 def find_wrong_space(name: str, space: Any) -> Finding | None:
-    """A space that is none of ours, such as one of Gymnasium's."""
+    """A space of another library, such as Gymnasium."""
     if isinstance(space, Space):
         return None
     kind = type(space)
     if kind.__module__.partition(".")[0] not in GYM:
-        return Finding(name, f"returned {spell(space)} ({kind.__name__}), not a Space")
+        return Finding(name, f"returned {format_value(space)} ({kind.__name__}), not a Space")
     same = f"tropism.{kind.__name__}" if hasattr(spaces, kind.__name__) else "a space of tropism"
     advice = f"return {same} in its place, or convert it with tropism.gym.from_gymnasium_space"
-    return Finding(name, f"returned {spell(space)}, a space of {kind.__module__.partition('.')[0]}; {advice}")
+    return Finding(name, f"returned {format_value(space)}, a space of {kind.__module__.partition('.')[0]}; {advice}")
 
 
 def explain_reset(result: Any) -> str | None:
-    """Why what `reset` returned is not `(obs, state)`."""
+    """Why the result of `reset` is not `(obs, state)`."""
     if not isinstance(result, tuple) or len(result) != 2:
         return f"returned {_layout(result)}, not {RESET}"
     if isinstance(result[1], dict):
@@ -85,7 +87,7 @@ def explain_reset(result: Any) -> str | None:
 
 
 def explain_step(result: Any) -> str | None:
-    """Why what `step` returned is not `(obs, state, reward, done, info)`."""
+    """Why the result of `step` is not `(obs, state, reward, done, info)`."""
     advice = _explain_order(result) if isinstance(result, tuple) else None
     if advice is not None:
         return f"returned {_layout(result)}: {advice}"
@@ -95,14 +97,14 @@ def explain_step(result: Any) -> str | None:
 
 
 def explain_state(state: Any) -> str | None:
-    """Why the state of a pure environment is none."""
+    """Why the state of a pure environment is not an EnvState."""
     if isinstance(state, EnvState):
         return None
     return f"the state is {_layout(state)}, not an EnvState; make it a subclass of EnvState, which counts `time`"
 
 
 def _explain_order(result: tuple[Any, ...]) -> str | None:
-    """What the result looks like instead: Gymnasium's order, or one without the info."""
+    """Which known mistake the result looks like: Gymnasium's order, or a missing info."""
     are_flags = [_is_flag(value) for value in result]
     has_info = bool(result) and isinstance(result[-1], dict)
     match are_flags:

@@ -1,4 +1,4 @@
-"""What a check found: one result for each law, as values and as plain text."""
+"""The report of a check: one result per law, as values and as plain text."""
 
 from dataclasses import dataclass
 from textwrap import indent
@@ -9,7 +9,7 @@ Status = Literal["passed", "warned", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Result:
-    """One law and whether the environment keeps it; `place` is where it was broken, such as "step"."""
+    """One law and whether it holds; `place` is where it does not, such as "step"."""
 
     law: str
     statement: str
@@ -21,14 +21,14 @@ class Result:
 @dataclass(frozen=True)
 class Report:
     """The results in the order of the laws. `str(report)` has the broken laws and their examples first,
-    then a table of the laws that were checked, then those that could not be checked."""
+    then a table of the checked laws, then the skipped ones."""
 
     subject: str
     results: tuple[Result, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether no law is broken; a warning breaks none."""
+        """Whether no law is broken; warnings are allowed."""
         return not self.failed
 
     @property
@@ -47,26 +47,26 @@ class Report:
         return [result for result in self.results if result.status == status]
 
     def raise_if_failed(self) -> None:
-        """Raise AssertionError with the whole report unless every law is kept."""
+        """Raise AssertionError with the whole report if a law is broken."""
         if not self.ok:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
         count = len(self.results)
         verdict = (
-            "keeps the law" if self.ok else f"breaks {len(self.failed)} of {count} {'law' if count == 1 else 'laws'}"
+            "keeps all laws" if self.ok else f"breaks {len(self.failed)} of {count} {'law' if count == 1 else 'laws'}"
         )
         examples = [f"{indent(result.message, '  ')}\n" for result in (*self.failed, *self.warned)]
         return "\n".join([f"{self.subject} {verdict}", "", *examples, *self._table(), *self._skips()])
 
     def _table(self) -> list[str]:
-        """One aligned row for each law that was checked, the broken ones first."""
+        """One aligned row per checked law, the broken ones first."""
         rows = [*self.failed, *self.warned, *self._with("passed")]
         width = max((len(result.law) for result in self.results), default=0)
         return [f"{result.status:<7}  {result.law:<{width}}  {result.statement}" for result in rows]
 
     def _skips(self) -> list[str]:
-        """One line for each reason why laws were not checked."""
+        """One line per reason why laws were skipped."""
         laws: dict[str, list[str]] = {}
         for result in self.skipped:
             laws.setdefault(result.message, []).append(result.law)

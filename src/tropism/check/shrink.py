@@ -1,17 +1,17 @@
-"""Makes a failing example smaller."""
+"""Shrinks a failing example."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tropism.check.finding import Finding, attempt
 
-MOST_TRIALS = 60  # how often an action is left out to see whether the example still fails
+MAX_TRIALS = 60  # attempts to remove an action
 
 
 def shrink(
     fails: Callable[[list[Any]], Finding | None], finding: Finding, actions: list[Any]
 ) -> tuple[Finding, list[Any]]:
-    """The shortest beginning of `actions` that fails in the same place, then without those that do not matter."""
+    """The shortest prefix of `actions` that fails in the same place, without the actions that do not matter."""
     trials = 0
     for fewer in _prefixes(actions):
         found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
@@ -19,13 +19,13 @@ def shrink(
             finding, actions = found, fewer
             break
     i = len(actions) - 1
-    while i >= 0 and trials < MOST_TRIALS:
+    while i >= 0 and trials < MAX_TRIALS:
         fewer = actions[:i] + actions[i + 1 :]
         found = attempt(lambda fewer=fewer: fails(fewer), finding.place)
         trials += 1
         i -= 1
         if found is not None and found.place == finding.place:
-            finding, actions, i = found, fewer, len(fewer) - 1  # what was needed before may not be any more
+            finding, actions, i = found, fewer, len(fewer) - 1  # an action that was needed before may not be any more
     return finding, actions
 
 

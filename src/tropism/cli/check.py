@@ -24,9 +24,9 @@ def list_environments(as_json: AsJson = False) -> None:
 
     Example: tropism list
     """
-    from tropism.core.registry import absent, registered
+    from tropism.core.registry import registered, unavailable_reasons
 
-    specs, missing = registered(), absent()
+    specs, missing = registered(), unavailable_reasons()
     if as_json:
         rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
         print(json.dumps([*rows, *({"id": id, "absent": why} for id, why in missing.items())], indent=2))

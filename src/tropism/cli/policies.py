@@ -53,14 +53,14 @@ def _chance(space: Any) -> Policy:
     import jax.numpy as jnp
 
     from tropism.core.episode import seed_words
-    from tropism.core.rollout.episodes import actor_key
+    from tropism.core.rollout.episodes import policy_key
 
     draw = _drawing(space)
     actions: Iterator[Any] = iter(())
 
     def begin(seed: int) -> None:
         nonlocal actions
-        actions = draw(actor_key(jnp.asarray(seed_words(seed))))
+        actions = draw(policy_key(jnp.asarray(seed_words(seed))))
 
     return Policy(begin, lambda _: next(actions))
 

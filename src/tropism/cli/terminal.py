@@ -52,21 +52,21 @@ Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=
 
 def environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
     """The environment that an id or `module:Class` names."""
-    from tropism.core.resolve import environment_of
+    from tropism.core.resolve import resolve_environment
 
     params = dict(pair("--param", text) for text in param or [])
     arguments = dict(pair("--arg", text) for text in arg or [])
-    return environment_of(target, params, arguments)
+    return resolve_environment(target, params, arguments)
 
 
 def id_of(target: str) -> str:
     """The id of a target; a class that has none yet is registered under its name."""
-    from tropism.core.registry import id_made_by, register
+    from tropism.core.registry import id_of_factory, register
 
     if ":" not in target:
         return target
     made = load(target)
-    known = id_made_by(made)  # the module may have registered it
+    known = id_of_factory(made)  # the module may have registered it
     if known is None:
         register(made.__name__, made)
     return known or made.__name__
@@ -74,9 +74,9 @@ def id_of(target: str) -> str:
 
 def load(target: str) -> Any:
     """A class of the user's own."""
-    from tropism.core.resolve import imported
+    from tropism.core.resolve import resolve
 
-    return imported("target", target, "module:Class")
+    return resolve("target", target, "module:Class")
 
 
 def made_folder(path: Path) -> Path:

@@ -1,1 +1,1 @@
-"""The law: environments, spaces, sessions and rollouts as pure functions."""
+"""Environments, spaces, sessions and rollouts."""

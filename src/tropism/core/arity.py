@@ -5,7 +5,7 @@ from typing import Any
 
 
 def accepts(function: Any, count: int) -> bool:
-    """Whether `function` can be called with `count` positional arguments; True where it does not say."""
+    """Whether `function` can be called with `count` positional arguments; True if its signature is unknown."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # a builtin without one

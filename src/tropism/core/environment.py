@@ -19,28 +19,28 @@ from tropism.errors import ValidationError
 
 Info = dict[str, Any]
 
-MOST_PRINTED = 1000  # numbers of an array that NumPy prints in full
+MAX_PRINTED = 1000  # entries of an array that NumPy prints in full
 
 
 class EnvParams(Module):
     """The numbers of an environment.
 
-    Plain fields are pytree leaves: they vmap, and a new value never recompiles. Constants that follow
+    Plain fields are pytree leaves: they can be vmapped, and a new value does not recompile. Constants derived
     from other fields are computed where they are used, never stored.
     """
 
     def check_numbers(self) -> None:
-        """Refuse, with a ValidationError, numbers that make no sense together; asked where some are given by name."""
+        """Raise a ValidationError for numbers that are inconsistent; called after some were overridden by name."""
 
 
 class EnvState(Module):
-    """What an environment remembers; `time` counts the steps of this episode."""
+    """The state of an environment; `time` counts the steps of this episode."""
 
     time: Int[Array, ""]
 
 
 class Environment(Module):
-    """Abstract: subclass it, give it hashable fields, and write the six abstract methods.
+    """Abstract: subclass it, give it hashable fields, and write the five abstract methods.
 
     Two environments with equal fields are equal and share one compilation. A host environment sets
     `traced = False`: its state is any Python object, it is never compiled, and its `key` is a plain
@@ -48,17 +48,17 @@ class Environment(Module):
     """
 
     traced: ClassVar[bool] = True
-    replayable: ClassVar[bool] = True  # False: a host environment whose episodes do not repeat
+    replayable: ClassVar[bool] = True  # False: a host environment whose episodes cannot be replayed
     reseedable: ClassVar[bool] = True  # False: a host environment that ignores the keys of its steps
     seedable: ClassVar[bool] = True  # False: a host environment whose resets take no seed
-    identified: ClassVar[bool] = False  # True: a host environment that takes the option "episode_id"
+    takes_episode_id: ClassVar[bool] = False  # True: a host environment that takes the option "episode_id"
     endless: ClassVar[bool] = False  # True: an environment whose episodes never end, by design
-    # True: a step may take long, so a server runs it in a thread of its own; a host environment's default.
+    # True: a step may be slow, so a server runs it in its own thread; the default of a host environment.
     blocking: ClassVar[bool] = False
-    isolated: ClassVar[bool] = False  # True: its episodes live in processes of their own already
-    interruptible: ClassVar[bool] = False  # True: a host environment that may be closed in the middle of a step
-    # The fields that an action or observation which is no record has when it is served, as frozen dataclasses
-    # of wire/messages.py: the one field of the former is the action, those of the latter come from `message`.
+    isolated: ClassVar[bool] = False  # True: each episode already has its own process
+    interruptible: ClassVar[bool] = False  # True: a host environment that may be closed during a step
+    # Frozen dataclasses of wire/messages.py for served actions and observations that are not records:
+    # the only field of `action_message` is the action; `message` gives the fields of `observation_message`.
     action_message: ClassVar[type | None] = None
     observation_message: ClassVar[type | None] = None
 
@@ -68,13 +68,13 @@ class Environment(Module):
             cls.blocking = not cls.traced
 
     @property
-    def known_as(self) -> str:
-        """What people call it; something that stands for another environment has the name of that."""
+    def display_name(self) -> str:
+        """The name in messages and lists; a wrapper has that of the wrapped environment."""
         return type(self).__name__
 
     @classmethod
-    def absence(cls) -> str | None:
-        """Why such an environment cannot be had on this machine; None where it can."""
+    def unavailable_reason(cls) -> str | None:
+        """Why the environment is unavailable on this machine; None if it is available."""
         return None
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Environment(Module):
 
     @abstractmethod
     def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
-        """Begin an episode: `(obs, state)`."""
+        """Start an episode: `(obs, state)`."""
 
     @abstractmethod
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
@@ -95,17 +95,17 @@ class Environment(Module):
     def action_space(self, params: Any) -> Space: ...
 
     def restart(self, key: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Begin the episode after the one that ended in `state`; differs from `reset` only where
-        something outlives episodes, such as running statistics."""
+        """Start the episode after the one that ended in `state`; differs from `reset` only if
+        something is kept across episodes, such as running statistics."""
         return self.reset(key, params)
 
     def info(self, state: Any, params: Any) -> Info:
-        """What `info` says of a state, at a reset too; `step` adds `terminated` and `truncated`."""
+        """The info of a state, after a reset too; `step` adds `terminated` and `truncated`."""
         return {}
 
     @property
     def reset_options(self) -> tuple[str, ...]:
-        """Names of the options that a reset takes; `configure` refuses all others."""
+        """Names of the options that a reset takes; `configure` rejects all others."""
         return ("params",)
 
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
@@ -114,44 +114,44 @@ class Environment(Module):
         return override(params, options.get("params", {}))
 
     def render(self, state: Any, params: Any) -> Any:
-        """A picture of the state: (H, W, 3) uint8, or None where there is nothing to draw."""
+        """An image of the state: (H, W, 3) uint8, or None if the environment has none."""
         return None
 
-    def agent_spot(self, state: Any, params: Any) -> tuple[float, float] | None:
-        """Where in its picture the agent is: shares of width and height from the upper left, for a trail."""
+    def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
+        """The agent's position as fractions of the image's width and height from the upper left, for its trail."""
         return None
 
     def action_words(self) -> tuple[str, ...]:
-        """What people call the actions of a Discrete space, or the entries of a Box, in order."""
+        """Names of the actions of a Discrete space, or of the entries of a Box, in order."""
         return ()
 
     def click_actions(self) -> tuple[tuple[Any, ...], ...]:
-        """The actions that a click on the picture takes: rows of equal cells from the upper left; None for none."""
+        """The action of a click on each cell of the image, rows of equal cells from the upper left; None for none."""
         return ()
 
     def observation_words(self) -> tuple[str, ...]:
-        """What people call the entries of an observation that is a short vector, in order."""
+        """Names of the entries of an observation that is a short vector, in order."""
         return ()
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
-        """The observation in words, for a language agent."""
-        return f"Observation: {_printed(obs)}"
+        """The observation as text, for a language agent."""
+        return f"Observation: {_format_obs(obs)}"
 
     def parse(self, text: str, params: Any) -> Any:
-        """The action a language agent's words mean: one of `action_words`, or the action as JSON."""
+        """The action in a language agent's text: one of `action_words`, or the action as JSON."""
         space, words = self.action_space(params), self.action_words()
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
 
     def message(self, obs: Any, info: Info) -> dict[str, Any]:
-        """The fields of `observation_message`, as JSON values, of what a reset or a step returned."""
+        """The fields of `observation_message` as JSON values, from the obs and info of a reset or step."""
         return {}
 
-    def lost(self, state: Any) -> bool:
-        """Whether a host environment's state is gone for good, so that its episode has to be lived through again."""
+    def state_is_lost(self, state: Any) -> bool:
+        """Whether a host environment's state no longer exists, so that the episode has to be replayed."""
         return False
 
     def close(self, state: Any) -> None:
-        """Let go of what a host environment's state holds outside Python."""
+        """Release the resources of a host environment's state."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _values(self) == _values(other)  # pyright: ignore[reportArgumentType]
@@ -160,12 +160,12 @@ class Environment(Module):
         return hash((type(self), _values(self)))
 
 
-def _printed(obs: Any) -> str:
-    """Numbers as text, field by field; of an image that is too large for that, its size."""
+def _format_obs(obs: Any) -> str:
+    """The numbers of each field as text; of a large image, its size."""
     if isinstance(obs, Mapping):
-        return ", ".join(f"{name}: {_printed(part)}" for name, part in obs.items())
+        return ", ".join(f"{name}: {_format_obs(part)}" for name, part in obs.items())
     array = np.asarray(obs)
-    if array.dtype == np.uint8 and array.ndim == 3 and array.size > MOST_PRINTED:
+    if array.dtype == np.uint8 and array.ndim == 3 and array.size > MAX_PRINTED:
         return f"an image of {array.shape[1]} x {array.shape[0]} pixels"
     return np.array2string(array, precision=4)
 
@@ -175,7 +175,7 @@ def _values(env: Environment) -> tuple[Any, ...]:
 
 
 def check_options(options: Mapping[Any, Any], *known: str) -> None:
-    """Refuse an option that is not one of `known`."""
+    """Raise a ValidationError for an option that is not one of `known`."""
     for name in options:
         if name not in known:
             takes = ", ".join(sorted(known))
@@ -183,19 +183,19 @@ def check_options(options: Mapping[Any, Any], *known: str) -> None:
 
 
 def outcome(terminated: Any, truncated: Any, info: Info | None = None) -> tuple[Any, Info]:
-    """The last two of `step`'s five: `done`, and `info` with both flags in it."""
+    """The last two values that `step` returns: `done`, and `info` with both flags."""
     return terminated | truncated, {"terminated": terminated, "truncated": truncated, **(info or {})}
 
 
 def flags(done: Any, info: Mapping[str, Any]) -> tuple[Any, Any]:
-    """`(terminated, truncated)` of a step; an environment that says nothing terminates when done."""
+    """`(terminated, truncated)` of a step; without flags in `info`, `done` means terminated."""
     return info.get("terminated", done), info.get(
         "truncated", np.False_ if isinstance(done, bool) else jnp.zeros_like(done)
     )
 
 
 def override(params: Any, values: Any) -> Any:
-    """`params` with some numbers replaced by name; a number of a part has a dotted name, "field.sigma"."""
+    """`params` with some numbers replaced by name; nested ones have dotted names such as "field.sigma"."""
     if isinstance(values, type(params)):
         return values
     if not isinstance(values, Mapping):
@@ -208,12 +208,12 @@ def override(params: Any, values: Any) -> Any:
 
 
 def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> Any:
-    _check_number(full_name, value, number_at(params, full_name, path))
-    return replaced(params, path, value)
+    _check_number(full_name, value, value_at(params, full_name, path))
+    return replace_at(params, path, value)
 
 
-def number_at(params: Any, full_name: str, path: list[str], what: str = "params") -> Any:
-    """What has this dotted name in params; refused where there is no such thing."""
+def value_at(params: Any, full_name: str, path: list[str], what: str = "params") -> Any:
+    """The value with this dotted name; a ValidationError if there is none."""
     for name in path:
         known: list[str] = [field.name for field in fields(params)] if is_dataclass(type(params)) else []
         if name not in known:
@@ -223,16 +223,16 @@ def number_at(params: Any, full_name: str, path: list[str], what: str = "params"
     return params
 
 
-def replaced(params: Any, path: list[str], value: Any) -> Any:
-    """Params with another value at the end of this path."""
+def replace_at(params: Any, path: list[str], value: Any) -> Any:
+    """Params with another value at this path."""
     if len(path) > 1:
-        value = replaced(getattr(params, path[0]), path[1:], value)
+        value = replace_at(getattr(params, path[0]), path[1:], value)
     return replace(params, **{path[0]: value})
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:
     if isinstance(default, eqx.Module) and not isinstance(value, eqx.Module):
-        raise ValidationError(f"params[{name!r}]", value, f"a part like {type(default).__name__}")
+        raise ValidationError(f"params[{name!r}]", value, f"a component like {type(default).__name__}")
     if isinstance(value, Tracer) or not isinstance(default, int | float | np.ndarray | jax.Array):
         return
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""One episode as a pure value: its key, its clock, its state. The only place that derives keys."""
+"""An episode as a pure value: key, clock and state. The only module that derives keys."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -15,13 +15,13 @@ from tropism.core.environment import Environment, Info, flags
 from tropism.core.spaces.space import is_integer
 from tropism.errors import ValidationError
 
-RESET = 0  # steps count from one, so the reset has the number before them
+RESET = 0  # the number of the reset; steps count from one
 NEXT_EPISODE = 2**32 - 1
 LONGEST_EPISODE_ID = 255
 
 
 class Timestep(NamedTuple):
-    """What an agent sees after a reset or a step."""
+    """The result of a reset or a step."""
 
     obs: Any
     reward: Any
@@ -38,23 +38,23 @@ class Episode(eqx.Module):
     state: Any
 
 
-def begin(env: Environment, key: UInt32[Array, " 2"], params: Any) -> tuple[Episode, Timestep]:
-    """The first observation of the episode that `key` seeds."""
-    obs, state = env.reset(moment_key(key, RESET), params)
+def start_episode(env: Environment, key: UInt32[Array, " 2"], params: Any) -> tuple[Episode, Timestep]:
+    """Reset the environment with the key of an episode."""
+    obs, state = env.reset(step_key(key, RESET), params)
     return Episode(key, jnp.int32(0), state), first_timestep(env, obs, state, params)
 
 
-def advance(env: Environment, episode: Episode, action: Any, params: Any) -> tuple[Episode, Timestep]:
-    """One step of the episode, with the key that belongs to it."""
+def step_episode(env: Environment, episode: Episode, action: Any, params: Any) -> tuple[Episode, Timestep]:
+    """One step of the episode, with the key derived for it."""
     time = episode.time + 1
-    obs, state, reward, done, info = env.step(moment_key(episode.key, time), episode.state, action, params)
+    obs, state, reward, done, info = env.step(step_key(episode.key, time), episode.state, action, params)
     return Episode(episode.key, time, state), step_timestep(env, obs, state, reward, done, info, params)
 
 
-def next_episode(env: Environment, episode: Episode, params: Any) -> tuple[Any, Episode]:
-    """`(obs, episode)` of the episode that follows; what outlives episodes is kept."""
-    key = next_key(episode.key)
-    obs, state = env.restart(moment_key(key, RESET), episode.state, params)
+def start_next_episode(env: Environment, episode: Episode, params: Any) -> tuple[Any, Episode]:
+    """`(obs, episode)` of the next episode, started with `restart`."""
+    key = next_episode_key(episode.key)
+    obs, state = env.restart(step_key(key, RESET), episode.state, params)
     return obs, Episode(key, jnp.int32(0), state)
 
 
@@ -63,7 +63,7 @@ def first_timestep(env: Environment, obs: Any, state: Any, params: Any) -> Times
 
 
 def step_timestep(env: Environment, obs: Any, state: Any, reward: Any, done: Any, info: Info, params: Any) -> Timestep:
-    """The outputs of `env.step` in the one form every surface hands on."""
+    """The outputs of `env.step` as a Timestep."""
     terminated, truncated = flags(done, info)
     rest = {name: value for name, value in info.items() if name not in ("terminated", "truncated")}
     return Timestep(
@@ -75,14 +75,14 @@ def step_timestep(env: Environment, obs: Any, state: Any, reward: Any, done: Any
     )
 
 
-def moment_key(key: UInt32[Array, " 2"], number: Any) -> Any:
+def step_key(key: UInt32[Array, " 2"], number: Any) -> Any:
     """The key of step `number` of the episode (0 is its reset)."""
     return random.fold_in(random.wrap_key_data(key, impl="threefry2x32"), number)
 
 
-def next_key(key: UInt32[Array, " 2"]) -> UInt32[Array, " 2"]:
-    """The key of the episode that follows when nobody gives a seed."""
-    return random.key_data(moment_key(key, NEXT_EPISODE))
+def next_episode_key(key: UInt32[Array, " 2"]) -> UInt32[Array, " 2"]:
+    """The key of the next episode when no seed is given."""
+    return random.key_data(step_key(key, NEXT_EPISODE))
 
 
 def check_seed(seed: Any) -> int:
@@ -97,34 +97,34 @@ def check_episode_id(id: Any) -> None:
 
 
 def seed_words(seed: int) -> NDArray[Any]:
-    """A seed as a key; one of more than 64 bits is folded."""
+    """A seed as the two words of a key; one of more than 64 bits is hashed."""
     if seed >= 2**64:
         size = -(-seed.bit_length() // 8)
         seed = int.from_bytes(blake2b(seed.to_bytes(size, "big"), digest_size=8).digest(), "big")
     return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
 
 
-def words_seed(words: Any) -> int:
+def seed_from_words(words: Any) -> int:
     """The seed that gives this key."""
     return (int(words[0]) << 32) | int(words[1])
 
 
 def small_seed(seed: int) -> int:
-    """A seed of 32 bits, the most that many a random generator takes; a small one is itself."""
+    """A seed of at most 32 bits, the limit of many random generators; smaller seeds are unchanged."""
     return seed if seed < 2**32 else host_key(seed, 0) % 2**32
 
 
 def host_key(seed: int, number: int) -> int:
     """The key of step `number` in a host environment, where keys are plain ints."""
-    return host_keys(seed)(number)
+    return host_key_function(seed)(number)
 
 
-def host_keys(seed: int) -> Callable[[int], int]:
-    """`host_key` of this seed."""
-    begun = blake2b(b"%d:" % seed, digest_size=8)
+def host_key_function(seed: int) -> Callable[[int], int]:
+    """`host_key` with the seed bound."""
+    prefix = blake2b(b"%d:" % seed, digest_size=8)
 
     def key(number: int) -> int:
-        hashed = begun.copy()
+        hashed = prefix.copy()
         hashed.update(b"%d" % number)
         return int.from_bytes(hashed.digest(), "big")
 

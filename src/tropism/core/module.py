@@ -1,4 +1,4 @@
-"""The base of states, params, spaces and environments."""
+"""The base class of states, params, spaces and environments."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ import numpy as np
 import wadler_lindig as wl
 from jax.core import Tracer
 
-WIDTH = 100  # characters of a line
-MOST_ENTRIES = 8  # of an array that is printed in full
+WIDTH = 100  # characters per line
+MAX_ENTRIES = 8  # of an array printed in full
 
 
 class Module(eqx.Module):
     """An `equinox.Module` whose methods are plain methods.
 
-    Equinox makes a pytree of a method whenever one is looked up, so that it may be passed to `jax.jit`. Ours
-    may be too, because environments and spaces are hashable; and looking one up takes nothing.
+    Equinox wraps a method in a pytree at every lookup, so that it can be passed to `jax.jit`. Environments and
+    spaces are hashable, so their plain methods can be passed too, without the cost of the wrapper.
     """
 
     __getattribute__ = object.__getattribute__
@@ -28,10 +28,10 @@ class Module(eqx.Module):
 
 
 def _format_array(value: Any) -> wl.AbstractDoc | None:
-    """A small array by its numbers, a large one by its dtype and shape; None leaves the value to the printer."""
+    """The numbers of a small array, dtype and shape of a large one; None for other values."""
     if isinstance(value, Tracer) or not isinstance(value, jax.Array | np.ndarray | np.generic):
         return None
-    if value.size > MOST_ENTRIES or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+    if value.size > MAX_ENTRIES or jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return wl.TextDoc(f"{value.dtype}[{', '.join(map(str, value.shape))}]")
     text = np.array2string(np.asarray(value), precision=6, separator=", ", floatmode="maxprec")
     return wl.TextDoc(" ".join(text.split()))

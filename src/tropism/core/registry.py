@@ -1,4 +1,4 @@
-"""The only list of environment ids."""
+"""The registry of environment ids."""
 
 import difflib
 import importlib
@@ -13,12 +13,12 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from tropism.core.adapters.class_based import Adapted, adapt, built, is_agent
+from tropism.core.adapters.class_based import ClassBasedEnvironment, adapt, build_environment, is_agent_class
 from tropism.core.environment import Environment, override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 GROUP = "tropism.environments"
-DECORATE = object()  # no environment given: register() decorates one
+DECORATE = object()  # default of register(): it returns a decorator
 
 BUILT_IN = {
     "CartPole-v1": "tropism.envs.cartpole:CartPole",
@@ -42,7 +42,7 @@ BUILT_IN = {
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One registered id. `source` says where it comes from: built-in, an entry point, or this process."""
+    """One registered id. `source` is "built-in", an entry point, or "register()"."""
 
     id: str
     summary: str
@@ -52,7 +52,7 @@ class EnvironmentSpec:
 
 
 _specs: dict[str, EnvironmentSpec] = {}
-_made: dict[Environment, dict[str, Any]] = {}
+_sources: dict[Environment, dict[str, Any]] = {}
 _listeners: list[Callable[[EnvironmentSpec], None]] = []
 
 
@@ -66,75 +66,75 @@ def register(id: str, env_or_factory: Any = DECORATE, *, force: bool = False) ->
     if id in _specs and not force:
         raise ValidationError("id", id, "an id that is not registered yet, or force=True")
     _specs[id] = _spec(id, env_or_factory, "register()")
-    for env in [env for env, source in _made.items() if source["id"] == id]:
-        del _made[env]  # made by what the id meant before
-    for listen in _listeners:
-        listen(_specs[id])
+    for env in [env for env, source in _sources.items() if source["id"] == id]:
+        del _sources[env]  # built by the factory that the id had before
+    for listener in _listeners:
+        listener(_specs[id])
     return env_or_factory
 
 
-def on_register(listen: Callable[[EnvironmentSpec], None]) -> None:
-    """Call `listen` with every id there is, and with each as it is registered."""
-    _listeners.append(listen)
+def on_register(listener: Callable[[EnvironmentSpec], None]) -> None:
+    """Call `listener` with every registered spec, and with each new one."""
+    _listeners.append(listener)
     _load()
     for spec in _specs.values():
-        listen(spec)
+        listener(spec)
 
 
 def registered() -> tuple[EnvironmentSpec, ...]:
-    """Every id that can be had on this machine, in the order of registration."""
+    """The specs available on this machine, in the order of registration."""
     _load()
-    return tuple(spec for spec in _specs.values() if _absence(spec) is None)
+    return tuple(spec for spec in _specs.values() if _unavailable_reason(spec) is None)
 
 
-def id_made_by(factory: Any) -> str | None:
-    """The id of this very class or function; whether it can be had here is not asked."""
+def id_of_factory(factory: Any) -> str | None:
+    """The id whose factory is this class or function, available or not."""
     _load()
     return next((spec.id for spec in _specs.values() if spec.factory is factory), None)
 
 
-def absent() -> dict[str, str]:
-    """The ids that cannot be had on this machine, and why."""
+def unavailable_reasons() -> dict[str, str]:
+    """The ids that are unavailable on this machine, each with the reason."""
     _load()
-    return {id: reason for id, spec in _specs.items() if (reason := _absence(spec)) is not None}
+    return {id: reason for id, spec in _specs.items() if (reason := _unavailable_reason(spec)) is not None}
 
 
 def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
     """The environment of this id and its params: `arguments` change shapes, `params` change numbers."""
     spec = find(id)
     env = _build(spec, arguments)
-    _made[env] = {"id": id, "arguments": arguments}
+    _sources[env] = {"id": id, "arguments": arguments}
     return env, override(env.default_params(), {} if params is None else params)
 
 
 def find(id: str) -> EnvironmentSpec:
     if id in BUILT_IN and id not in _specs:
-        _specs[id] = _built_in(id)  # it alone: the others have much to import
+        _specs[id] = _built_in(id)  # only this one: importing the others is slow
     elif id not in _specs:
         _load()
     if id not in _specs:
         near = difflib.get_close_matches(str(id), _specs, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_specs)}"
         raise UnknownEnvironmentError("id", id, "a registered id", f"no environment {id!r}; {hint}")
-    reason = _absence(_specs[id])
+    reason = _unavailable_reason(_specs[id])
     if reason is not None:
-        raise UnknownEnvironmentError("id", id, "an id that can be had here", f"no environment {id!r} here: {reason}")
+        raise UnknownEnvironmentError("id", id, "an id that is available here", f"no environment {id!r} here: {reason}")
     return _specs[id]
 
 
-def _absence(spec: EnvironmentSpec) -> str | None:
+def _unavailable_reason(spec: EnvironmentSpec) -> str | None:
     kind = spec.factory
-    return kind.absence() if isinstance(kind, type) and issubclass(kind, Environment) else None
+    return kind.unavailable_reason() if isinstance(kind, type) and issubclass(kind, Environment) else None
 
 
 def identify(env: Environment) -> dict[str, Any] | None:
-    """What makes this very environment, if it can be written down: its id, or else its class, and the arguments."""
+    """The id, or else the class, and the arguments that rebuild this environment; None if they are not JSON."""
     _load()
-    source = _made.get(env)
+    source = _sources.get(env)
     if source is None:
-        kind = env.kind if isinstance(env, Adapted) else type(env)
+        kind = env.kind if isinstance(env, ClassBasedEnvironment) else type(env)
         matches = (spec for spec in _specs.values() if kind is spec.factory)
-        equal = (spec for spec in matches if not _required(spec.factory) and _build(spec, {}) == env)
+        equal = (spec for spec in matches if not _required_arguments(spec.factory) and _build(spec, {}) == env)
         source = next(({"id": spec.id, "arguments": {}} for spec in equal), None) or _class_source(env, kind)
     try:
         json.dumps(source)
@@ -144,40 +144,40 @@ def identify(env: Environment) -> dict[str, Any] | None:
 
 
 def _class_source(env: Environment, kind: Any) -> dict[str, Any] | None:
-    """The class of an environment without an id; its arguments, too, where they are the defaults.
+    """The class of an environment without an id, with its arguments if they are the defaults.
 
-    Adapters and transforms have none: their class does not say what is inside.
+    None for adapters and transforms: their class does not identify the wrapped environment.
     """
     if "<locals>" in kind.__qualname__ or kind.__module__.startswith("tropism."):
         return None
-    default = not _required(kind) and built(kind, {}) == env
+    default = not _required_arguments(kind) and build_environment(kind, {}) == env
     return {"class": f"{kind.__module__}:{kind.__qualname__}", "arguments": {} if default else None}
 
 
-def note_source(env: Environment, target: str, arguments: Mapping[str, Any]) -> None:
-    """Remember that this environment was made of the class `target` names, with these arguments."""
+def set_source(env: Environment, target: str, arguments: Mapping[str, Any]) -> None:
+    """Record that this environment is an instance of the class `target`, built with these arguments."""
     if identify(env) is None or "class" in (identify(env) or {}):
-        _made[env] = {"class": target, "arguments": dict(arguments)}
+        _sources[env] = {"class": target, "arguments": dict(arguments)}
 
 
-def share_source(original: Environment, other: Environment) -> None:
-    """Let `other`, which plays the same episodes, be identified by the id and arguments of `original`."""
+def copy_source(original: Environment, other: Environment) -> None:
+    """Identify `other`, which runs the same episodes, by the id and arguments of `original`."""
     source = identify(original)
     if source is not None:
-        _made[other] = source
+        _sources[other] = source
 
 
 def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
     signature = inspect.signature(spec.factory)
-    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
     for name in arguments:
-        if name not in signature.parameters and not takes_all:
+        if name not in signature.parameters and not takes_any:
             known = ", ".join(signature.parameters) or "none"
             raise ValidationError("argument", name, f"an argument of {spec.id}: {known}")
-    for name in _required(spec.factory):
+    for name in _required_arguments(spec.factory):
         if name not in arguments:
             raise ValidationError("arguments", arguments, f"{name!r}, which {spec.id} needs")
-    env = built(spec.factory, arguments)
+    env = build_environment(spec.factory, arguments)
     if not isinstance(env, Environment):
         raise ValidationError(spec.id, env, "a factory that returns an Environment")
     return env
@@ -189,10 +189,10 @@ def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
         return EnvironmentSpec(id, _summary(type(target)), target.traced, source, lambda: instance)
     if isinstance(target, type) and issubclass(target, Environment):
         return EnvironmentSpec(id, _summary(target), target.traced, source, target)
-    if is_agent(target):
-        adapt(target)  # so that what is wrong with it is said now
+    if is_agent_class(target):
+        adapt(target)  # raises now if the class cannot be adapted
         return EnvironmentSpec(id, _summary(target), False, source, target)
-    if is_agent(type(target)):
+    if is_agent_class(type(target)):
         return _spec(id, adapt(target), source)
     if callable(target) and not isinstance(target, type):
         return _factory_spec(id, target, source)
@@ -200,12 +200,12 @@ def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
 
 
 def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
-    required = _required(factory)
+    required = _required_arguments(factory)
     if required:
         raise ValidationError(
             "env_or_factory", factory, f"a factory whose arguments have defaults; {required[0]!r} has none"
         )
-    env = built(factory, {})
+    env = build_environment(factory, {})
     if not isinstance(env, Environment):
         raise ValidationError(
             "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"
@@ -213,38 +213,38 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
     return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.traced, source, factory)
 
 
-def _required(factory: Any) -> list[str]:
-    """The arguments one must give."""
+def _required_arguments(factory: Any) -> list[str]:
+    """The arguments without a default."""
     parameters = inspect.signature(factory).parameters.values()
     optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in optional]
 
 
 def _summary(target: Any) -> str:
-    """The first line of the docstring, or of its module's: there the task of an environment is told."""
+    """The first line of the docstring, or of the module's docstring if that describes the class."""
     own = (target.__doc__ or "").strip()
-    generated = own.startswith(f"{target.__name__}(")  # what a dataclass writes when nobody else does
+    generated = own.startswith(f"{target.__name__}(")  # the default docstring of a dataclass
     of_module = getattr(sys.modules.get(target.__module__), "__doc__", None) or ""
-    told_there = isinstance(target, type) and of_module.startswith(f"{target.__name__}:")
-    text = of_module if told_there or not own or generated else own
+    describes_class = isinstance(target, type) and of_module.startswith(f"{target.__name__}:")
+    text = of_module if describes_class or not own or generated else own
     line = text.strip().split("\n")[0].removeprefix(f"{target.__name__}: ")
     return line[:1].upper() + line[1:]
 
 
 @cache
 def _load() -> None:
-    """Built-ins and other packages' entry points, once, on first use."""
+    """Register the built-ins and the entry points of other packages, once, on first use."""
     for id in BUILT_IN:
-        _specs[id] = _specs.pop(id, None) or _built_in(id)  # in this order, whichever was there before
+        _specs[id] = _specs.pop(id, None) or _built_in(id)  # moved to the end, so that the order is that of BUILT_IN
     for point in entry_points(group=GROUP):
         try:
             _specs.setdefault(point.name, _spec(point.name, point.load(), point.value))
         except (ImportError, AttributeError, TypeError, ValueError) as error:
-            warnings.warn(f"environment {point.name!r} of {point.value} is left out: {error}", stacklevel=2)
+            warnings.warn(f"environment {point.name!r} of {point.value} is skipped: {error}", stacklevel=2)
 
 
 def _built_in(id: str) -> EnvironmentSpec:
-    """Functions of ours are believed what they say they return: to build one may take seconds of compilation."""
+    """The spec of a built-in. Functions are not called, since that may compile: their return annotation is used."""
     module, name = BUILT_IN[id].split(":")
     target = getattr(importlib.import_module(module), name)
     if not inspect.isfunction(target):

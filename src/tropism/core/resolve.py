@@ -1,19 +1,19 @@
-"""Things of the user's own, named `module:name`; environments among them."""
+"""Resolves `module:name` to an object, and ids or `module:Class` to environments."""
 
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from tropism.core.adapters.class_based import built, is_agent
+from tropism.core.adapters.class_based import build_environment, is_agent_class
 from tropism.core.environment import Environment, override
-from tropism.core.registry import absent, find, make, note_source
+from tropism.core.registry import find, make, set_source, unavailable_reasons
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
-OWN = "A class of your own is named module:Class, and its module must be importable from here."
+HINT = "A class of your own is named module:Class, and its module must be importable from here."
 
 
-def imported(name: str, target: str, what: str) -> Any:
-    """What `target` names."""
+def resolve(name: str, target: str, what: str) -> Any:
+    """The object that `target`, `module:name`, refers to."""
     path, _, attribute = target.partition(":")
     if not path or not attribute:
         raise ValidationError(name, target, what)
@@ -26,21 +26,21 @@ def imported(name: str, target: str, what: str) -> Any:
     return vars(module)[attribute]
 
 
-def environment_of(target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The environment that an id or `module:Class` names, and its params."""
+def resolve_environment(target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The environment of an id or `module:Class`, and its params."""
     if ":" not in target:
         try:
             find(target)
         except UnknownEnvironmentError as error:
-            hint = "" if target in absent() else f"\n{OWN}"
+            hint = "" if target in unavailable_reasons() else f"\n{HINT}"
             raise UnknownEnvironmentError("id", target, error.expected, f"{error}{hint}") from None
         return make(target, params=dict(params), **arguments)
-    made = imported("target", target, "module:Class")
-    if not isinstance(made, type) or not (issubclass(made, Environment) or is_agent(made)):
+    cls = resolve("target", target, "module:Class")
+    if not isinstance(cls, type) or not (issubclass(cls, Environment) or is_agent_class(cls)):
         raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
     try:
-        env = built(made, dict(arguments))
+        env = build_environment(cls, dict(arguments))
     except TypeError as error:
-        raise ValidationError("target", target, f"a class that can be made with these arguments ({error})") from None
-    note_source(env, target, arguments)
+        raise ValidationError("target", target, f"a class that takes these arguments ({error})") from None
+    set_source(env, target, arguments)
     return env, override(env.default_params(), dict(params))

@@ -1,7 +1,7 @@
-"""Small pictures as pure functions: shapes painted on a canvas, under jit and vmap.
+"""Draws shapes on a canvas with pure functions, under jit and vmap.
 
 Lengths are pixels, the origin is the bottom-left corner and +y is up. A shape is a signed distance to
-its edge, negative inside, so every edge is smoothed over one pixel.
+its edge, negative inside, so every edge is antialiased over one pixel.
 """
 
 from typing import Any
@@ -59,22 +59,22 @@ def ring(canvas: Canvas, center: Any, radius: Any, thickness: Any, color: Any) -
 
 def segment(canvas: Canvas, start: Any, end: Any, thickness: Any, color: Any) -> Canvas:
     """A straight line with round ends."""
-    return paint(canvas, _to_segment(canvas, start, end) - thickness / 2, color)
+    return paint(canvas, _distance_to_segment(canvas, start, end) - thickness / 2, color)
 
 
 def path(canvas: Canvas, points: Float[Array, "points 2"], thickness: Any, color: Any) -> Canvas:
     """A line through any number of points."""
 
-    def nearer(nearest: Any, ends: Any) -> tuple[Any, None]:
-        return jnp.minimum(nearest, _to_segment(canvas, *ends)), None
+    def update_nearest(nearest: Any, ends: Any) -> tuple[Any, None]:
+        return jnp.minimum(nearest, _distance_to_segment(canvas, *ends)), None
 
     far = jnp.full(canvas.shape[:2], jnp.inf)
-    nearest, _ = lax.scan(nearer, far, (points[:-1], points[1:]))
+    nearest, _ = lax.scan(update_nearest, far, (points[:-1], points[1:]))
     return paint(canvas, nearest - thickness / 2, color)
 
 
-def _to_segment(canvas: Canvas, start: Any, end: Any) -> Float[Array, "height width"]:
-    """The distance of every pixel to a straight line."""
+def _distance_to_segment(canvas: Canvas, start: Any, end: Any) -> Float[Array, "height width"]:
+    """The distance of every pixel to a line segment."""
     x, y = pixels(canvas)
     along_x, along_y = end[0] - start[0], end[1] - start[1]
     length2 = jnp.maximum(along_x**2 + along_y**2, 1e-12)
@@ -83,19 +83,19 @@ def _to_segment(canvas: Canvas, start: Any, end: Any) -> Float[Array, "height wi
 
 
 def polygon(canvas: Canvas, corners: Any, color: Any) -> Canvas:
-    """A filled convex polygon, its corners in either order round."""
+    """A filled convex polygon, with its corners in clockwise or counter-clockwise order."""
     x, y = pixels(canvas)
-    here = jnp.asarray(corners, jnp.float32)
-    there = jnp.roll(here, -1, axis=0)
-    edge = there - here
-    turn = jnp.sign(jnp.sum(here[:, 0] * there[:, 1] - here[:, 1] * there[:, 0]))
-    normal = turn * edge / jnp.maximum(jnp.linalg.norm(edge, axis=1, keepdims=True), 1e-6)
-    outside = (x[..., None] - here[:, 0]) * normal[:, 1] - (y[..., None] - here[:, 1]) * normal[:, 0]
+    starts = jnp.asarray(corners, jnp.float32)
+    ends = jnp.roll(starts, -1, axis=0)
+    edge = ends - starts
+    orientation = jnp.sign(jnp.sum(starts[:, 0] * ends[:, 1] - starts[:, 1] * ends[:, 0]))
+    normal = orientation * edge / jnp.maximum(jnp.linalg.norm(edge, axis=1, keepdims=True), 1e-6)
+    outside = (x[..., None] - starts[:, 0]) * normal[:, 1] - (y[..., None] - starts[:, 1]) * normal[:, 0]
     return paint(canvas, jnp.max(outside, axis=-1), color)
 
 
 def rectangle(canvas: Canvas, center: Any, size: Any, color: Any, angle: Any = 0.0) -> Canvas:
-    """A filled rectangle of `size` (width, height), turned counter-clockwise by `angle` radians."""
+    """A filled rectangle of `size` (width, height), rotated counter-clockwise by `angle` radians."""
     x, y = pixels(canvas)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     across = (x - center[0]) * cos + (y - center[1]) * sin
@@ -103,6 +103,6 @@ def rectangle(canvas: Canvas, center: Any, size: Any, color: Any, angle: Any = 0
     return paint(canvas, jnp.maximum(jnp.abs(across) - size[0] / 2, jnp.abs(up) - size[1] / 2), color)
 
 
-def enlarge(picture: Any, factor: int) -> Array:
-    """Every cell of a picture as a square of `factor` × `factor` pixels."""
-    return jnp.repeat(jnp.repeat(picture, factor, axis=0), factor, axis=1)
+def enlarge(image: Any, factor: int) -> Array:
+    """Scale an image up: every pixel becomes a square of `factor` × `factor` pixels."""
+    return jnp.repeat(jnp.repeat(image, factor, axis=0), factor, axis=1)

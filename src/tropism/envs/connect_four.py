@@ -10,7 +10,7 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, Bool, Int, Int8
 
-from tropism.core.adapters.language import parse_json, plain
+from tropism.core.adapters.language import normalize, parse_json
 from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
@@ -139,8 +139,8 @@ class ConnectFour(Environment):
         }
 
     def parse(self, text: str, params: Any) -> Any:
-        named = re.fullmatch(r"column\s*(\d+)", plain(text))
-        data = named[1] if named else plain(text)
+        named = re.fullmatch(r"column\s*(\d+)", normalize(text))
+        data = named[1] if named else normalize(text)
         return parse_json(text, data, self.action_space(params), "a column from 0 to 6, such as 'column 3' or '3'")
 
 

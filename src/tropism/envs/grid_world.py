@@ -80,7 +80,7 @@ class GridWorld(Environment):
         agent = ((state.col + 0.5) * cell, side - (state.row + 0.5) * cell)
         return draw.finish(draw.disc(canvas, agent, 0.3 * cell, draw.BLUE))
 
-    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
+    def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
         return (float(state.col) + 0.5) / self.size, (float(state.row) + 0.5) / self.size
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:

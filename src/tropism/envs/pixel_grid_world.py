@@ -61,8 +61,8 @@ class PixelGridWorld(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         return self.grid.describe(state, obs, params)
 
-    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
-        return self.grid.agent_spot(state, params)
+    def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
+        return self.grid.agent_position_in_image(state, params)
 
     def action_words(self) -> tuple[str, ...]:
         return self.grid.action_words()

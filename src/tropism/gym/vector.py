@@ -15,7 +15,7 @@ from tropism.core.compiled.batch import batch_device, batch_program_of
 from tropism.core.compiled.batch_actions import batch_reader
 from tropism.core.compiled.packing import Layout, reader, viewer
 from tropism.core.environment import Environment, override
-from tropism.core.episode import check_seed, seed_words, words_seed
+from tropism.core.episode import check_seed, seed_from_words, seed_words
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
@@ -83,7 +83,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._step = program.step
         self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
         out, first = program.out, program.head.size
-        self._seen = program.seen
+        self._seen = program.output_range
         self._see_time = viewer(program.carry.episode.time, 0)
         self._see_obs = viewer(out.obs, first)
         self._see_reward = viewer(out.reward, first)
@@ -96,7 +96,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         """The seed that repeats the current episode of each environment."""
         self._require_episode("read seeds")
         keys = reader(self._program.carry.episode.key)(self._buffer)
-        return tuple(words_seed(key) for key in keys)
+        return tuple(seed_from_words(key) for key in keys)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: all, or those of `options["reset_mask"]`. An int seeds environment i with seed + i."""

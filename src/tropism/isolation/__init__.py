@@ -1,5 +1,5 @@
-"""Host environments whose episodes live in processes of their own."""
+"""Runs each episode of a host environment in its own process."""
 
-from tropism.isolation.environment import Apart, apart
+from tropism.isolation.environment import IsolatedEnvironment, isolate
 
-__all__ = ["Apart", "apart"]
+__all__ = ["IsolatedEnvironment", "isolate"]

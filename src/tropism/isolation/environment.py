@@ -1,4 +1,4 @@
-"""A host environment each of whose episodes lives in a process of its own: a crash ends that process only."""
+"""A host environment that runs each episode in its own process, so that a crash ends only that episode."""
 
 import io
 import os
@@ -12,38 +12,38 @@ import equinox as eqx
 
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment, Info
-from tropism.core.registry import share_source
+from tropism.core.registry import copy_source
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
-from tropism.isolation.process import Child
+from tropism.isolation.process import EpisodeProcess
 
-EXPECTED = "an environment of an importable module, whose fields can be pickled"
+EXPECTED = "an environment from an importable module, with picklable fields"
 
 
-def _same(name: str) -> Any:
-    """What the environment inside says of itself."""
+def _forward(name: str) -> Any:
+    """A property that reads the attribute of the wrapped environment."""
     return property(lambda self: getattr(self.env, name))
 
 
-class Apart(Environment):
-    """`env`, whose state is another process's; the state here is a handle of that.
+class IsolatedEnvironment(Environment):
+    """Runs `env` in worker processes; the state is a handle of the episode's process.
 
-    What needs no state (spaces, options, words that mean an action) is asked of `env` itself, in this process.
-    `modules` are what is imported before a process is forked.
+    Methods that need no state (spaces, options, `parse`) run on `env` in this process.
+    `modules` are imported by the fork server before it forks a worker.
     """
 
     traced: ClassVar[bool] = False
     isolated: ClassVar[bool] = True
     interruptible: ClassVar[bool] = True
-    replayable: ClassVar[Any] = _same("replayable")
-    reseedable: ClassVar[Any] = _same("reseedable")
-    seedable: ClassVar[Any] = _same("seedable")
-    identified: ClassVar[Any] = _same("identified")
-    endless: ClassVar[Any] = _same("endless")
-    action_message: ClassVar[Any] = _same("action_message")
-    observation_message: ClassVar[Any] = _same("observation_message")
-    known_as: ClassVar[Any] = _same("known_as")
-    reset_options: ClassVar[Any] = _same("reset_options")
+    replayable: ClassVar[Any] = _forward("replayable")
+    reseedable: ClassVar[Any] = _forward("reseedable")
+    seedable: ClassVar[Any] = _forward("seedable")
+    takes_episode_id: ClassVar[Any] = _forward("takes_episode_id")
+    endless: ClassVar[Any] = _forward("endless")
+    action_message: ClassVar[Any] = _forward("action_message")
+    observation_message: ClassVar[Any] = _forward("observation_message")
+    display_name: ClassVar[Any] = _forward("display_name")
+    reset_options: ClassVar[Any] = _forward("reset_options")
 
     env: Environment
     modules: tuple[str, ...] = eqx.field(static=True)
@@ -54,42 +54,46 @@ class Apart(Environment):
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         return self.env.configure(params, options)
 
-    def reset(self, key: Any, params: Any) -> tuple[Any, Child]:
-        child = self.child()
+    def reset(self, key: Any, params: Any) -> tuple[Any, EpisodeProcess]:
+        process = self.start_process()
         try:
-            return child.ask("reset", params, key), child
+            return process.call("reset", params, key), process
         except BaseException:
-            child.end()
+            process.kill()
             raise
 
-    def child(self) -> Child:
-        """A process that has the environment, and no episode yet."""
-        return Child(name_of(self), self.modules, self.env)
+    def start_process(self) -> EpisodeProcess:
+        """A process that has the environment, before its first reset."""
+        return EpisodeProcess(name_of(self), self.modules, self.env)
 
-    def step(self, key: Any, state: Child, action: Any, params: Any) -> tuple[Any, Child, Any, Any, Info]:
-        obs, reward, done, info = state.ask("step", params, key, action)
+    def step(
+        self, key: Any, state: EpisodeProcess, action: Any, params: Any
+    ) -> tuple[Any, EpisodeProcess, Any, Any, Info]:
+        obs, reward, done, info = state.call("step", params, key, action)
         return obs, state, reward, done, info
 
-    def info(self, state: Child, params: Any) -> Info:
-        return state.ask("info", params) if self._has("info") else {}
+    def info(self, state: EpisodeProcess, params: Any) -> Info:
+        return state.call("info", params) if self._overrides("info") else {}
 
-    def render(self, state: Child, params: Any) -> Any:
-        return state.ask("render", params) if self._has("render") else None
+    def render(self, state: EpisodeProcess, params: Any) -> Any:
+        return state.call("render", params) if self._overrides("render") else None
 
-    def agent_spot(self, state: Child, params: Any) -> tuple[float, float] | None:
-        return state.ask("agent_spot", params) if self._has("agent_spot") else None
+    def agent_position_in_image(self, state: EpisodeProcess, params: Any) -> tuple[float, float] | None:
+        return state.call("agent_position_in_image", params) if self._overrides("agent_position_in_image") else None
 
-    def describe(self, state: Child, obs: Any, params: Any) -> str:
-        return state.ask("describe", params, obs) if self._has("describe") else super().describe(state, obs, params)
+    def describe(self, state: EpisodeProcess, obs: Any, params: Any) -> str:
+        return (
+            state.call("describe", params, obs) if self._overrides("describe") else super().describe(state, obs, params)
+        )
 
-    def _has(self, method: str) -> bool:
-        """Whether there is anything to ask for: what all environments inherit needs no state."""
+    def _overrides(self, method: str) -> bool:
+        """Whether the class overrides the method; the inherited ones need no state, so no call to the process."""
         return getattr(type(self.env), method) is not getattr(Environment, method)
 
-    def lost(self, state: Any) -> bool:
-        return isinstance(state, Child) and not state.alive
+    def state_is_lost(self, state: Any) -> bool:
+        return isinstance(state, EpisodeProcess) and not state.alive
 
-    def close(self, state: Child) -> None:
+    def close(self, state: EpisodeProcess) -> None:
         state.close()
 
     def observation_space(self, params: Any) -> Space:
@@ -114,45 +118,46 @@ class Apart(Environment):
         return self.env.message(obs, info)
 
 
-def apart(env: Any) -> Apart:
-    """A host environment with a process for each episode; one that cannot be had there is refused now.
+def isolate(env: Any) -> IsolatedEnvironment:
+    """Wrap a host environment so that each episode runs in its own process.
 
-    This isolates crashes. It is no sandbox: the process may do whatever this one may.
+    One process is started at once, so that an environment that cannot be sent there is rejected here.
+    This isolates crashes. It is not a sandbox: the process has the same rights as this one.
     """
     env = as_environment(env)
-    if isinstance(env, Apart):
+    if isinstance(env, IsolatedEnvironment):
         return env
     if not isinstance(env, Environment) or env.traced:
         raise ValidationError(
-            "env", env, "a host environment; a pure one is compiled, and has no code that could crash"
+            "env", env, "a host environment; a pure one is compiled and runs no Python that could crash"
         )
     if not hasattr(os, "fork"):
-        raise ValidationError("system", sys.platform, "one with fork, to start processes quickly")
+        raise ValidationError("system", sys.platform, "a system with os.fork")
     try:
-        made = Apart(env, _modules(env))
-        made.child().end()
-        share_source(env, made)
+        isolated = IsolatedEnvironment(env, _modules(env))
+        isolated.start_process().kill()
+        copy_source(env, isolated)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        message = f"{name_of(env)} cannot live in a process of its own ({why}); expected {EXPECTED}"
+        reason = f"{type(error).__name__}: {error}"
+        message = f"{name_of(env)} cannot run in its own process ({reason}); expected {EXPECTED}"
         raise ValidationError("env", env, EXPECTED, message) from error
-    return made
+    return isolated
 
 
-class _Noting(pickle.Pickler):
-    """Notes where the classes and functions come from that unpickling will look for."""
+class _ModuleCollector(pickle.Pickler):
+    """Collects the modules that unpickling will import."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), pickle.HIGHEST_PROTOCOL)
         self.modules: set[str] = set()
 
     def persistent_id(self, obj: Any) -> None:
-        for named in (obj, type(obj)):
-            if isinstance(named, type | FunctionType):
-                self.modules.add(named.__module__)
+        for definition in (obj, type(obj)):
+            if isinstance(definition, type | FunctionType):
+                self.modules.add(definition.__module__)
 
 
 def _modules(env: Environment) -> tuple[str, ...]:
-    noting = _Noting()
-    noting.dump(env)
-    return tuple(sorted(noting.modules - {"builtins", "__main__"}))
+    collector = _ModuleCollector()
+    collector.dump(env)
+    return tuple(sorted(collector.modules - {"builtins", "__main__"}))

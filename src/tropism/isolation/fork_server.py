@@ -1,4 +1,4 @@
-"""The process that children are forked from: it has imported what they need, and runs no thread."""
+"""The fork server: a process without threads that has imported what the workers need, and forks them."""
 
 import atexit
 import json
@@ -14,10 +14,10 @@ from typing import NamedTuple
 import jax
 
 from tropism.errors import ProcessError
-from tropism.isolation.worker import END, IMPORT, KILL, ORDER, START
+from tropism.isolation.worker import COMMAND, END, IMPORT, KILL, START
 
-LEAVING = 5.0  # seconds that a nursery has to end
-NOBODY_KNOWS = 256  # in place of an exit code
+SHUTDOWN_TIMEOUT = 5.0  # seconds
+UNKNOWN_EXIT = 256  # in place of an exit code
 BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
@@ -26,33 +26,33 @@ main(int(sys.argv[1]))
 """
 
 
-class Ending(NamedTuple):
-    """How a process ended: its exit code, or minus the signal; and where it was, if it could still say."""
+class ProcessExit(NamedTuple):
+    """How a process ended: its exit code, or minus the signal, and its traceback if it could write one."""
 
     code: int
     trace: str
 
     @property
-    def words(self) -> str:
-        if self.code == NOBODY_KNOWS:
-            return "ended, nobody knows how,"
-        return f"was ended by {_signal(-self.code)}" if self.code < 0 else f"exited with code {self.code}"
+    def description(self) -> str:
+        if self.code == UNKNOWN_EXIT:
+            return "ended for an unknown reason"
+        return f"was killed by {_signal_name(-self.code)}" if self.code < 0 else f"exited with code {self.code}"
 
 
-class Nursery:
-    """Forks in place of this process, in which JAX runs threads: those would be missing in a fork of it."""
+class ForkServer:
+    """Forks workers in place of this process, whose JAX threads would be missing in a fork."""
 
     def __init__(self) -> None:
         self.imported: set[str] = set()
-        self.dropped: deque[int] = deque()  # children that nobody has any more; the next order ends them
+        self.abandoned: deque[int] = deque()  # workers without a handle; the next start ends them
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        with theirs:
+        self._control, remote = socket.socketpair()
+        with remote:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps(sys.path)],
+                [sys.executable, "-c", BOOT, str(remote.fileno()), json.dumps(sys.path)],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for the server, which lets steps under way finish
+                pass_fds=[remote.fileno()],
+                start_new_session=True,  # Ctrl-C goes to the server only, which lets running steps finish
                 env=_environment(),
             )
         atexit.register(self.close)
@@ -62,91 +62,91 @@ class Nursery:
         return self._control.fileno() >= 0 and self._process.poll() is None
 
     def prepare(self, modules: set[str]) -> bool:
-        """Import them; False where that has started threads, so that it must not be forked."""
+        """Import modules; False if an import started threads: this server must not be forked any more."""
         self.imported |= modules
         try:
-            return bool(self._order(IMPORT, 0, json.dumps(sorted(modules)).encode()).code)
+            return bool(self._send(IMPORT, 0, json.dumps(sorted(modules)).encode()).code)
         except OSError:
             return False
 
     def start(self, channel: int) -> int:
-        """The number of a process that answers at this end of a channel."""
+        """Start a worker that serves this end of a channel; its process id."""
         try:
-            while self.dropped:
-                self._order(END, self.dropped.popleft())
-            pid, why = self._order(START, 0, b"", channel)
+            while self.abandoned:
+                self._send(END, self.abandoned.popleft())
+            pid, reason = self._send(START, 0, b"", channel)
         except OSError as error:
-            pid, why = 0, str(error)
+            pid, reason = 0, str(error)
         if pid <= 0:
-            raise ProcessError("process", why, "one that starts", f"no process can be started: {why}")
+            raise ProcessError("process", reason, "a process that starts", f"no process can be started: {reason}")
         return pid
 
     def kill(self, pid: int) -> None:
-        """End a child whose end somebody else waits for."""
+        """Kill a worker; another thread waits for its exit."""
         try:
-            self._order(KILL, pid)
+            self._send(KILL, pid)
         except OSError:
-            return  # nobody is left who could; it ends by itself when it looks for the next question
+            return  # the fork server has ended; the worker ends when it reads its next request
 
-    def end(self, pid: int) -> Ending:
-        """Kill a child unless it has ended already; how it ended."""
+    def end(self, pid: int) -> ProcessExit:
+        """Kill a worker unless it has ended already, and reap it."""
         try:
-            return self._order(END, pid)
+            return self._send(END, pid)
         except OSError:
-            return Ending(NOBODY_KNOWS, "")
+            return ProcessExit(UNKNOWN_EXIT, "")
 
     def close(self) -> None:
-        """End it, and its children with it."""
+        """End the fork server and its workers."""
         self._control.close()
         try:
-            self._process.wait(LEAVING)
+            self._process.wait(SHUTDOWN_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def _order(self, order: int, pid: int, data: bytes = b"", *channel: int) -> Ending:
+    def _send(self, command: int, pid: int, data: bytes = b"", *channel: int) -> ProcessExit:
         with self._lock:
             try:
-                socket.send_fds(self._control, [ORDER.pack(order, pid or len(data))], channel)
+                socket.send_fds(self._control, [COMMAND.pack(command, pid or len(data))], channel)
                 self._control.sendall(data)
-                code, length = ORDER.unpack(self._received(ORDER.size))
-                return Ending(code, self._received(length).decode(errors="replace"))
+                code, length = COMMAND.unpack(self._receive(COMMAND.size))
+                return ProcessExit(code, self._receive(length).decode(errors="replace"))
             except BaseException:
-                self._control.close()  # an answer that came later would be taken for another's
+                self._control.close()  # a late reply would be taken for that to the next command
                 raise
 
-    def _received(self, size: int) -> bytes:
+    def _receive(self, size: int) -> bytes:
         data = self._control.recv(size, socket.MSG_WAITALL) if size else b""
         if len(data) < size:
-            raise ConnectionError("the process that starts the others has ended")
+            raise ConnectionError("the fork server has ended")
         return data
 
 
-_nurseries: dict[int, Nursery] = {}  # by the process that has it: a fork of that needs another
-_threaded: set[str] = set()  # modules that start threads: each child imports them by itself, which takes longer
-_choosing = threading.Lock()
+_servers: dict[int, ForkServer] = {}  # by process id: a fork of this process needs its own
+_threaded: set[str] = set()  # modules that start threads: each worker imports them itself, which takes longer
+_servers_lock = threading.Lock()
 
 
-def nursery_of(modules: tuple[str, ...]) -> Nursery:
-    """The one of this process, which has imported these; another, where it has ended."""
-    with _choosing:
-        nursery = _nurseries.get(os.getpid())
-        if nursery is None or not nursery.alive:
-            nursery = Nursery()
-        wanted = {*modules} - nursery.imported - _threaded
-        if wanted and not nursery.prepare(wanted):
-            _threaded.update(wanted)
-            nursery = Nursery()
-        _nurseries[os.getpid()] = nursery
-        return nursery
+def fork_server_with(modules: tuple[str, ...]) -> ForkServer:
+    """The fork server of this process, with these modules imported; started if none is running."""
+    with _servers_lock:
+        server = _servers.get(os.getpid())
+        if server is None or not server.alive:
+            server = ForkServer()
+        missing = {*modules} - server.imported - _threaded
+        if missing and not server.prepare(missing):
+            _threaded.update(missing)
+            server = ForkServer()
+        _servers[os.getpid()] = server
+        return server
 
 
 def _environment() -> dict[str, str]:
-    """JAX there computes as it does here, but on the CPU: each process would take an accelerator for itself."""
+    """JAX has the same precision as here, but runs on the CPU: each process would claim an accelerator."""
     x64 = "1" if jax.config.read("jax_enable_x64") else "0"
     return {"JAX_PLATFORMS": "cpu", **os.environ, "JAX_ENABLE_X64": x64}
 
 
-def _signal(number: int) -> str:
-    known = {each.value: each.name for each in signal.Signals}
-    return known.get(number, f"signal {number}")
+def _signal_name(number: int) -> str:
+    names = {member.value: member.name for member in signal.Signals}
+    return names.get(number, f"signal {number}")

@@ -1,4 +1,4 @@
-"""One episode's process as this process sees it: questions, answers, and its end."""
+"""The handle of an episode's process: calls, replies, and its end."""
 
 import pickle
 import threading
@@ -8,136 +8,136 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tropism.errors import ProcessError, StateError
-from tropism.isolation.fork_server import Ending, Nursery, nursery_of
+from tropism.isolation.fork_server import ForkServer, ProcessExit, fork_server_with
 
-CLOSING = 5.0  # seconds that an environment has to close itself
-NOTHING = object()
+CLOSE_TIMEOUT = 5.0  # seconds that an environment has to close itself
+UNSENT = object()
 
-Reply = tuple[str, Any, str]  # kind, value, and where an error has come from
-LATE: Reply = ("unsent", f"it did not close itself within {CLOSING} s", "")
-
-
-class ThereError(Exception):
-    """The cause of an error that came from another process: the traceback it had there."""
+WorkerReply = tuple[str, Any, str]  # kind, value, and the traceback of an error
+CLOSE_TIMED_OUT: WorkerReply = ("unsent", f"it did not close itself within {CLOSE_TIMEOUT} s", "")
 
 
-class Child:
-    """Has an environment, and lives one episode of it. One question at a time."""
+class RemoteTraceback(Exception):  # noqa: N818  never raised: it only shows the traceback
+    """The cause of an error from another process: its traceback there."""
+
+
+class EpisodeProcess:
+    """A process that runs one episode of an environment, one call at a time."""
 
     def __init__(self, name: str, modules: tuple[str, ...], env: Any):
         self.name = name
-        self._nursery = nursery_of(modules)
-        self._channel, theirs = Pipe()
+        self._server = fork_server_with(modules)
+        self._channel, remote = Pipe()
         try:
-            self.pid = self._nursery.start(theirs.fileno())
+            self.pid = self._server.start(remote.fileno())
         except BaseException:
             self._channel.close()
             raise
         finally:
-            theirs.close()
-        self._turn = threading.Lock()
+            remote.close()
+        self._lock = threading.Lock()
         self._stopped = False
-        self._params: Any = NOTHING  # those that the child has; they may be large
-        self._finalizer = weakref.finalize(self, _drop, self._nursery, self.pid, self._channel)
+        self._params: Any = UNSENT  # those that the worker has; they may be large
+        self._finalizer = weakref.finalize(self, _abandon, self._server, self.pid, self._channel)
         try:
-            self.ask("make", None, env)
+            self.call("make", None, env)
         except BaseException:
-            self.end()
+            self.kill()
             raise
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process to ask, as far as it is known."""
+        """Whether the process runs, as far as is known."""
         return self._finalizer.alive
 
-    def ask(self, call: str, params: Any, *arguments: Any) -> Any:
-        """What a method of the environment returns there, or raises."""
-        with self._turn:
+    def call(self, method: str, params: Any, *arguments: Any) -> Any:
+        """Call a method of the environment in its process; returns or raises what it does there."""
+        with self._lock:
             if not self.alive:
-                words = f"the process that this episode of {self.name} lived in has ended; call reset()"
-                raise StateError("process", "ended", "call reset()", words)
-            request = self._request(call, params, arguments)
-            reply = self._read(call, self._exchange(call, request))
-            self._params = params if reply[0] == "returned" else NOTHING  # or nobody knows how much of it was read
-        return self._value(call, reply)
+                message = f"the process of this episode of {self.name} has ended; call reset()"
+                raise StateError("process", "ended", "call reset()", message)
+            request = self._encode(method, params, arguments)
+            reply = self._decode(method, self._exchange(method, request))
+            self._params = params if reply[0] == "returned" else UNSENT  # after an error it is unknown what was read
+        return self._result(method, reply)
 
-    def _value(self, call: str, reply: Reply) -> Any:
-        kind, value, there = reply
+    def _result(self, method: str, reply: WorkerReply) -> Any:
+        kind, value, remote_traceback = reply
         if kind == "returned":
             return value
-        error = value if kind == "raised" else ProcessError("process", call, "an answer", f"{self.name}: {value}")
-        raise error from ThereError(there)
+        error = value if kind == "raised" else ProcessError("process", method, "a reply", f"{self.name}: {value}")
+        raise error from RemoteTraceback(remote_traceback)
 
-    def _request(self, call: str, params: Any, arguments: tuple[Any, ...]) -> bytes:
-        known = () if params is self._params else (params,)
+    def _encode(self, method: str, params: Any, arguments: tuple[Any, ...]) -> bytes:
+        changed = () if params is self._params else (params,)
         try:
-            return pickle.dumps((call, known, arguments), pickle.HIGHEST_PROTOCOL)
+            return pickle.dumps((method, changed, arguments), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            words = f"{self.name}: what {call} is given cannot be sent to the process of this episode"
-            raise ProcessError("process", call, "what can be pickled", words) from error
+            message = f"{self.name}: the arguments of {method} cannot be pickled and sent to its process"
+            raise ProcessError("process", method, "picklable arguments", message) from error
 
-    def _exchange(self, call: str, request: bytes) -> bytes:
+    def _exchange(self, method: str, request: bytes) -> bytes:
         try:
             self._channel.send_bytes(request)
             return self._channel.recv_bytes()
         except (EOFError, OSError):
-            ending = self._bury()
-        except BaseException:  # an interrupt: the answer would be taken for that to the next question
-            self._bury()
+            ending = self._reap()
+        except BaseException:  # an interrupt: this reply would be taken for that to the next request
+            self._reap()
             raise
-        raise self._told(call, ending) from (ThereError(ending.trace) if ending.trace else None)
+        raise self._exit_error(method, ending) from (RemoteTraceback(ending.trace) if ending.trace else None)
 
-    def _read(self, call: str, reply: bytes) -> Reply:
+    def _decode(self, method: str, reply: bytes) -> WorkerReply:
         try:
             return pickle.loads(reply)
         except Exception as error:
-            self._bury()  # it has gone on, and nobody knows where it stands
-            words = f"{self.name}: what {call} returned cannot be made again in this process"
-            raise ProcessError("process", call, "what can be pickled", words) from error
+            self._reap()  # the episode has moved on by an unknown result
+            message = f"{self.name}: what {method} returned cannot be unpickled in this process"
+            raise ProcessError("process", method, "a picklable result", message) from error
 
-    def _told(self, call: str, ending: Ending) -> ProcessError:
-        how = "was ended, because it took too long," if self._stopped else ending.words
-        words = (
-            f"{self.name}: the process of this episode {how} in {call}, which has not happened; "
-            "the next request brings the episode back where it can be replayed, and reset begins another"
+    def _exit_error(self, method: str, ending: ProcessExit) -> ProcessError:
+        reason = "was killed because it took too long" if self._stopped else ending.description
+        message = (
+            f"{self.name}: the process of this episode {reason} during {method}, which had no effect; "
+            "the next request restores the episode if it can be replayed, and reset starts another"
         )
-        return ProcessError("process", ending.code, "a process that answers", words)
+        return ProcessError("process", ending.code, "a process that replies", message)
 
     def close(self) -> None:
-        """Let the environment close itself, then end; in the middle of a step, end at once."""
-        if not self._turn.acquire(blocking=False):
+        """Let the environment close itself, then end the process; during a step, kill it at once."""
+        if not self._lock.acquire(blocking=False):
             self._stopped = True
-            self._nursery.kill(self.pid)  # whoever waits for an answer hears that there is none
+            self._server.kill(self.pid)  # the caller that waits for a reply gets an error
             return
         try:
             if self.alive:
                 self._close()
         finally:
-            self._turn.release()
+            self._lock.release()
 
     def _close(self) -> None:
         try:
-            self._channel.send_bytes(self._request("close", self._params, ()))
-            reply = pickle.loads(self._channel.recv_bytes()) if self._channel.poll(CLOSING) else LATE
+            self._channel.send_bytes(self._encode("close", self._params, ()))
+            reply = pickle.loads(self._channel.recv_bytes()) if self._channel.poll(CLOSE_TIMEOUT) else CLOSE_TIMED_OUT
         except (EOFError, OSError):
-            return  # it has ended before
+            return  # it has ended already
         finally:
-            self._bury()
-        self._value("close", reply)
+            self._reap()
+        self._result("close", reply)
 
-    def end(self) -> None:
-        """End without a word."""
-        with self._turn:
+    def kill(self) -> None:
+        """End the process without closing the environment."""
+        with self._lock:
             if self.alive:
-                self._bury()
+                self._reap()
 
-    def _bury(self) -> Ending:
+    def _reap(self) -> ProcessExit:
         self._finalizer.detach()
         self._channel.close()
-        return self._nursery.end(self.pid)
+        return self._server.end(self.pid)
 
 
-def _drop(nursery: Nursery, pid: int, channel: Connection) -> None:
-    """Of a child that nobody has any more: it ends by itself, at the end of its questions."""
+def _abandon(server: ForkServer, pid: int, channel: Connection) -> None:
+    """Called when a handle is garbage-collected: the worker ends when its channel closes."""
     channel.close()
-    nursery.dropped.append(pid)
+    server.abandoned.append(pid)

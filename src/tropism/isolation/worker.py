@@ -1,4 +1,4 @@
-"""What runs in the other processes: the nursery, and in each child that it forks, one episode."""
+"""The code of the other processes: the fork server, and the workers that run one episode each."""
 
 import faulthandler
 import gc
@@ -23,92 +23,92 @@ import numpy as np
 
 from tropism.core.environment import Environment
 
-ORDER = struct.Struct("<iI")  # to a nursery: what, and a process or a length; back: a number, and a length of words
+COMMAND = struct.Struct("<iI")  # request: command, and process id or payload length; reply: code, payload length
 IMPORT, START, KILL, END = range(4)
 LONGEST_TRACE = 2**16  # bytes
-CLOSING = 5  # seconds that an environment has to close itself when nobody is left to ask it to
-THREADS = Path("/proc/self/task")
+CLOSE_TIMEOUT = 5  # seconds that an environment has to close itself after its channel has closed
+THREADS_DIR = Path("/proc/self/task")
 
 
 def main(control: int) -> None:
-    """The nursery: does what it is told, for as long as there is somebody who tells it."""
-    with socket.socket(fileno=control) as told:
-        forks = Forks(told)
+    """Run the fork server until its control socket closes."""
+    with socket.socket(fileno=control) as connection:
+        workers = Workers(connection)
         with suppress(OSError):
-            while forks.obey():
+            while workers.handle_command():
                 continue
-        forks.end_all()
+        workers.kill_all()
 
 
-def _imported(modules: Iterable[str]) -> bool:
-    """False where an import has started threads: a fork would not have them, but whatever they had locked."""
-    before = _threads()
+def _import_modules(modules: Iterable[str]) -> bool:
+    """False if an import started threads: a fork would lack them but inherit the locks they hold."""
+    before = _count_threads()
     gc.unfreeze()
     for name in modules:
-        with suppress(Exception):  # a child that needs it will say what is wrong
+        with suppress(Exception):  # the worker that needs it reports the error
             importlib.import_module(name)
-    sys.stdout.flush()  # or each child would print it again
+    sys.stdout.flush()  # otherwise each worker would print it again
     gc.collect()
-    gc.freeze()  # or the collector would write to pages that parent and children share
-    return _threads() <= before
+    gc.freeze()  # keeps the collector from writing to pages shared with the workers
+    return _count_threads() <= before
 
 
-def _threads() -> int:
-    return len(list(THREADS.iterdir())) if THREADS.exists() else threading.active_count()
+def _count_threads() -> int:
+    return len(list(THREADS_DIR.iterdir())) if THREADS_DIR.exists() else threading.active_count()
 
 
-class Forks:
-    """The children of a nursery; they stay until they are asked after, so that their numbers are nobody else's."""
+class Workers:
+    """The workers of a fork server. They are reaped only by END, so that their process ids are not reused."""
 
     def __init__(self, control: socket.socket):
         self._control = control
-        self._traces: dict[int, IO[bytes]] = {}  # what each says of a crash
+        self._traces: dict[int, IO[bytes]] = {}  # by process id: the file for the traceback of a crash
 
-    def obey(self) -> bool:
-        """Do one thing; False where nobody is left to say what."""
-        data, channels, *_ = socket.recv_fds(self._control, ORDER.size, 1)
+    def handle_command(self) -> bool:
+        """Execute one command; False when the control socket has closed."""
+        data, channels, *_ = socket.recv_fds(self._control, COMMAND.size, 1)
         if not data:
             return False
-        order, pid = ORDER.unpack(data)
-        if order == IMPORT:
+        command, pid = COMMAND.unpack(data)
+        if command == IMPORT:
             names = json.loads(self._control.recv(pid, socket.MSG_WAITALL))
-            code, words = int(_imported(names)), b""
-        elif order == START:
-            code, words = self._start(channels[0])
-        elif order == KILL:
-            code, words = self._kill(pid), b""
+            code, payload = int(_import_modules(names)), b""
+        elif command == START:
+            code, payload = self._start(channels[0])
+        elif command == KILL:
+            code, payload = self._kill(pid), b""
         else:
-            code, words = self._end(pid)
-        self._control.sendall(ORDER.pack(code, len(words)) + words)
+            code, payload = self._end(pid)
+        self._control.sendall(COMMAND.pack(code, len(payload)) + payload)
         return True
 
     def _start(self, channel: int) -> tuple[int, bytes]:
         try:
-            trace = tempfile.TemporaryFile()  # noqa: SIM115  kept as long as the child
+            trace = tempfile.TemporaryFile()  # noqa: SIM115  kept as long as the worker
             pid = os.fork()
         except OSError as error:
             os.close(channel)
             return -1, str(error).encode()
         if pid == 0:
-            self._become(channel, trace)
+            self._run_worker(channel, trace)
         os.close(channel)
         self._traces[pid] = trace
         return pid, b""
 
-    def _become(self, channel: int, trace: IO[bytes]) -> NoReturn:
-        """From here on, this is a child."""
+    def _run_worker(self, channel: int, trace: IO[bytes]) -> NoReturn:
+        """The main function of the forked process."""
         code = 1
         try:
             self._control.close()
             for other in self._traces.values():
                 other.close()
             faulthandler.enable(trace)
-            np.random.seed()  # noqa: NPY002  or all would draw the same where an environment draws from it
-            live(Connection(channel))
+            np.random.seed()  # noqa: NPY002  otherwise all workers would share the global stream
+            serve_episode(Connection(channel))
             code = 0
-        except SystemExit as asked:
-            code = asked.code if isinstance(asked.code, int) else int(asked.code is not None)
-        except BaseException:  # noqa: BLE001  told to whoever asks how it ended
+        except SystemExit as request:
+            code = request.code if isinstance(request.code, int) else int(request.code is not None)
+        except BaseException:  # noqa: BLE001  reported to the parent as the cause of the exit
             trace.write(traceback.format_exc().encode())
             trace.flush()
         finally:
@@ -129,44 +129,44 @@ class Forks:
             trace.seek(0)
             return os.waitstatus_to_exitcode(status), trace.read(LONGEST_TRACE)
 
-    def end_all(self) -> None:
+    def kill_all(self) -> None:
         for pid in self._traces:
             self._kill(pid)
 
 
-def live(channel: Connection) -> None:
-    """A child: answers for one episode, until nobody asks any more."""
-    os.register_at_fork(after_in_child=channel.close)  # or an environment's own processes would hide its end
-    episode = Episode()
+def serve_episode(channel: Connection) -> None:
+    """Handle the calls of one episode until the channel closes."""
+    os.register_at_fork(after_in_child=channel.close)  # an environment's own subprocesses must not keep it open
+    episode = WorkerEpisode()
     with suppress(EOFError, OSError):
         while True:
-            channel.send_bytes(episode.answer(channel.recv_bytes()))
+            channel.send_bytes(episode.handle(channel.recv_bytes()))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(CLOSING)
+    signal.alarm(CLOSE_TIMEOUT)
     episode.close()
 
 
-class Episode:
+class WorkerEpisode:
     """An environment, its params and its state."""
 
     env: Environment
     params: Any = None
     state: Any = None
 
-    def answer(self, request: bytes) -> bytes:
-        """`(kind, value, traceback)`, pickled. What cannot be answered has not changed the state."""
+    def handle(self, request: bytes) -> bytes:
+        """The reply `(kind, value, traceback)`, pickled. A call that fails does not change the state."""
         try:
-            call, params, arguments = pickle.loads(request)
+            method, params, arguments = pickle.loads(request)
             if params:
                 (self.params,) = params
-            value, state = CALLS[call](self, *arguments)
-        except Exception as error:  # noqa: BLE001  whoever asked is told
-            return _raised(error)
+            value, state = METHODS[method](self, *arguments)
+        except Exception as error:  # noqa: BLE001  sent to the caller
+            return _encode_error(error)
         try:
             reply = pickle.dumps(("returned", value, ""), pickle.HIGHEST_PROTOCOL)
-        except Exception:  # noqa: BLE001  whatever a stranger's object raises
-            words = f"what {call} returned cannot be pickled, and so not leave the process of this episode"
-            return pickle.dumps(("unsent", words, traceback.format_exc()))
+        except Exception:  # noqa: BLE001  a user's object may raise anything
+            message = f"what {method} returned cannot be pickled and sent from the process of this episode"
+            return pickle.dumps(("unsent", message, traceback.format_exc()))
         self.state = state
         return reply
 
@@ -187,8 +187,8 @@ class Episode:
     def render(self) -> tuple[Any, Any]:
         return self.env.render(self.state, self.params), self.state
 
-    def agent_spot(self) -> tuple[Any, Any]:
-        return self.env.agent_spot(self.state, self.params), self.state
+    def agent_position_in_image(self) -> tuple[Any, Any]:
+        return self.env.agent_position_in_image(self.state, self.params), self.state
 
     def describe(self, obs: Any) -> tuple[Any, Any]:
         return self.env.describe(self.state, obs, self.params), self.state
@@ -200,24 +200,24 @@ class Episode:
         return None, None
 
 
-CALLS: dict[str, Callable[..., tuple[Any, Any]]] = {
-    "make": Episode.make,
-    "reset": Episode.reset,
-    "step": Episode.step,
-    "info": Episode.info,
-    "render": Episode.render,
-    "agent_spot": Episode.agent_spot,
-    "describe": Episode.describe,
-    "close": Episode.close,
+METHODS: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "make": WorkerEpisode.make,
+    "reset": WorkerEpisode.reset,
+    "step": WorkerEpisode.step,
+    "info": WorkerEpisode.info,
+    "render": WorkerEpisode.render,
+    "agent_position_in_image": WorkerEpisode.agent_position_in_image,
+    "describe": WorkerEpisode.describe,
+    "close": WorkerEpisode.close,
 }
 
 
-def _raised(error: Exception) -> bytes:
-    """The error itself, where it survives the way; otherwise what it was."""
-    there = traceback.format_exc()
+def _encode_error(error: Exception) -> bytes:
+    """The error as a reply; only its type where it does not survive pickling."""
+    trace = traceback.format_exc()
     try:
-        reply = pickle.dumps(("raised", error, there), pickle.HIGHEST_PROTOCOL)
+        reply = pickle.dumps(("raised", error, trace), pickle.HIGHEST_PROTOCOL)
         pickle.loads(reply)
-    except Exception:  # noqa: BLE001  whatever a stranger's exception does when it is made again
-        return pickle.dumps(("unsent", f"it raised {type(error).__name__}, which cannot be pickled", there))
+    except Exception:  # noqa: BLE001  a user's exception may raise anything when unpickled
+        return pickle.dumps(("unsent", f"it raised {type(error).__name__}, which cannot be pickled", trace))
     return reply

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep
-from tropism.core.rollout.episodes import trials
+from tropism.core.rollout.episodes import run_episodes
 from tropism.errors import ValidationError
 from tropism.plume.scene import Agent
 from tropism.plume.strategies.strategy import Strategy
@@ -58,9 +58,9 @@ def search(
     _check(env, strategy)
     params = override(env.default_params(), {} if params is None else params)
     moments = int(params.max_steps) + 1 if paths else 0
-    done = trials(env, strategy, seed, num_episodes, params, _note, moments)
-    found, gone, start, end = done.notes
-    return Outcome(found, done.steps, done.reward, gone, start, end, done.moments[3] if paths else None)
+    done = run_episodes(env, strategy, seed, num_episodes, params, _note, moments)
+    found, gone, start, end = done.probe_values
+    return Outcome(found, done.steps, done.reward, gone, start, end, done.trace[3] if paths else None)
 
 
 def _note(so_far: Any, state: Any, timestep: Timestep) -> tuple[Any, Any, Any, Any]:

@@ -11,7 +11,7 @@ from tropism.core.adapters.class_based import name_of
 from tropism.core.environment import override
 from tropism.core.episode import Timestep
 from tropism.core.registry import make
-from tropism.core.resolve import environment_of
+from tropism.core.resolve import resolve_environment
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import same
@@ -48,7 +48,7 @@ def session_of(manifest: Manifest) -> Session:
 def session_with(manifest: Manifest, target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> Session:
     """A session of the class or id that `target` names, as it was recorded, except for what is given here."""
     recorded = manifest.env or {}
-    env, _ = environment_of(target, {}, {**(recorded.get("arguments") or {}), **arguments})
+    env, _ = resolve_environment(target, {}, {**(recorded.get("arguments") or {}), **arguments})
     as_recorded = params_of(env, manifest.params) if manifest.params else env.default_params()
     return Session(env, override(as_recorded, dict(params)))
 
@@ -67,7 +67,7 @@ def sessions_of(session: Session, episode: Episode) -> Generator[Session, None, 
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
-    identity = episode.id if session.env.identified else None
+    identity = episode.id if session.env.takes_episode_id else None
     session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     yield session
     with ExitStack() as forks:

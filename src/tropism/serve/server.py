@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tropism.core.registry import absent, find, make, registered
+from tropism.core.registry import find, make, registered, unavailable_reasons
 from tropism.errors import ServerError, ValidationError
 from tropism.serve import errors as refusal
 from tropism.serve.app import App
@@ -45,7 +45,7 @@ def served(ids: Iterable[str] = (), params: Any = None, **arguments: Any) -> dic
 
 def missing(ids: Iterable[str] = ()) -> dict[str, str]:
     """The environments that would be served, were they to be had on this machine, and why they are not."""
-    return {} if list(ids) else absent()
+    return {} if list(ids) else unavailable_reasons()
 
 
 def run(app: App, ready: Callable[[str], None]) -> None:

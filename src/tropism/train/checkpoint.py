@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import equinox as eqx
 
 from tropism.core.episode import seed_words
-from tropism.core.resolve import environment_of
+from tropism.core.resolve import resolve_environment
 from tropism.errors import ValidationError
 from tropism.train.config import Config
 from tropism.train.ppo import Trainer, TrainState, begin, start
@@ -32,7 +32,7 @@ class Training(NamedTuple):
     network: Any = None  # the user's own: a class, or module:Class
 
     def trainer(self) -> Trainer:
-        return Trainer(*environment_of(self.id, self.params, self.arguments), self.config, self.network)
+        return Trainer(*resolve_environment(self.id, self.params, self.arguments), self.config, self.network)
 
     @property
     def own_class(self) -> type | None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tropism.core.environment import Environment
-from tropism.core.rollout.episodes import trials
+from tropism.core.rollout.episodes import run_episodes
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.search import rate_interval, search
 from tropism.plume.strategies import Strategy
@@ -98,7 +98,7 @@ def _part(name: str, env: Environment, params: Any, strategy: Strategy, seed: in
         outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
         searched = Search(*(np.asarray(part) for part in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), searched)
-    done = trials(env, strategy, seed, num_episodes, params, _nothing)
+    done = run_episodes(env, strategy, seed, num_episodes, params, _nothing)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
-from tropism.core.episode import advance, begin, seed_words
+from tropism.core.episode import seed_words, start_episode, step_episode
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume import picture
 from tropism.train.evaluate import Evaluation, Search
@@ -137,8 +137,8 @@ def _plume_painter(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[A
 
     @jax.jit
     def paint(words: Any, steps: Any, params: Any) -> Any:
-        first = begin(env, words, params)[0]
-        last = lax.fori_loop(0, steps, lambda _, episode: advance(env, episode, action, params)[0], first)
+        first = start_episode(env, words, params)[0]
+        last = lax.fori_loop(0, steps, lambda _, episode: step_episode(env, episode, action, params)[0], first)
         return picture.plume(env.scene(last.state, params))
 
     return lambda seed, steps: np.asarray(paint(seed_words(seed), steps, params)) / 255

@@ -12,8 +12,8 @@ from jax import Array, random
 
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
-from tropism.core.resolve import imported
-from tropism.core.rollout.episodes import actor_key
+from tropism.core.resolve import resolve
+from tropism.core.rollout.episodes import policy_key
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
@@ -58,7 +58,7 @@ class Solo(Player):
         self._act = strategy.act if isinstance(strategy, Chance) else eqx.filter_jit(strategy.act)
 
     def begin(self, seed: int) -> None:
-        self._steps, self._key = 0, actor_key(jnp.asarray(seed_words(seed)))
+        self._steps, self._key = 0, policy_key(jnp.asarray(seed_words(seed)))
         self._memory = self._strategy.init(self._key)
 
     def act(self, moment: Moment) -> Any:
@@ -144,7 +144,7 @@ def free(name: str) -> Strategy | Player:
         return LanguageModel(model, url)
     if ":" not in name:
         raise ValidationError("policy", name, KNOWN)
-    made = imported("policy", name, "module:function")
+    made = resolve("policy", name, "module:function")
     if isinstance(made, type) and issubclass(made, Strategy):
         return made()
     if isinstance(made, Strategy):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import random
 
 from tropism.core.environment import Environment
-from tropism.core.resolve import imported
+from tropism.core.resolve import resolve
 from tropism.core.spaces import Discrete, Space
 from tropism.errors import ValidationError
 from tropism.train.actions import outputs_shape
@@ -46,7 +46,7 @@ def blueprint(env: Environment, params: Any, config: Config, network: Any = None
 
 
 def _own(network: Any, env: Environment, params: Any, config: Config) -> Blueprint:
-    kind = imported("network", network, "module:Class") if isinstance(network, str) else network
+    kind = resolve("network", network, "module:Class") if isinstance(network, str) else network
     space, action_space = env.observation_space(params), env.action_space(params)
     obs = eqx.filter_eval_shape(lambda key: env.reset(key, params)[0], random.key(0))
     recurrent = bool(jax.tree.leaves(_check(kind, network_name(network) or "", obs, space, action_space)))

@@ -1,4 +1,4 @@
-"""Class-based environments are accepted wherever ours are."""
+"""Class-based environments are accepted wherever an Environment is."""
 
 import pickle
 import warnings
@@ -34,7 +34,7 @@ def play(session: Session, numbers: range = range(4)) -> list[Any]:
 
 
 @every
-def test_check_environment_takes_the_class(kind: type):
+def test_check_environment_accepts_the_class(kind: type):
     report = check_environment(kind)
     assert report.ok, str(report)
     assert str(report).startswith(kind.__name__)
@@ -43,16 +43,16 @@ def test_check_environment_takes_the_class(kind: type):
 
 
 @every
-def test_gymnasium_takes_it(kind: type):
+def test_it_passes_the_gymnasium_checker(kind: type):
     if kind is Undecided:
-        return  # its checker needs seeds
+        return  # the checker needs seeds
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)
         check_env(to_gymnasium(adapt(kind)), skip_render_check=True)
 
 
 @pytest.mark.usefixtures("ids")
-def test_a_registered_class_is_made_by_its_id_with_its_arguments():
+def test_a_registered_class_is_built_by_its_id_with_its_arguments():
     register("Guessing-v0", Guessing)
     env, params = make("Guessing-v0", highest=0)
     assert isinstance(env, Environment)
@@ -72,23 +72,25 @@ def test_a_registered_class_is_made_by_its_id_with_its_arguments():
 
 @pytest.mark.usefixtures("ids")
 @pytest.mark.parametrize("target", [Guessing(), Guessing, lambda: Guessing(), adapt(Guessing)])
-def test_everything_that_makes_one_can_be_registered(target: Any):
+def test_a_class_an_instance_or_a_function_can_be_registered(target: Any):
     register("Guessing-v0", target)
     session = Session(*make("Guessing-v0"))
     assert session.reset(seed=0).obs.text == "guess"
 
 
-def test_an_unregistered_class_or_an_instance_makes_a_session():
+def test_a_session_accepts_an_unregistered_class_or_an_instance():
     for source in (Guessing, Guessing()):
         session = Session(source)
         first = session.reset(seed=1)
         assert first.obs == Hint(text="guess", metadata={"episode": True})
-        assert [ts.obs.text for ts in play(session, range(2))] == [ts.obs.text for ts in play(_seeded(1), range(2))]
+        assert [ts.obs.text for ts in play(session, range(2))] == [
+            ts.obs.text for ts in play(_seed_session(1), range(2))
+        ]
     with pytest.raises(ValidationError, match="no registered id"):
         Session.restore(session.snapshot())
 
 
-def _seeded(seed: int) -> Session:
+def _seed_session(seed: int) -> Session:
     session = Session(Guessing)
     session.reset(seed=seed)
     return session
@@ -126,26 +128,26 @@ def test_options_are_arguments_of_the_reset():
     assert stranger.reset(seed=1, options={"task": 3}).obs.metadata == {"task": 3}
 
 
-def test_a_seed_for_one_that_takes_none_is_refused_with_words_unless_it_is_deterministic():
+def test_a_seed_is_rejected_if_reset_takes_none_unless_it_is_deterministic():
     session = Session(Undecided)
-    with pytest.raises(ValidationError, match="takes no seed, and it does not declare itself deterministic"):
+    with pytest.raises(ValidationError, match="takes no seed, and it is not declared deterministic"):
         session.reset(seed=0)
     session.reset()
     assert play(session)[-1].obs.metadata == {"seen": True}
-    with pytest.raises(StateError, match="Undecided says that it cannot be replayed"):
+    with pytest.raises(StateError, match="Undecided declares that it cannot be replayed"):
         session.snapshot()
     assert Session(Counting).reset(seed=0).obs == Observation(metadata={"seen": True})
 
 
-def test_the_transform_runs_last_and_the_reward_is_the_one_it_leaves():
+def test_the_transform_runs_last_and_may_change_the_reward():
     session = Session(Counting)
     session.reset(seed=0)
     ts = session.step(Guess(number=1))
     assert (ts.reward, ts.obs.metadata) == (2.0, {"seen": True})
 
 
-def test_what_the_class_raises_passes_through_and_an_invalid_action_changes_nothing():
-    session = _seeded(0)
+def test_exceptions_of_the_class_propagate_and_an_invalid_action_changes_nothing():
+    session = _seed_session(0)
     before = session.snapshot()
     with pytest.raises(ValidationError):
         session.step({"number": "seven"})
@@ -156,7 +158,7 @@ def test_what_the_class_raises_passes_through_and_an_invalid_action_changes_noth
 
 
 @pytest.mark.parametrize("kind", [Guessing, Counting, Stranger])
-def test_snapshots_forks_and_pickles_go_on(kind: type):
+def test_snapshots_forks_and_pickles_continue(kind: type):
     session = Session(kind)
     session.reset(seed=5)
     play(session, range(2))
@@ -166,7 +168,7 @@ def test_snapshots_forks_and_pickles_go_on(kind: type):
     assert play(session, range(2, 4)) == expected
 
 
-def test_every_episode_has_an_object_of_its_own_which_is_closed():
+def test_every_episode_has_its_own_object_which_is_closed():
     session = Session(Counting)
     session.reset(seed=0)
     first: Any = session._engine.state()  # pyright: ignore[reportPrivateUsage]
@@ -177,11 +179,11 @@ def test_every_episode_has_an_object_of_its_own_which_is_closed():
     assert second.closed
 
 
-def test_blocking_is_what_the_class_says():
+def test_blocking_is_that_of_the_class():
     assert (adapt(Guessing).blocking, adapt(Counting).blocking, adapt(Stranger).blocking) == (True, False, True)
 
 
-def test_a_stranger_s_messages_are_checked_by_themselves():
+def test_self_validating_messages_are_used():
     session = Session(Stranger)
     assert session.reset(seed=4).obs == View(at=1)
     assert session.step(Move(to=1)).obs.at == 3
@@ -191,7 +193,7 @@ def test_a_stranger_s_messages_are_checked_by_themselves():
     assert session.parse('{"to": 2}') == Move(to=2)
 
 
-def test_types_may_be_given_where_they_are_not_annotated():
+def test_types_may_be_given_instead_of_annotations():
     class Bare:
         state = State()
 
@@ -211,16 +213,16 @@ def test_types_may_be_given_where_they_are_not_annotated():
     assert not check_environment(Bare).ok
 
 
-def test_an_observation_of_another_type_is_refused_with_words():
-    class Liar(Counting):
+def test_an_observation_of_another_type_is_rejected():
+    class Misdeclared(Counting):
         def reset(self) -> Any:
             return "hello"
 
         def transform(self, observation: Any) -> Any:
             return observation
 
-    with pytest.raises(ValidationError, match="a Observation, as Liar declares"):
-        Session(Liar).reset()
+    with pytest.raises(ValidationError, match="a Observation, as Misdeclared declares"):
+        Session(Misdeclared).reset()
 
 
 @dataclass(frozen=True)
@@ -228,12 +230,12 @@ class NoReward:
     text: str
 
 
-def test_an_observation_without_reward_and_done_is_refused():
+def test_an_observation_without_reward_and_done_is_rejected():
     with pytest.raises(ValidationError, match="done and reward"):
         adapt(Counting, observation=NoReward)
 
 
 @pytest.mark.parametrize("thing", [3, "Guessing", object(), int, lambda: 3])
-def test_what_is_no_class_based_environment_is_refused(thing: Any):
+def test_other_objects_are_rejected(thing: Any):
     with pytest.raises(ValidationError):
         adapt(thing)

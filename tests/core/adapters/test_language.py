@@ -1,4 +1,4 @@
-"""What a language agent says, as an action."""
+"""Parsing the text of a language agent."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_a_word_alone_or_in_a_short_phrase(text: str, action: int):
 @pytest.mark.parametrize(
     "text", ["", "left or right", "not left", "don't go left", "leftover", "should I rather go left now", "4", "go"]
 )
-def test_what_is_not_clear_is_refused(text: str):
+def test_ambiguous_text_is_rejected(text: str):
     with pytest.raises(ValidationError) as caught:
         parse_word(text, WORDS, Discrete(4))
     refused: Any = caught.value

@@ -1,4 +1,4 @@
-"""The actions of a vector on their way into the compiled step."""
+"""Actions of a vector: checked, cast, and written where the compiled step reads them."""
 
 from typing import Any
 
@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from tropism import ValidationError
-from tropism.core.compiled.batch_actions import Inbox, batch_reader
+from tropism.core.compiled.batch_actions import ActionBuffer, batch_reader
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.int8])
-def test_what_is_filled_in_is_what_a_compiled_function_reads(dtype: Any):
-    inbox = Inbox((3, 2), dtype)
+def test_a_compiled_function_reads_the_filled_values(dtype: Any):
+    buffer = ActionBuffer((3, 2), dtype)
     double = jax.jit(lambda x: 2 * x)
     for start in range(5):
         values = np.arange(start, start + 6).reshape(3, 2)
-        assert (np.asarray(double(inbox.fill(values))) == 2 * values).all()
+        assert (np.asarray(double(buffer.fill(values))) == 2 * values).all()
 
 
-def test_a_copied_inbox_hands_over_the_values_themselves():
-    inbox = Inbox((2,), np.int32)
-    inbox.shared = False
-    first = inbox.fill(np.array([1, 0]))
-    inbox.fill(np.array([0, 1]))
+def test_a_copied_buffer_returns_the_values():
+    buffer = ActionBuffer((2,), np.int32)
+    buffer.shared = False
+    first = buffer.fill(np.array([1, 0]))
+    buffer.fill(np.array([0, 1]))
     assert first.tolist() == [1, 0]
     assert first.dtype == np.int32
 
@@ -40,7 +40,7 @@ def test_a_copied_inbox_hands_over_the_values_themselves():
     ],
     ids=str,
 )
-def test_members_of_every_array_space_arrive_and_others_are_refused(space: Space, batch: Any, bad: Any):
+def test_members_of_every_array_space_are_accepted_and_others_rejected(space: Space, batch: Any, bad: Any):
     read = batch_reader(space, 2)
     arrived = np.array(read(batch))
     assert (arrived == batch).all()
@@ -50,7 +50,7 @@ def test_members_of_every_array_space_arrive_and_others_are_refused(space: Space
     assert (np.array(read(batch)) == batch).all()
 
 
-def test_a_dict_of_spaces_is_handed_over_part_by_part():
+def test_a_dict_of_spaces_is_coerced_member_by_member():
     read = batch_reader(Dict({"turn": Discrete(2), "speed": Box(0, 1)}), 2)
     arrived = read({"turn": np.array([0, 1]), "speed": np.array([0.5, 1], np.float32)})
     assert arrived["turn"].tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""Packing: any tree of arrays comes back bit for bit."""
+"""Packing: a round trip of any tree of arrays is exact."""
 
 from typing import Any
 
@@ -22,18 +22,18 @@ trees = st.recursive(
 )
 
 
-def assert_identical(ours: Any, theirs: Any):
+def assert_identical(actual: Any, expected: Any):
     def check(x: Any, y: Any):
         x, y = np.asarray(x), np.asarray(y)
         assert (x.dtype, x.shape) == (y.dtype, y.shape)
         assert x.tobytes() == y.tobytes()
 
-    jax.tree.map(check, ours, theirs)
+    jax.tree.map(check, actual, expected)
 
 
 @given(trees)
 @settings(max_examples=60)
-def test_what_is_written_is_read_and_unpacked_bit_for_bit(tree: Any):
+def test_write_then_read_and_unpack_is_exact(tree: Any):
     layout = Layout(tree)
     words = layout.write(tree)
     assert words.shape == (layout.size,)
@@ -68,7 +68,7 @@ def test_packing_works_under_jit_and_vmap():
     assert_identical(jax.vmap(layout.unpack)(jax.vmap(layout.pack)(batch)), batch)
 
 
-def test_every_leaf_begins_at_a_word():
+def test_every_leaf_starts_at_a_word():
     layout = Layout(EXAMPLE)
     starts = np.cumsum([0, *(-(-slot.items * slot.dtype.itemsize // WORD) for slot in layout.slots)])
     assert [slot.start for slot in layout.slots] == starts[:-1].tolist()
@@ -87,7 +87,7 @@ def test_typed_keys_keep_their_generator(impl: str, shape: tuple[int, ...]):
     assert np.array_equal(random.key_data(back), random.key_data(keys))
 
 
-def test_wide_numbers_survive_in_x64():
+def test_64_bit_numbers_are_exact_in_x64():
     with jax.enable_x64(True):
         tree = {"x": np.array([1 / 3, -1e300]), "n": np.int64(2**60 + 1), "u": np.array([2**63 + 5], np.uint64)}
         layout = Layout(tree)
@@ -95,13 +95,13 @@ def test_wide_numbers_survive_in_x64():
         assert np.array_equal(layout.pack(tree), layout.write(tree))
 
 
-def test_python_numbers_are_as_jax_has_them():
+def test_python_numbers_have_the_dtypes_of_jax():
     layout = Layout((1, 2.5, True))
     assert [slot.dtype.name for slot in layout.slots] == ["int32", "float32", "bool"]
     assert layout.read(layout.write((1, 2.5, True))) == (1, 2.5, True)
 
 
-def test_signatures_tell_layouts_apart():
+def test_signatures_distinguish_layouts():
     same = {"a": np.zeros(3, np.float32)}
     others: list[Any] = [
         {"b": np.zeros(3, np.float32)},
@@ -112,7 +112,7 @@ def test_signatures_tell_layouts_apart():
     assert Layout(same).signature not in [Layout(other).signature for other in others]
 
 
-def test_read_gives_arrays_of_its_own():
+def test_read_returns_new_arrays():
     layout = Layout(np.zeros(2, np.float32))
     words = layout.write(np.ones(2, np.float32))
     first = layout.read(words)
@@ -142,7 +142,7 @@ def test_scalars_among_arrays_are_read_as_python_numbers():
 
 
 @pytest.mark.parametrize("size", [LARGEST_MERGED - 2, LARGEST_MERGED - 1, LARGEST_MERGED])
-def test_small_and_large_trees_are_packed_alike(size: int):
+def test_small_and_large_trees_are_packed_the_same_way(size: int):
     tree = [np.arange(size, dtype=np.int32), np.float32(-1.5), np.array([], np.float32), np.array([1, 2, 3], np.uint8)]
     layout = Layout(tree)
     assert np.array_equal(jax.jit(layout.pack)(tree), layout.write(tree))
@@ -153,7 +153,7 @@ def test_views_share_one_copy_and_wide_numbers_are_aligned():
     layout = Layout(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree))
     slots = layout.structure(layout.slots)
     words = layout.write(tree)
-    first = slots["wide"].start - 1  # one word before, so that the numbers lie askew
+    first = slots["wide"].start - 1  # one word earlier, so that the numbers are not aligned
     copy = words[first:].copy()
     wide = viewer(slots["wide"], first)(copy)
     assert wide.tolist() == [0.0, 1.0]

@@ -1,4 +1,4 @@
-"""replace_where: only the finished members are replaced, and only for those is anything computed."""
+"""reset_where: replacements are computed and used only for the finished members."""
 
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import random
 from tests.core.lines import Line
 
-from tropism.core.compiled.reset_where import Restarts, replace_where
+from tropism.core.compiled.reset_where import Restarts, reset_where
 from tropism.core.rollout.api import rollout
 from tropism.core.transforms import auto_reset
 from tropism.errors import ValidationError
@@ -20,9 +20,9 @@ from tropism.errors import ValidationError
 SIZE = 13
 
 
-def fresh(source: Any) -> Any:
+def make_new(source: Any) -> Any:
     key, shift = source
-    # Nothing here that a compiler could fuse into other bits.
+    # No operations whose fusion could change the rounding.
     return {"x": random.uniform(key, (2,)) + shift, "n": jnp.int32(-1)}
 
 
@@ -34,45 +34,47 @@ VALUE = {"x": jnp.arange(2.0 * SIZE).reshape(SIZE, 2), "n": jnp.arange(SIZE)}
 @cache
 def compiled(restarts: Restarts, chunk: int | None) -> Any:
     def one(done: Any, key: Any, value: Any) -> Any:
-        return replace_where(fresh, done, (key, SHIFT), value, restarts, chunk)
+        return reset_where(make_new, done, (key, SHIFT), value, restarts, chunk)
 
     return jax.jit(jax.vmap(one))
 
 
-def replaced(restarts: Restarts, done: Any, chunk: int | None = None) -> Any:
+def run_batch(restarts: Restarts, done: Any, chunk: int | None = None) -> Any:
     return compiled(restarts, chunk)(done, KEYS, VALUE)
 
 
-def assert_equal(ours: Any, theirs: Any):
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+def assert_equal(actual: Any, expected: Any):
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
-def test_alone_it_is_a_conditional():
+def test_without_vmap_it_is_a_conditional():
     value = jax.tree.map(lambda leaf: leaf[0], VALUE)
     for restarts in ("auto", "finished", "select"):
-        kept = replace_where(fresh, jnp.bool_(False), (KEYS[0], SHIFT), value, restarts)
+        kept = reset_where(make_new, jnp.bool_(False), (KEYS[0], SHIFT), value, restarts)
         assert_equal(kept, value)
-        assert_equal(replace_where(fresh, jnp.bool_(True), (KEYS[0], SHIFT), value, restarts), fresh((KEYS[0], SHIFT)))
+        assert_equal(
+            reset_where(make_new, jnp.bool_(True), (KEYS[0], SHIFT), value, restarts), make_new((KEYS[0], SHIFT))
+        )
 
 
-def test_a_plain_call_replaces_only_what_is_finished():
+def test_a_plain_call_replaces_only_finished_values():
     made: list[Any] = []
-    value = replace_where(lambda source: made.append(source), jnp.bool_(False), KEYS[0], VALUE)
+    value = reset_where(lambda source: made.append(source), jnp.bool_(False), KEYS[0], VALUE)
     assert (value, made) == (VALUE, [])
 
 
-def test_select_is_what_it_says():
+def test_select_equals_where():
     done = jnp.arange(SIZE) % 3 == 0
-    result = replaced("select", done)
+    result = run_batch("select", done)
     for i in range(SIZE):
-        expected = fresh((KEYS[i], SHIFT)) if done[i] else jax.tree.map(lambda leaf, i=i: leaf[i], VALUE)
+        expected = make_new((KEYS[i], SHIFT)) if done[i] else jax.tree.map(lambda leaf, i=i: leaf[i], VALUE)
         assert_equal(jax.tree.map(lambda leaf, i=i: leaf[i], result), expected)
 
 
 @given(st.lists(st.booleans(), min_size=SIZE, max_size=SIZE), st.sampled_from([1, 2, 5, SIZE, 64, None]))
 @settings(max_examples=30)
 def test_gathering_equals_selecting_for_any_pattern_and_chunk(done: list[bool], chunk: int | None):
-    assert_equal(replaced("finished", jnp.array(done), chunk), replaced("select", jnp.array(done)))
+    assert_equal(run_batch("finished", jnp.array(done), chunk), run_batch("select", jnp.array(done)))
 
 
 @pytest.mark.parametrize("size", [127, 128, 300])
@@ -82,13 +84,13 @@ def test_auto_equals_select_on_either_side_of_its_threshold(size: int):
     done = random.bernoulli(random.key(2), 0.3, (size,))
 
     def run(restarts: Restarts) -> Any:
-        return jax.jit(jax.vmap(lambda d, k, v: replace_where(fresh, d, (k, SHIFT), v, restarts)))(done, keys, value)
+        return jax.jit(jax.vmap(lambda d, k, v: reset_where(make_new, d, (k, SHIFT), v, restarts)))(done, keys, value)
 
     assert_equal(run("auto"), run("select"))
 
 
 @pytest.mark.parametrize("batched", ["done", "source", "value"])
-def test_anything_may_be_shared_by_the_batch(batched: str):
+def test_any_argument_may_be_unbatched(batched: str):
     axes = {"done": 0 if batched == "done" else None, "source": 0 if batched == "source" else None}
     axes["value"] = 0 if batched == "value" else None
     done = jnp.arange(SIZE) % 2 == 0 if batched == "done" else jnp.bool_(True)
@@ -96,7 +98,7 @@ def test_anything_may_be_shared_by_the_batch(batched: str):
     value = VALUE if batched == "value" else jax.tree.map(lambda leaf: leaf[0], VALUE)
 
     def run(restarts: Restarts) -> Any:
-        one = lambda d, k, v: replace_where(fresh, d, (k, SHIFT), v, restarts)  # noqa: E731
+        one = lambda d, k, v: reset_where(make_new, d, (k, SHIFT), v, restarts)  # noqa: E731
         return jax.vmap(one, (axes["done"], axes["source"], axes["value"]))(done, key, value)
 
     assert_equal(run("finished"), run("select"))
@@ -108,7 +110,7 @@ def test_nested_vmap_and_scan():
     keys = jax.vmap(lambda key: random.split(key, SIZE))(random.split(random.key(4), 4))
 
     def run(restarts: Restarts) -> Any:
-        step = jax.vmap(lambda d, k, v: replace_where(fresh, d, (k, SHIFT), v, restarts, 3))
+        step = jax.vmap(lambda d, k, v: reset_where(make_new, d, (k, SHIFT), v, restarts, 3))
         nested = jax.jit(jax.vmap(step))(done, keys, value)
         scanned = jax.jit(lambda: jax.lax.scan(lambda v, xs: (step(*xs, v), None), VALUE, (done, keys))[0])()
         return nested, scanned
@@ -118,16 +120,16 @@ def test_nested_vmap_and_scan():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("finished", "calls"), [(0, 0), (1, 1), (4, 1), (5, 2), (13, 4)])
-def test_only_as_many_chunks_are_computed_as_there_are_finished(finished: int, calls: int):
+def test_the_number_of_computed_chunks_follows_the_finished_members(finished: int, calls: int):
     seen: list[int] = []
 
     def counted(source: Any) -> Any:
         key, shift = source
         jax.debug.callback(lambda _: seen.append(1), shift, ordered=False)
-        return fresh((key, shift))
+        return make_new((key, shift))
 
     done = jnp.arange(SIZE) < finished
-    one = lambda d, k, v: replace_where(counted, d, (k, SHIFT), v, "finished", 4)  # noqa: E731
+    one = lambda d, k, v: reset_where(counted, d, (k, SHIFT), v, "finished", 4)  # noqa: E731
     jax.block_until_ready(jax.jit(jax.vmap(one))(done, KEYS, VALUE))
     jax.effects_barrier()
     assert len(seen) == calls
@@ -135,7 +137,7 @@ def test_only_as_many_chunks_are_computed_as_there_are_finished(finished: int, c
 
 @pytest.mark.parametrize("restarts", ["sometimes", None, 3, True])
 @pytest.mark.usefixtures("untyped")
-def test_an_unknown_way_is_refused(restarts: Any):
+def test_an_unknown_mode_is_rejected(restarts: Any):
     with pytest.raises(ValidationError, match="auto, finished, select"):
         auto_reset(Line(), restarts=restarts)
     with pytest.raises(ValidationError, match="auto, finished, select"):

@@ -1,4 +1,4 @@
-"""rollout: the same transitions however it is run, and sums that agree with them."""
+"""rollout: all options give the same transitions, and sums that agree with them."""
 
 from functools import partial
 from itertools import pairwise
@@ -27,8 +27,8 @@ def run(key: Any = 0, **options: Any) -> Rollout:
 BASE = run()
 
 
-def assert_same(ours: Any, theirs: Any):
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+def assert_same(actual: Any, expected: Any):
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
 def test_transitions_are_stacked_time_by_environment():
@@ -38,7 +38,7 @@ def test_transitions_are_stacked_time_by_environment():
     assert BASE.transitions.reward.dtype == jnp.float32
 
 
-def test_observations_follow_each_other_except_across_an_end():
+def test_next_obs_is_the_following_obs_except_at_an_end():
     t = BASE.transitions
     assert t is not None
     done = np.asarray(t.terminated | t.truncated)
@@ -46,7 +46,7 @@ def test_observations_follow_each_other_except_across_an_end():
     follows = np.asarray(t.obs)[1:, :, 0] == np.asarray(t.next_obs)[:-1, :, 0]
     assert np.array_equal(follows, ~done[:-1])
     np.testing.assert_array_equal(np.asarray(t.reward), -np.abs(np.asarray(t.next_obs)[..., 0]))
-    assert (np.abs(np.asarray(t.obs)[1:][done[:-1]]) <= 1).all()  # where episodes begin
+    assert (np.abs(np.asarray(t.obs)[1:][done[:-1]]) <= 1).all()  # where episodes start
 
 
 def test_episode_sums_agree_with_the_transitions():
@@ -66,7 +66,7 @@ def test_episode_sums_agree_with_the_transitions():
     np.testing.assert_allclose(BASE.episodes.mean_length, lengths / done.sum(), 1e-6)
 
 
-def test_no_finished_episode_has_a_mean_of_nothing():
+def test_without_finished_episodes_the_means_are_zero():
     episodes = rollout(Line(), POLICY, 0, 2, 1, params={"noise": 0.0}).episodes
     assert episodes is not None
     assert (int(episodes.episodes), float(episodes.mean_return), float(episodes.mean_length)) == (0, 0.0, 0.0)
@@ -75,15 +75,15 @@ def test_no_finished_episode_has_a_mean_of_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", ["finished", "select"])
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_the_way_of_restarting_changes_nothing(restarts: Any, reproducible: bool):
+def test_the_restart_mode_changes_nothing(restarts: Any, reproducible: bool):
     base = run(reproducible=True) if reproducible else BASE
     assert_same(run(restarts=restarts, reproducible=reproducible), base)
 
 
-def assert_same_to_rounding(ours: Rollout, theirs: Rollout):
-    """Sums over environments are added up in another order when they are compiled in another way."""
-    assert_same(ours.transitions, theirs.transitions)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), ours, theirs)
+def assert_same_to_rounding(actual: Rollout, expected: Rollout):
+    """Another compilation may sum over environments in another order."""
+    assert_same(actual.transitions, expected.transitions)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), actual, expected)
 
 
 def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.CaptureFixture[str]):
@@ -96,7 +96,7 @@ def test_a_progress_report_changes_nothing_and_counts_to_the_end(capsys: pytest.
 
 
 @pytest.mark.slow
-def test_the_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_the_unrolled_loop_of_an_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     base = run(restarts="select")
     jax.clear_caches()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -204,7 +204,7 @@ def test_an_act_that_returns_no_memory_is_refused():
         rollout(Line(), Forgetful(), 0, 2, 2)
 
 
-def test_params_are_those_given():
+def test_the_given_params_are_used():
     still = run(params={"noise": 0.0, "stride": 0.0}).transitions
     assert still is not None
     begins = np.asarray(still.obs)[0]
@@ -244,6 +244,6 @@ def test_a_reproducible_environment_is_a_session_with_seed_plus_lane(seed: int):
         ((Line(), POLICY, 0, 2, 2), {"restarts": "never"}),
     ],
 )
-def test_wrong_arguments_are_refused_with_words(arguments: Any, options: Any):
+def test_invalid_arguments_are_rejected(arguments: Any, options: Any):
     with pytest.raises(ValidationError):
         rollout(*arguments, **options)

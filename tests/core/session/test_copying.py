@@ -1,4 +1,4 @@
-"""Copies share nothing that can change."""
+"""defensive_copy: copies share nothing mutable."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tropism.core.session.copying import fresh
+from tropism.core.session.copying import defensive_copy
 from tropism.wire.messages import ChatMessage, EchoAction, Observation
 
 
@@ -17,14 +17,14 @@ class Nest:
     derived: list[int] = field(default_factory=lambda: [1], init=False)
 
 
-def test_what_cannot_change_is_not_copied():
+def test_immutable_values_are_not_copied():
     for value in (None, 3, "text", EchoAction(message="hi"), ChatMessage(role="user", content="hi")):
-        assert fresh(value) is value
+        assert defensive_copy(value) is value
 
 
-def test_what_can_change_is_copied_at_any_depth():
+def test_mutable_values_are_copied_at_any_depth():
     nest = Nest(np.zeros(2), ({"a": [1, 2]}, Observation(metadata={"b": {"c": 1}})))
-    twin = fresh(nest)
+    twin = defensive_copy(nest)
     assert type(twin) is Nest
     twin.array[0] = 1
     twin.inner[0]["a"].append(3)
@@ -39,14 +39,14 @@ def test_what_can_change_is_copied_at_any_depth():
     "value", [[1, [2]], {"a": (1, [2])}, ({"x": 1},), Observation(reward=1.0, metadata={"k": [1]})]
 )
 def test_a_copy_is_equal(value: Any):
-    assert fresh(value) == value
+    assert defensive_copy(value) == value
 
 
-def test_a_dataclass_with_slots_is_copied_too():
+def test_a_dataclass_with_slots_is_copied():
     @dataclass(frozen=True, slots=True)
     class Slotted:
         items: list[int]
 
     slotted = Slotted([1])
-    assert fresh(slotted) == slotted
-    assert fresh(slotted).items is not slotted.items
+    assert defensive_copy(slotted) == slotted
+    assert defensive_copy(slotted).items is not slotted.items

@@ -1,4 +1,4 @@
-"""Session: the lifecycle table, seeds, counters, and going on elsewhere."""
+"""Session: the lifecycle table, seeds, counters, snapshots and forks."""
 
 import copy
 import pickle
@@ -33,7 +33,7 @@ CALLS = {
 }
 
 
-def begun(env: Environment, seed: int = 0, steps: int = 0, **params: Any) -> Session:
+def start_session(env: Environment, seed: int = 0, steps: int = 0, **params: Any) -> Session:
     session = Session(env, params)
     session.reset(seed=seed)
     for _ in range(steps):
@@ -41,43 +41,43 @@ def begun(env: Environment, seed: int = 0, steps: int = 0, **params: Any) -> Ses
     return session
 
 
-def ended(env: Environment, lifecycle: EnvironmentState) -> Session:
-    session = begun(env, max_steps=2 if lifecycle is TRUNCATED else 100, noise=0.0)
+def end_episode(env: Environment, lifecycle: EnvironmentState) -> Session:
+    session = start_session(env, max_steps=2 if lifecycle is TRUNCATED else 100, noise=0.0)
     while session.lifecycle is READY:
         session.step(1 if lifecycle is TRUNCATED else 2)
     assert session.lifecycle is lifecycle
     return session
 
 
-def in_state(env: Environment, lifecycle: EnvironmentState) -> Session:
+def session_in(env: Environment, lifecycle: EnvironmentState) -> Session:
     if lifecycle in (TERMINATED, TRUNCATED):
-        return ended(env, lifecycle)
-    session = Session(env) if lifecycle is CREATED else begun(env)
+        return end_episode(env, lifecycle)
+    session = Session(env) if lifecycle is CREATED else start_session(env)
     if lifecycle is CLOSED:
         session.close()
     assert session.lifecycle is lifecycle
     return session
 
 
-def assert_same(ours: Any, theirs: Any):
-    np.testing.assert_array_equal(ours.obs, theirs.obs)
-    assert ours[1:] == theirs[1:]
+def assert_same(actual: Any, expected: Any):
+    np.testing.assert_array_equal(actual.obs, expected.obs)
+    assert actual[1:] == expected[1:]
 
 
 def play(session: Session, actions: list[int]) -> list[Timestep]:
     return [session.step(action) for action in actions if session.lifecycle is READY]
 
 
-def assert_same_play(ours: list[Timestep], theirs: list[Timestep]):
-    assert len(ours) == len(theirs)
-    for x, y in zip(ours, theirs, strict=True):
+def assert_same_play(actual: list[Timestep], expected: list[Timestep]):
+    assert len(actual) == len(expected)
+    for x, y in zip(actual, expected, strict=True):
         assert_same(x, y)
 
 
 @both
 @pytest.mark.parametrize("lifecycle", [CREATED, READY, TERMINATED, TRUNCATED])
-def test_reset_leads_to_ready_from_everywhere_but_closed(env: Environment, lifecycle: EnvironmentState):
-    session = in_state(env, lifecycle)
+def test_reset_leads_to_ready_from_every_state_but_closed(env: Environment, lifecycle: EnvironmentState):
+    session = session_in(env, lifecycle)
     session.reset(seed=1)
     assert session.lifecycle is READY
     assert session.state.step_count == 0
@@ -85,8 +85,8 @@ def test_reset_leads_to_ready_from_everywhere_but_closed(env: Environment, lifec
 
 @both
 @pytest.mark.parametrize("lifecycle", list(EnvironmentState))
-def test_close_leads_to_closed_from_everywhere_twice(env: Environment, lifecycle: EnvironmentState):
-    session = in_state(env, lifecycle)
+def test_close_leads_to_closed_from_every_state_and_is_idempotent(env: Environment, lifecycle: EnvironmentState):
+    session = session_in(env, lifecycle)
     session.close()
     session.close()
     assert session.lifecycle is CLOSED
@@ -99,15 +99,15 @@ def test_close_leads_to_closed_from_everywhere_twice(env: Environment, lifecycle
     ("lifecycle", "calls", "advice"),
     [
         (CREATED, list(CALLS), "call reset\\(\\) first"),
-        (TERMINATED, ["step"], "call reset\\(\\) to begin the next episode"),
-        (TRUNCATED, ["step"], "call reset\\(\\) to begin the next episode"),
+        (TERMINATED, ["step"], "call reset\\(\\) to start the next episode"),
+        (TRUNCATED, ["step"], "call reset\\(\\) to start the next episode"),
         (CLOSED, list(CALLS), "make a new Session"),
     ],
 )
-def test_any_other_call_says_the_state_and_what_to_do(
+def test_a_disallowed_call_names_the_state_and_the_remedy(
     env: Environment, lifecycle: EnvironmentState, calls: list[str], advice: str
 ):
-    session = in_state(env, lifecycle)
+    session = session_in(env, lifecycle)
     for call in calls:
         with pytest.raises(StateError, match=f"cannot {call}: the session is {lifecycle.name}; {advice}") as caught:
             CALLS[call](session)
@@ -122,7 +122,7 @@ def test_both_flags_mean_terminated():
             obs, state, reward, done, _ = super().step(key, state, action, params)
             return obs, state, reward, done | True, {"terminated": done | True, "truncated": done | True}
 
-    session = begun(Both())
+    session = start_session(Both())
     timestep = session.step(1)
     assert (timestep.terminated, timestep.truncated) == (True, True)
     assert session.lifecycle is TERMINATED
@@ -156,8 +156,8 @@ def test_different_seeds_differ(seeds: tuple[int, int]):
 
 @both
 @pytest.mark.parametrize("seed", [-1, True, False, 1.0, "1", np.float32(1), [1], np.array([1]), np.bool_(True)])
-def test_any_other_seed_is_refused_and_changes_nothing(env: Environment, seed: Any):
-    session = begun(env, 3, steps=1)
+def test_an_invalid_seed_is_rejected_and_changes_nothing(env: Environment, seed: Any):
+    session = start_session(env, 3, steps=1)
     before = (session.seed, session.state, session.lifecycle)
     with pytest.raises(ValidationError) as caught:
         session.reset(seed=seed)
@@ -184,7 +184,7 @@ def test_every_unseeded_episode_can_be_replayed_by_its_seed(env: Environment):
 def test_a_stream_of_episodes_follows_from_its_first_seed(env: Environment):
     seeds: list[list[int | None]] = []
     for _ in range(2):
-        session = begun(env, 5)
+        session = start_session(env, 5)
         session.reset()
         session.step(1)
         seeds.append([session.seed])
@@ -226,8 +226,8 @@ def test_options_change_one_episode_only(env: Environment):
 @pytest.mark.parametrize(
     "options", [{"speed": 1}, {"params": {"mass": 1}}, {"params": 3}, 3, "params", [("params", {})]]
 )
-def test_wrong_options_are_refused_and_change_nothing(env: Environment, options: Any):
-    session = begun(env, 3, steps=1)
+def test_invalid_options_are_rejected_and_change_nothing(env: Environment, options: Any):
+    session = start_session(env, 3, steps=1)
     before = (session.seed, session.state)
     with pytest.raises(ValidationError):
         session.reset(seed=0, options=options)
@@ -236,8 +236,8 @@ def test_wrong_options_are_refused_and_change_nothing(env: Environment, options:
 
 @both
 @pytest.mark.parametrize("action", [7, -1, True, 1.0, "1", None, [1], np.array([1])])
-def test_a_refused_action_changes_nothing(env: Environment, action: Any):
-    session, other = begun(env, 3, steps=1), begun(env, 3, steps=1)
+def test_an_invalid_action_changes_nothing(env: Environment, action: Any):
+    session, other = start_session(env, 3, steps=1), start_session(env, 3, steps=1)
     with pytest.raises(ValidationError, match=r"action is .*Discrete\(3\): 0 to 2"):
         session.step(action)
     assert session.step_count == 1
@@ -247,8 +247,8 @@ def test_a_refused_action_changes_nothing(env: Environment, action: Any):
 @both
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 2**70))
 @settings(max_examples=15)
-def test_a_snapshot_and_a_fork_go_on_identically(env: Environment, actions: list[int], cut: int, seed: int):
-    session = begun(env, seed)
+def test_a_snapshot_and_a_fork_continue_identically(env: Environment, actions: list[int], cut: int, seed: int):
+    session = start_session(env, seed)
     play(session, actions[:cut])
     restored = Session.restore(session.snapshot(), env)
     fork = session.fork()
@@ -262,7 +262,7 @@ def test_a_snapshot_and_a_fork_go_on_identically(env: Environment, actions: list
 
 @both
 def test_pickle_and_deepcopy_continue_mid_episode(env: Environment):
-    session = begun(env, 1, steps=2)
+    session = start_session(env, 1, steps=2)
     twins = [pickle.loads(pickle.dumps(session)), copy.deepcopy(session)]
     rest = play(session, [2, 1])
     for twin in twins:
@@ -273,7 +273,7 @@ def test_pickle_and_deepcopy_continue_mid_episode(env: Environment):
 
 @both
 def test_a_fork_with_a_seed_draws_other_randomness_and_repeats(env: Environment):
-    session = begun(env, 1, steps=1)
+    session = start_session(env, 1, steps=1)
     twins = [session.fork(seed=9), session.fork(seed=9), *(session.fork(seed=seed) for seed in range(10, 16))]
     assert twins[0].seed == 9
     outcomes = [[float(t.obs[0]) for t in play(twin, [1] * 8)] for twin in twins]
@@ -284,13 +284,13 @@ def test_a_fork_with_a_seed_draws_other_randomness_and_repeats(env: Environment)
 
 
 def test_a_fork_with_a_seed_survives_a_snapshot():
-    fork = begun(HostLine(), 1, steps=2).fork(seed=9)
+    fork = start_session(HostLine(), 1, steps=2).fork(seed=9)
     play(fork, [1, 1])
     assert_same_play(play(Session.restore(fork.snapshot(), HostLine()), [1, 1]), play(fork, [1, 1]))
 
 
-def test_a_snapshot_carries_the_params_of_its_session():
-    session = begun(Line(), stride=0.25)
+def test_a_snapshot_has_the_params_of_its_session():
+    session = start_session(Line(), stride=0.25)
     twin = Session.restore(session.snapshot(), Line())
     assert_same(twin.step(2), session.step(2))
 
@@ -305,14 +305,14 @@ def test_a_registered_environment_is_restored_by_its_id():
     assert_same(twin.step(2), session.step(2))
 
 
-def test_an_unregistered_environment_has_to_be_given():
+def test_restore_needs_the_environment_if_it_has_no_id():
     with pytest.raises(ValidationError, match="no registered id"):
-        Session.restore(begun(Line()).snapshot())
+        Session.restore(start_session(Line()).snapshot())
 
 
 @both
-def test_a_damaged_snapshot_is_refused(env: Environment):
-    data = begun(env, steps=1).snapshot()
+def test_a_damaged_snapshot_is_rejected(env: Environment):
+    data = start_session(env, steps=1).snapshot()
     damaged = [b"", b"tropism1", data[:-1], data + b"x", b"x" + data[1:], data[:40] + bytes([data[40] ^ 1]) + data[41:]]
     damaged.append(data[: -DIGEST - 1] + bytes([data[-DIGEST - 1] ^ 1]) + data[-DIGEST:])
     for bad in damaged:
@@ -322,18 +322,18 @@ def test_a_damaged_snapshot_is_refused(env: Environment):
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("data", [None, "text", 3, [1]])
-def test_a_snapshot_is_bytes(data: Any):
+def test_only_bytes_are_a_snapshot(data: Any):
     with pytest.raises(ValidationError, match="bytes made by"):
         Session.restore(data, Line())
 
 
-def test_a_snapshot_of_another_environment_is_refused():
+def test_a_snapshot_of_another_environment_is_rejected():
     with pytest.raises(ValidationError, match="of this environment"):
-        Session.restore(begun(Line()).snapshot(), CartPole())
+        Session.restore(start_session(Line()).snapshot(), CartPole())
 
 
-def test_a_host_episode_that_does_not_repeat_is_told():
-    session = begun(UnseededHost())
+def test_a_host_episode_that_diverges_raises():
+    session = start_session(UnseededHost())
     attempts = [DivergedError if _diverges(session) else None for _ in range(8)]
     assert DivergedError in attempts
 
@@ -346,30 +346,30 @@ def _diverges(session: Session) -> bool:
     return False
 
 
-def test_what_is_not_replayable_or_reseedable_says_so():
+def test_an_environment_that_is_not_replayable_or_reseedable_raises():
     class Once(HostLine):
         replayable: ClassVar[bool] = False
 
     class Fixed(HostLine):
         reseedable: ClassVar[bool] = False
 
-    with pytest.raises(StateError, match="Once says that it cannot be replayed"):
-        begun(Once()).snapshot()
+    with pytest.raises(StateError, match="Once declares that it cannot be replayed"):
+        start_session(Once()).snapshot()
     with pytest.raises(StateError, match="cannot be replayed"):
-        begun(Once()).fork()
+        start_session(Once()).fork()
     with pytest.raises(ValidationError, match="Fixed draws its randomness when it is reset"):
-        begun(Fixed()).fork(seed=3)
-    assert begun(Fixed()).fork().lifecycle is READY
+        start_session(Fixed()).fork(seed=3)
+    assert start_session(Fixed()).fork().lifecycle is READY
 
 
-def test_closing_lets_go_of_the_host_state_once():
+def test_close_releases_the_host_state_once():
     closed: list[Any] = []
 
     class Held(HostLine):
         def close(self, state: Any) -> None:
             closed.append(state)
 
-    session = begun(Held())
+    session = start_session(Held())
     session.reset(seed=1)
     assert len(closed) == 1
     with session:
@@ -378,12 +378,12 @@ def test_closing_lets_go_of_the_host_state_once():
     assert len(closed) == 2
 
 
-def test_closing_never_raises_and_says_what_went_wrong(caplog: pytest.LogCaptureFixture):
+def test_close_never_raises_and_logs_the_error(caplog: pytest.LogCaptureFixture):
     class Stuck(HostLine):
         def close(self, state: Any) -> None:
             raise OSError("the door is stuck")
 
-    session = begun(Stuck())
+    session = start_session(Stuck())
     assert session.reset(seed=1).reward == 0
     session.close()
     session.close()
@@ -392,20 +392,20 @@ def test_closing_never_raises_and_says_what_went_wrong(caplog: pytest.LogCapture
     assert "the door is stuck" in caplog.text
 
 
-def test_rendering_changes_nothing_and_is_none_where_nothing_is_drawn():
+def test_render_changes_nothing_and_may_return_none():
     class Dark(Line):
         def render(self, state: Any, params: Any) -> Any:
             return None
 
-    session, other = begun(Line(), 2), begun(Line(), 2)
+    session, other = start_session(Line(), 2), start_session(Line(), 2)
     frame = session.render()
     assert (frame.shape, frame.dtype) == ((4, 6, 3), np.uint8)
     assert_same(session.step(1), other.step(1))
-    assert begun(Dark()).render() is None
+    assert start_session(Dark()).render() is None
 
 
-def test_step_and_render_compile_once_where_reset_ignores_its_params():
-    session = begun(Line(), steps=2)
+def test_step_and_render_compile_once_if_reset_ignores_its_params():
+    session = start_session(Line(), steps=2)
     session.render()
     session.reset(seed=1)
     session.render()
@@ -413,8 +413,8 @@ def test_step_and_render_compile_once_where_reset_ignores_its_params():
     assert (program.step._cache_size(), program.render._cache_size()) == (1, 1)
 
 
-def test_words_go_through_the_session():
-    session = begun(CartPole())
+def test_describe_and_parse():
+    session = start_session(CartPole())
     assert session.describe().startswith("Keep the pole")
     assert session.parse("right") == 1
     with pytest.raises(ValidationError):
@@ -428,8 +428,8 @@ def test_a_session_needs_an_environment(env: Any):
         Session(env)
 
 
-def test_observations_handed_out_are_fresh_and_writable():
-    session, other = begun(Line(), 4), begun(Line(), 4)
+def test_returned_observations_are_new_writable_arrays():
+    session, other = start_session(Line(), 4), start_session(Line(), 4)
     first = session.step(1).obs
     kept = first.copy()
     first[:] = 99
@@ -449,7 +449,7 @@ def test_a_restored_session_keeps_its_params_in_later_episodes(params: dict[str,
         assert_same(session.step(action), twin.step(action))
 
 
-def test_an_episode_may_have_the_caller_s_own_id():
+def test_the_caller_may_choose_the_episode_id():
     session = Session(Line())
     session.reset(seed=0, episode_id="ep-1")
     session.step(1)
@@ -461,7 +461,7 @@ def test_an_episode_may_have_the_caller_s_own_id():
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("id", ["", "x" * 256, 3, b"ep"])
-def test_a_wrong_episode_id_is_refused_and_changes_nothing(id: Any):
+def test_an_invalid_episode_id_is_rejected_and_changes_nothing(id: Any):
     session = Session(Line())
     session.reset(seed=0, episode_id="x" * 255)
     with pytest.raises(ValidationError, match="episode_id"):

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as our spaces use."""
+"""A validator for the part of JSON Schema that the spaces use."""
 
 from typing import Any
 
@@ -11,32 +11,37 @@ TYPES: dict[str, Any] = {
     "array": lambda x: isinstance(x, list),
     "object": lambda x: isinstance(x, dict),
 }
-NOTES = {"title", "default", "items", "additionalProperties"}  # what says nothing by itself, or is read with another
+ANNOTATIONS = {
+    "title",
+    "default",
+    "items",
+    "additionalProperties",
+}  # constrain nothing by themselves
 RULES: dict[str, Any] = {
     "type": lambda rule, x, _: TYPES[rule](x),
     "enum": lambda rule, x, _: x in rule,
-    "anyOf": lambda rule, x, _: any(valid(one, x) for one in rule),
+    "anyOf": lambda rule, x, _: any(is_valid(one, x) for one in rule),
     "minimum": lambda rule, x, _: x >= rule,
     "maximum": lambda rule, x, _: x <= rule,
     "minLength": lambda rule, x, _: len(x) >= rule,
     "maxLength": lambda rule, x, _: len(x) <= rule,
     "minItems": lambda rule, x, _: len(x) >= rule,
     "maxItems": lambda rule, x, _: len(x) <= rule,
-    "prefixItems": lambda rule, x, _: all(valid(one, item) for one, item in zip(rule, x, strict=False)),
+    "prefixItems": lambda rule, x, _: all(is_valid(one, item) for one, item in zip(rule, x, strict=False)),
     "required": lambda rule, x, _: set(rule) <= set(x),
-    "properties": lambda rule, x, _: all(valid(one, x[name]) for name, one in rule.items() if name in x),
+    "properties": lambda rule, x, _: all(is_valid(one, x[name]) for name, one in rule.items() if name in x),
 }
 
 
-def valid(schema: Any, data: Any) -> bool:
+def is_valid(schema: Any, data: Any) -> bool:
     if isinstance(schema, bool):
         return schema
-    assert set(schema) <= set(RULES) | NOTES, f"a keyword this validator does not know: {schema}"
+    assert set(schema) <= set(RULES) | ANNOTATIONS, f"a keyword this validator does not know: {schema}"
     if not all(RULES[word](rule, data, schema) for word, rule in schema.items() if word in RULES):
         return False
     if isinstance(data, list):
-        return all(valid(schema.get("items", True), item) for item in data[len(schema.get("prefixItems", [])) :])
+        return all(is_valid(schema.get("items", True), item) for item in data[len(schema.get("prefixItems", [])) :])
     if isinstance(data, dict):
         rest = {name: value for name, value in data.items() if name not in schema.get("properties", {})}
-        return all(valid(schema.get("additionalProperties", True), value) for value in rest.values())
+        return all(is_valid(schema.get("additionalProperties", True), value) for value in rest.values())
     return True

@@ -1,4 +1,4 @@
-"""Box and Image: bounds, samples, and what is refused."""
+"""Box and Image: bounds, samples and rejected values."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tropism.errors import ValidationError
 
 INF = float("inf")
 LARGEST = float(np.finfo(np.float32).max)
-SUBNORMAL = 2.0**-149  # the least of float32; XLA takes it for zero
+SUBNORMAL = 2.0**-149  # the smallest float32; XLA flushes it to zero
 finite = st.floats(-LARGEST, LARGEST, width=32)
 bounds = st.tuples(finite | st.just(-INF), finite | st.just(INF)).filter(lambda pair: pair[0] <= pair[1])
 integers = st.sampled_from(["int8", "uint8", "int16", "int32", "uint32"])
@@ -50,14 +50,14 @@ def test_samples_at_the_extremes_are_contained(pair: tuple[float, float]):
     assert box.sample(random.key(0)) in box
 
 
-def test_each_entry_is_drawn_by_its_own_bounds():
+def test_each_entry_is_sampled_within_its_own_bounds():
     box = Box([0.0, 5.0, -INF, -INF], [1.0, INF, -5.0, INF])
     samples = box.sample(random.key(0), (2000,))
     mean = np.asarray(samples.mean(0))
     np.testing.assert_allclose(mean, [0.5, 6.0, -6.0, 0.0], atol=0.1)
 
 
-def test_a_stack_of_samples_has_the_shape_in_front():
+def test_stacked_samples_have_a_leading_shape():
     assert Box(0, 1, (2,)).sample(random.key(0), (5, 3)).shape == (5, 3, 2)
 
 
@@ -109,13 +109,13 @@ def test_contains_never_casts_or_broadcasts(x: Any, inside: bool):
         ("dtype", (0, 1, (), bool)),
     ],
 )
-def test_wrong_bounds_are_refused_at_construction(name: str, arguments: tuple[Any, ...]):
+def test_invalid_bounds_are_rejected(name: str, arguments: tuple[Any, ...]):
     with pytest.raises(ValidationError) as caught:
         Box(*arguments)
     assert caught.value.name == name
 
 
-def test_a_large_box_keeps_two_numbers():
+def test_a_large_box_stores_two_numbers():
     box = Box(0.0, 1.0, (4, 84, 84, 1))
     assert box.low.shape == box.shape
     assert box.low.strides == box.high.strides == (0, 0, 0, 0)
@@ -141,7 +141,7 @@ def test_traced_bounds_work_under_jit():
     assert [bool(answer) for answer in inside(jnp.inf, jnp.array([1.0, 2e9]))] == [True, True]
 
 
-def test_contains_under_jit_says_no_to_a_wrong_shape():
+def test_contains_under_jit_is_false_for_another_shape():
     assert not jax.jit(lambda x: Box(0, 1, (2,)).contains(x))(jnp.zeros(3))
 
 
@@ -152,7 +152,7 @@ def test_coerce_casts_any_real_dtype(dtype: Any):
     assert action == [1.0]
 
 
-def test_coerce_forgives_rounding_and_nothing_more():
+def test_coerce_tolerates_only_rounding():
     box = Box(-0.1, 0.1, (1,))
     assert box.coerce([np.float64(0.1)])[0] == np.float32(0.1)
     with pytest.raises(ValidationError, match=r"action is \[0\.11\]"):
@@ -160,14 +160,14 @@ def test_coerce_forgives_rounding_and_nothing_more():
 
 
 @pytest.mark.parametrize("x", [[np.nan], [1, 1], 1.0, "1", None, [True], [1j], {}])
-def test_coerce_refuses_with_the_value_and_the_space(x: Any):
+def test_coerce_errors_have_the_value_and_the_space(x: Any):
     with pytest.raises(ValidationError) as caught:
         Box(-2.0, 2.0, (1,)).coerce(x)
     assert caught.value.value is x
     assert "Box(-2.0, 2.0, (1,), float32)" in str(caught.value)
 
 
-def test_coerce_of_integers_takes_no_fractions():
+def test_coerce_of_integers_rejects_fractions():
     box = Box(0, 9, (2,), np.int32)
     assert box.coerce([3, 4]).dtype == np.int32
     with pytest.raises(ValidationError):
@@ -184,12 +184,12 @@ def test_json_round_trip(values: list[float]):
 
 
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (1, 2.5, 1), ("8", 8, 3), (True, 8, 3)])
-def test_an_image_needs_whole_sizes(sizes: tuple[Any, ...]):
+def test_an_image_needs_integer_sizes(sizes: tuple[Any, ...]):
     with pytest.raises(ValidationError):
         Image(*sizes)
 
 
-def test_an_image_is_bytes():
+def test_an_image_has_dtype_uint8():
     image = Image(4, 5)
     assert (image.shape, image.dtype) == ((4, 5, 3), np.uint8)
     assert image.sample(random.key(0)) in image
@@ -218,7 +218,7 @@ def test_a_sample_of_a_wide_box_is_contained_with_and_without_x64(low: Any, high
             assert all(row in box for row in sample)
 
 
-def test_infinite_bounds_of_whole_numbers_are_the_limits_of_the_dtype():
+def test_infinite_integer_bounds_are_the_limits_of_the_dtype():
     limits = np.iinfo(np.int64)
     box = Box(-INF, [INF, 5], (2,), np.int64)
     assert box.low.tolist() == [limits.min] * 2
@@ -226,13 +226,13 @@ def test_infinite_bounds_of_whole_numbers_are_the_limits_of_the_dtype():
     assert Box(0, INF, (), np.uint64).high == np.iinfo(np.uint64).max
 
 
-def test_a_box_beyond_what_jax_computes_in_says_so():
+def test_sampling_a_box_that_jax_cannot_represent_raises():
     for box in (Box(2**40, 2**41, (), np.int64), Box(0.1, 0.1, (), np.float64)):
         with pytest.raises(ValidationError, match="jax_enable_x64"):
             box.sample(random.key(0))
 
 
-def test_under_a_trace_strangers_are_answered_too():
+def test_contains_under_jit_accepts_any_object():
     @jax.jit
     def answers(high: Any, number: Any, flag: Any):
         box = Box(0, high)

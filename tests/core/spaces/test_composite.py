@@ -1,4 +1,4 @@
-"""Dict and Tuple: spaces made of spaces."""
+"""Dict and Tuple: composite spaces."""
 
 from collections import OrderedDict
 from typing import Any
@@ -16,13 +16,13 @@ PAIR = Dict(go=Discrete(2), aim=Box(-1.0, 1.0, (2,)))
 TRIPLE = Tuple((Discrete(2), Box(-1.0, 1.0, (2,)), Dict(x=Discrete(3))))
 
 
-def test_samples_are_contained_and_stack():
+def test_samples_are_contained_and_can_be_stacked():
     assert PAIR.sample(random.key(0)) in PAIR
     assert TRIPLE.sample(random.key(0)) in TRIPLE
     assert PAIR.sample(random.key(0), (5,))["aim"].shape == (5, 2)
 
 
-def test_members_are_drawn_independently():
+def test_members_are_sampled_independently():
     twice = Tuple((Box(0.0, 1.0), Box(0.0, 1.0))).sample(random.key(0))
     assert twice[0] != twice[1]
 
@@ -43,13 +43,13 @@ def test_a_tuple_has_exactly_its_items(x: Any):
         TRIPLE.coerce(x)
 
 
-def test_an_error_names_the_part():
+def test_an_error_names_the_member():
     with pytest.raises(ValidationError) as caught:
         TRIPLE.coerce((0, [0, 0], {"x": 9}))
     assert caught.value.name == "action[2]['x']"
 
 
-def test_equal_whatever_the_order_of_keys():
+def test_equality_ignores_the_order_of_keys():
     other = Dict(OrderedDict(aim=Box(-1.0, 1.0, (2,)), go=Discrete(2)))
     assert other == PAIR
     assert hash(other) == hash(PAIR)
@@ -59,13 +59,13 @@ def test_equal_whatever_the_order_of_keys():
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("spaces", [{"a": 3}, {1: Discrete(2)}, [Discrete(2)]])
-def test_a_dict_is_made_of_spaces(spaces: Any):
+def test_the_members_of_a_dict_must_be_spaces(spaces: Any):
     with pytest.raises(ValidationError):
         Dict(spaces)
 
 
 @pytest.mark.parametrize("spaces", [[3], Discrete(2), None])
-def test_a_tuple_is_made_of_spaces(spaces: Any):
+def test_the_members_of_a_tuple_must_be_spaces(spaces: Any):
     with pytest.raises(ValidationError):
         Tuple(spaces)
 
@@ -82,12 +82,12 @@ def test_contains_works_under_jit():
     assert not bool(jax.jit(PAIR.contains)({"go": jnp.int32(2), "aim": jnp.zeros(2)}))
 
 
-def test_empty_spaces_hold_the_empty_value():
+def test_empty_spaces_contain_the_empty_value():
     assert Dict().sample(random.key(0)) in Dict()
     assert Tuple(()).sample(random.key(0)) in Tuple(())
 
 
-def test_parts_can_be_looked_up():
+def test_members_can_be_indexed():
     assert PAIR["go"] == Discrete(2)
     assert TRIPLE[0] == Discrete(2)
     assert Dict(say=Text(5)).sample(random.key(0))["say"] in Text(5)

@@ -46,7 +46,7 @@ def test_discrete_needs_a_whole_number_of_at_least_one(n: Any):
 
 
 @pytest.mark.parametrize("start", [0.5, True, 2**31, "0"])
-def test_discrete_start_is_a_whole_number(start: Any):
+def test_discrete_start_must_be_an_integer(start: Any):
     with pytest.raises(ValidationError):
         Discrete(2, start)
 
@@ -56,7 +56,7 @@ STRANGERS = [0, 4, True, 1.0, np.float32(1), np.array([1]), "1", None, [1], {}, 
 
 
 @pytest.mark.parametrize("x", MEMBERS)
-def test_whole_numbers_of_any_kind_are_members(x: Any):
+def test_integers_of_any_type_are_members(x: Any):
     space = Discrete(3, start=1)
     assert space.contains(x) is True
     assert space.coerce(x) == int(x)
@@ -64,7 +64,7 @@ def test_whole_numbers_of_any_kind_are_members(x: Any):
 
 
 @pytest.mark.parametrize("x", STRANGERS)
-def test_what_is_no_action_is_refused_by_name(x: Any):
+def test_an_invalid_action_is_rejected_by_name(x: Any):
     space = Discrete(3, start=1)
     assert space.contains(x) is False
     with pytest.raises(ValidationError, match=r"Discrete\(3, start=1\): 1 to 3") as caught:
@@ -78,14 +78,14 @@ def test_traced_sizes_work_under_jit():
     assert not bool(inside(3, 3))
 
 
-def test_contains_under_jit_says_no_to_what_is_no_whole_number():
+def test_contains_under_jit_is_false_for_non_integers():
     assert not jax.jit(lambda x: jnp.asarray(Discrete(3).contains(x)))(1.0)
     assert not jax.jit(lambda x: jnp.asarray(MultiDiscrete([2]).contains(x)))(jnp.zeros(2, jnp.int32))
     assert not jax.jit(lambda x: jnp.asarray(MultiBinary(2).contains(x)))(jnp.full(2, 2))
 
 
 @pytest.mark.parametrize("nvec", [[], [0], [2.0], ["a"], [[1], [2, 3]], [2**31], None])
-def test_multi_discrete_needs_whole_sizes(nvec: Any):
+def test_multi_discrete_needs_integer_sizes(nvec: Any):
     with pytest.raises(ValidationError):
         MultiDiscrete(nvec)
 
@@ -96,7 +96,7 @@ def test_multi_discrete_needs_a_start_of_the_same_shape():
 
 
 @pytest.mark.parametrize("x", [[0, 3], [2, 0], [0], [0.0, 0.0], [True, False], "00", None, 0])
-def test_multi_discrete_refuses(x: Any):
+def test_multi_discrete_rejects(x: Any):
     space = MultiDiscrete([2, 3])
     assert space.contains(x) is False
     with pytest.raises(ValidationError, match=r"MultiDiscrete\(\[2, 3\]\)"):
@@ -104,7 +104,7 @@ def test_multi_discrete_refuses(x: Any):
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, (), (2, 0), "2", True])
-def test_multi_binary_needs_whole_sizes(n: Any):
+def test_multi_binary_needs_integer_sizes(n: Any):
     with pytest.raises(ValidationError):
         MultiBinary(n)
 

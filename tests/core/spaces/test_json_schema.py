@@ -1,4 +1,4 @@
-"""Every space says in JSON Schema what its members look like as JSON."""
+"""The JSON Schema of every space describes its members as JSON."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.spaces.examples import EVERY, Everything, Point
-from tests.core.spaces.json_schema import valid
+from tests.core.spaces.json_schema import is_valid
 
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple
 
@@ -16,9 +16,9 @@ from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete,
 @pytest.mark.parametrize("space", EVERY, ids=repr)
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**31))
-def test_what_a_sample_is_written_as_is_valid_and_is_read_back(space: Space, seed: int):
+def test_a_sample_as_json_is_valid_and_round_trips(space: Space, seed: int):
     data = space.to_json(space.sample(np.array([0, seed], np.uint32)))
-    assert valid(json.loads(json.dumps(space.json_schema())), json.loads(json.dumps(data)))
+    assert is_valid(json.loads(json.dumps(space.json_schema())), json.loads(json.dumps(data)))
     assert space.to_json(space.from_json(json.loads(json.dumps(data)))) == data
 
 
@@ -73,8 +73,8 @@ def test_the_schema_in_full(space: Space, schema: dict[str, Any]):
         (Record(Point), {"x": 1.0, "z": 1.0}),
     ],
 )
-def test_what_the_space_refuses_the_schema_refuses(space: Space, data: Any):
-    assert not valid(space.json_schema(), data)
+def test_the_schema_rejects_what_the_space_rejects(space: Space, data: Any):
+    assert not is_valid(space.json_schema(), data)
     with pytest.raises(ValueError, match="expected"):
         space.from_json(data)
 

@@ -26,7 +26,7 @@ def test_samples_depend_on_the_key():
 
 
 @pytest.mark.parametrize("x", ["", "abcd", b"ab", 3, None, ["a"], "xy"])
-def test_text_refuses(x: Any):
+def test_text_rejects(x: Any):
     space = Text(3, 1, charset="abc")
     assert space.contains(x) is False
     with pytest.raises(ValidationError):
@@ -35,12 +35,12 @@ def test_text_refuses(x: Any):
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("arguments", [(-1,), (1.5,), (2, 3), (2, 0, ""), (2, 0, 5), ("2",)])
-def test_text_needs_sensible_lengths(arguments: tuple[Any, ...]):
+def test_text_rejects_invalid_lengths(arguments: tuple[Any, ...]):
     with pytest.raises(ValidationError):
         Text(*arguments)
 
 
-def test_text_is_its_own_words():
+def test_text_from_text_is_unchanged():
     assert Text(20).from_text('"quoted"') == '"quoted"'
 
 
@@ -65,7 +65,7 @@ def test_a_plain_dict_becomes_a_record():
         (None, "action"),
     ],
 )
-def test_a_wrong_record_is_refused_by_the_name_of_its_field(data: Any, name: str):
+def test_an_invalid_record_is_rejected_by_the_name_of_its_field(data: Any, name: str):
     assert data not in ORDERS
     with pytest.raises(ValidationError) as caught:
         ORDERS.coerce(data)
@@ -73,18 +73,18 @@ def test_a_wrong_record_is_refused_by_the_name_of_its_field(data: Any, name: str
 
 
 @pytest.mark.parametrize("cls", [int, 3, None, Order("soup", 1)])
-def test_a_record_is_of_a_frozen_dataclass(cls: Any):
+def test_a_record_needs_a_frozen_dataclass(cls: Any):
     with pytest.raises(ValidationError, match="frozen dataclass"):
         Record(cls)
 
 
-def test_a_thawed_dataclass_is_refused():
+def test_a_mutable_dataclass_is_rejected():
     @dataclass
-    class Thawed:
+    class Mutable:
         x: int
 
     with pytest.raises(ValidationError, match="frozen dataclass"):
-        Record(Thawed)
+        Record(Mutable)
 
 
 def test_json_round_trip():
@@ -93,7 +93,7 @@ def test_json_round_trip():
     assert ORDERS.from_text('{"dish": "bread", "count": 3}') == Order("bread", 3)
 
 
-def test_host_values_do_not_stack():
+def test_host_values_cannot_be_stacked():
     for space in (ORDERS, Text(3)):
         with pytest.raises(ValidationError, match="no arrays to stack"):
             space.sample(random.key(0), (2,))
@@ -113,7 +113,7 @@ class Parcel:
     loose: list[int] = field(default_factory=list[int])
 
 
-def test_each_place_of_a_tuple_has_its_own_type():
+def test_each_item_of_a_tuple_has_its_own_type():
     parcels = Record(Parcel)
     assert Parcel((1, "a"), ((0.5, 1.0), (2.0, 3.0))) in parcels
     for label in [("a", 1), (1,), (1, "a", "b"), (1, 2), ()]:

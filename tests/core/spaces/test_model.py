@@ -1,4 +1,4 @@
-"""Model: classes that check themselves, as pydantic's do."""
+"""Model: classes that validate themselves, such as pydantic models."""
 
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ GOOD = ORDERS.to_json(ORDERS.sample(0))
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**40))
-def test_samples_are_contained_and_go_through_json(seed: int):
+def test_samples_are_contained_and_round_trip_through_json(seed: int):
     for space in (ORDERS, Model(Move)):
         sample = space.sample(seed)
         assert sample in space
@@ -55,26 +55,26 @@ def test_samples_are_contained_and_go_through_json(seed: int):
         ({"colour": "red"}, "action.colour"),
     ],
 )
-def test_what_the_class_refuses_is_refused_by_the_name_of_its_field(change: dict[str, Any], name: str):
+def test_what_the_class_rejects_is_rejected_by_the_name_of_its_field(change: dict[str, Any], name: str):
     with pytest.raises(ValidationError) as caught:
         ORDERS.coerce({**GOOD, **change})
     assert caught.value.name == name
 
 
 @pytest.mark.parametrize("x", [None, 3, [1], "order", {}, Move(to=1)])
-def test_what_is_no_such_message_is_refused(x: Any):
+def test_other_messages_are_rejected(x: Any):
     assert x not in ORDERS
     with pytest.raises(ValidationError):
         ORDERS.coerce(x)
 
 
 @pytest.mark.parametrize("cls", [int, 3, None, Move(to=1)])
-def test_a_model_is_of_a_class_with_pydantic_s_methods(cls: Any):
+def test_a_model_needs_a_class_with_the_methods_of_pydantic(cls: Any):
     with pytest.raises(ValidationError, match="model_validate"):
         Model(cls)
 
 
-def test_equal_by_value_and_not_stacked():
+def test_equal_by_value_and_not_stackable():
     spaces: list[Any] = [Model(Order), Model(Order), Model(Move)]
     assert len(set(spaces)) == 2
     with pytest.raises(ValidationError, match="no arrays to stack"):
@@ -82,7 +82,7 @@ def test_equal_by_value_and_not_stacked():
     assert repr(ORDERS) == "Model(Order)"
 
 
-def test_gymnasium_s_twin_holds_what_goes_out_and_gives_what_comes_in():
+def test_the_gymnasium_space_contains_observations_and_samples_actions():
     class Small(pydantic.BaseModel):
         name: str = pydantic.Field(min_length=1, max_length=8)
         size: Literal["small", "large"]

@@ -1,4 +1,4 @@
-"""What all spaces share: `contains` answers for anything at all."""
+"""All spaces: `contains` accepts any object."""
 
 from typing import Any
 
@@ -36,13 +36,13 @@ junk = st.recursive(
 
 @every_space
 @given(x=junk)
-def test_contains_answers_for_anything(space: Space, x: Any):
+def test_contains_accepts_anything(space: Space, x: Any):
     assert space.contains(x) in (True, False)
     assert isinstance(x in space, bool)
 
 
 class Hostile:
-    """An object that refuses to be looked at."""
+    """An object whose methods all raise."""
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("no")
@@ -56,22 +56,22 @@ class Hostile:
 
 @every_space
 @pytest.mark.parametrize("x", [Hostile(), object(), int, lambda: 0, iter([1]), np.datetime64("2020"), random.key(0)])
-def test_contains_answers_for_odd_objects(space: Space, x: Any):
+def test_contains_accepts_odd_objects(space: Space, x: Any):
     assert space.contains(x) is False
 
 
 @every_space
-def test_a_space_equals_only_its_like(space: Space):
+def test_a_space_equals_only_an_equal_space(space: Space):
     assert [other == space for other in SPACES] == [other is space for other in SPACES]
     assert space != "space"
 
 
 @pytest.mark.parametrize("value", [2, np.int8(2), np.uint64(2), np.array(2)])
-def test_a_count_is_an_int(value: Any):
+def test_check_count_returns_an_int(value: Any):
     assert type(check_count("size", value, 2)) is int
 
 
 @pytest.mark.parametrize("value", [1, True, 2.0, "2", None, np.array([2]), np.bool_(True)])
-def test_what_is_no_count_is_refused_by_name(value: Any):
+def test_an_invalid_count_is_rejected_by_name(value: Any):
     with pytest.raises(ValidationError, match=r"size is .*; expected a whole number of at least 2"):
         check_count("size", value, 2)

@@ -16,7 +16,7 @@ from tropism.envs.coding.coding import Coding
 from tropism.envs.coding.tasks import BUILT_IN, Task, load_tasks, tasks_of
 from tropism.wire.messages import CodeAction, CodeObservation
 
-REASON = Coding.absence()
+REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 SQUARE = Task(
@@ -307,8 +307,8 @@ def test_words_are_code():
 
 
 def test_an_absent_environment_says_why(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Coding, "absence", classmethod(lambda cls: "the sandbox leaks"))
+    monkeypatch.setattr(Coding, "unavailable_reason", classmethod(lambda cls: "the sandbox leaks"))
     assert "Coding-v0" not in [spec.id for spec in registry.registered()]
-    assert registry.absent() == {"Coding-v0": "the sandbox leaks"}
+    assert registry.unavailable_reasons() == {"Coding-v0": "the sandbox leaks"}
     with pytest.raises(UnknownEnvironmentError, match="no environment 'Coding-v0' here: the sandbox leaks"):
         make("Coding-v0")

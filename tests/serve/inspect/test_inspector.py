@@ -45,7 +45,7 @@ def test_the_past_of_a_session_is_what_a_session_of_ones_own_would_have_seen(ser
             assert (row["step"], row["text"], row["spot"]) == (
                 session.step_count,
                 session.describe(),
-                list(session.agent_spot() or ()),
+                list(session.agent_position_in_image() or ()),
             )
             if row["step"] % 33 == 0 or row["step"] == 100:
                 seen = picture_of(caller.get(f"/sessions/{view}/picture?step={row['step']}"))

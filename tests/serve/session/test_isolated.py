@@ -17,7 +17,7 @@ from tests.isolation.fragile import SECRET, STAY, Fragile, Unrepeatable
 from tests.serve.running import Running, process, running, talk, until
 
 from tropism.core.registry import make, registered
-from tropism.isolation import Apart
+from tropism.isolation import IsolatedEnvironment
 from tropism.serve.session.environment import ServedEnvironment
 
 SERVE = ("-m", "tropism", "serve", "tests.isolation.fragile:Fragile", "--processes", "--port", "0")
@@ -177,8 +177,8 @@ def test_a_session_that_is_put_away_has_no_process_and_comes_back():
 def test_only_what_blocks_gets_processes():
     ids = [spec.id for spec in registered() if not spec.traced]
     made = [ServedEnvironment(id, *make(id), "") for id in [*ids, "GridWorld-v0"]]
-    assert not any(isinstance(each.apart().env, Apart) for each in made)
-    assert isinstance(fragiles()["Fragile-v0"].apart().env, Apart)
+    assert not any(isinstance(each.apart().env, IsolatedEnvironment) for each in made)
+    assert isinstance(fragiles()["Fragile-v0"].apart().env, IsolatedEnvironment)
 
 
 @pytest.mark.slow
@@ -226,5 +226,5 @@ def test_an_environment_that_cannot_be_sent_is_refused_at_the_start():
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert "Holding cannot live in a process of its own" in done.stderr
+    assert "Holding cannot run in its own process" in done.stderr
     assert "Traceback" not in done.stderr

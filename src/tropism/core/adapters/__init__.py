@@ -1,1 +1,1 @@
-"""Other ways to write an environment, and its words for language models."""
+"""Adapters for class-based environments and for language agents."""

@@ -1,4 +1,4 @@
-"""Class-based environments, whose objects change as they are stepped, as environments of ours."""
+"""Adapts class-based environments, whose objects are mutable, to Environment."""
 
 import inspect
 import json
@@ -13,30 +13,30 @@ import equinox as eqx
 from tropism.core.adapters.recipe import Recipe, recipe_of
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.episode import small_seed
-from tropism.core.session.copying import fresh
+from tropism.core.session.copying import defensive_copy
 from tropism.core.spaces import Model, Record, Space
 from tropism.core.spaces.model import is_model
 from tropism.errors import ObservationError, ValidationError
 from tropism.wire.messages import State
 
-OFFERED = ("seed", "episode_id", "options")  # arguments that a reset is given where it takes them
+STANDARD_ARGUMENTS = ("seed", "episode_id", "options")  # reset arguments that are not options
 
 
 class AgentEnvironment(ABC):
     """Subclass it and write `reset` and `step`; annotate them with your Action and Observation.
 
     `reset` may take `seed`, `episode_id` and further keyword arguments, which are the options of a reset.
-    Every episode lives in an object of its own.
+    Every episode has its own object.
     """
 
-    deterministic: ClassVar[bool] = False  # True: an episode depends on its actions alone
-    replayable: ClassVar[bool] = True  # False: the same seed and actions need not give the same episode
+    deterministic: ClassVar[bool] = False  # True: an episode depends only on its actions
+    replayable: ClassVar[bool] = True  # False: the same seed and actions may give another episode
     endless: ClassVar[bool] = False  # True: episodes never end, by design
-    blocking: ClassVar[bool] = True  # False: a step is quick, and needs no thread of its own
+    blocking: ClassVar[bool] = True  # False: a step is fast and needs no thread of its own
 
     @abstractmethod
     def reset(self) -> Any:
-        """Begin an episode: an Observation."""
+        """Start an episode: an Observation."""
 
     @abstractmethod
     def step(self, action: Any) -> Any:
@@ -44,25 +44,25 @@ class AgentEnvironment(ABC):
 
     @property
     def state(self) -> State:
-        """Where the episode stands, as far as this object knows; a Session counts for itself."""
+        """The state that this object reports; a Session counts steps itself."""
         return State()
 
     def transform(self, observation: Any) -> Any:
-        """The observation as the agent is to see it; runs last."""
+        """The observation for the agent; runs last."""
         return observation
 
-    def close(self) -> None:  # noqa: B027  there need not be anything
-        """Let go of what the object holds outside Python."""
+    def close(self) -> None:  # noqa: B027  optional
+        """Release the resources of the object."""
 
 
 class AgentParams(EnvParams):
-    """`options` are those of the reset."""
+    """The params of an episode are the options of its reset."""
 
     options: Any = eqx.field(static=True, default_factory=dict)
 
 
-class Adapted(Environment):
-    """A host environment; its state is the object that an episode lives in."""
+class ClassBasedEnvironment(Environment):
+    """A host environment whose state is the object of the episode."""
 
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
@@ -74,26 +74,26 @@ class Adapted(Environment):
 
     @property
     def seedable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "seed" in _taken(self.kind) or bool(_declared(self.kind, "deterministic", False))
+        return "seed" in _reset_arguments(self.kind) or bool(_class_flag(self.kind, "deterministic", False))
 
     @property
     def replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.seedable and bool(_declared(self.kind, "replayable", True))
+        return self.seedable and bool(_class_flag(self.kind, "replayable", True))
 
     @property
     def endless(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return bool(_declared(self.kind, "endless", False))
+        return bool(_class_flag(self.kind, "endless", False))
 
     @property
     def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return bool(_declared(self.kind, "blocking", True))
+        return bool(_class_flag(self.kind, "blocking", True))
 
     @property
-    def identified(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "episode_id" in _taken(self.kind)
+    def takes_episode_id(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "episode_id" in _reset_arguments(self.kind)
 
     @property
-    def known_as(self) -> str:
+    def display_name(self) -> str:
         return self.kind.__name__
 
     def default_params(self) -> AgentParams:
@@ -101,12 +101,12 @@ class Adapted(Environment):
 
     @property
     def reset_options(self) -> tuple[str, ...]:
-        return tuple(name for name in _taken(self.kind) if name not in OFFERED)
+        return tuple(name for name in _reset_arguments(self.kind) if name not in STANDARD_ARGUMENTS)
 
     def configure(self, params: Any, options: Mapping[str, Any]) -> AgentParams:
-        taken = _taken(self.kind)
-        free = "options" in taken or "**" in taken
-        unknown = sorted(str(name) for name in options if name not in taken and not free)
+        accepted = _reset_arguments(self.kind)
+        takes_any = "options" in accepted or "**" in accepted
+        unknown = sorted(str(name) for name in options if name not in accepted and not takes_any)
         if unknown or "seed" in options:
             known = ", ".join(self.reset_options) or "none"
             raise ValidationError("options", (unknown or ["seed"])[0], f"an option of {self.kind.__name__}: {known}")
@@ -115,20 +115,22 @@ class Adapted(Environment):
     def reset(self, key: int, params: Any) -> tuple[Any, Any]:
         agent = self.recipe.make()
         try:
-            return _seen(agent, agent.reset(**self._arguments(key, params.options)), self.observation.cls), agent
+            return _prepare_observation(
+                agent, agent.reset(**self._arguments(key, params.options)), self.observation.cls
+            ), agent
         except BaseException:
             self.close(agent)
             raise
 
     def _arguments(self, key: int, options: Mapping[str, Any]) -> dict[str, Any]:
-        taken, given = _taken(self.kind), dict(options)
-        known = {name: given.pop(name) for name in list(given) if name in taken and name != "options"}
-        if "seed" in taken:
+        accepted, rest = _reset_arguments(self.kind), dict(options)
+        known = {name: rest.pop(name) for name in list(rest) if name in accepted and name != "options"}
+        if "seed" in accepted:
             known["seed"] = small_seed(key)
-        return {**known, "options": given} if "options" in taken else {**known, **given}
+        return {**known, "options": rest} if "options" in accepted else {**known, **rest}
 
     def step(self, key: int, state: Any, action: Any, params: Any) -> tuple[Any, Any, float, bool, Info]:
-        obs = _seen(state, state.step(action), self.observation.cls)
+        obs = _prepare_observation(state, state.step(action), self.observation.cls)
         done = bool(obs.done)
         return obs, state, float(obs.reward or 0.0), done, {"terminated": done, "truncated": False}
 
@@ -139,40 +141,40 @@ class Adapted(Environment):
         return self.action
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
-        seen = json.dumps(self.observation.to_json(obs), default=repr)
-        return f"Observation: {seen}\nAction: JSON of this schema: {json.dumps(self.action.json_schema())}"
+        text = json.dumps(self.observation.to_json(obs), default=repr)
+        return f"Observation: {text}\nAction: JSON of this schema: {json.dumps(self.action.json_schema())}"
 
     def close(self, state: Any) -> None:
-        close = getattr(state, "close", None)  # a stranger's class need not have one
+        close = getattr(state, "close", None)  # other classes may not have one
         if callable(close):
             close()
 
 
-def _seen(agent: Any, obs: Any, cls: type) -> Any:
-    """The observation, transformed and copied: the object may go on changing the one it returned."""
+def _prepare_observation(agent: Any, obs: Any, cls: type) -> Any:
+    """The observation, transformed and copied, since the object may change the one it returned."""
     if isinstance(agent, AgentEnvironment):
         obs = agent.transform(obs)
     if not isinstance(obs, cls):
         raise ObservationError("observation", obs, f"a {cls.__name__}, as {type(agent).__name__} declares")
-    return fresh(obs)
+    return defensive_copy(obs)
 
 
-def adapt(factory: Any, action: Any = None, observation: Any = None) -> Adapted:
-    """A class-based environment as one of ours: an AgentEnvironment, or a class of the `openenv` package.
+def adapt(factory: Any, action: Any = None, observation: Any = None) -> ClassBasedEnvironment:
+    """Adapt a class-based environment: an AgentEnvironment, or a class in the style of the `openenv` package.
 
-    `factory` is the class, a function that makes one, or an instance to copy. `action` and `observation` are
-    frozen dataclasses or pydantic models; by default those that `step` and `reset` are annotated with.
+    `factory` is the class, a function that returns an instance, or an instance to copy. `action` and
+    `observation` are frozen dataclasses or pydantic models, by default from the annotations of `step` and `reset`.
     """
-    kind = _kind_of(factory)
+    kind = _class_of(factory)
     action = action or _annotation(kind, "step", "action")
     observation = observation or _annotation(kind, "step", "return") or _annotation(kind, "reset", "return")
-    seen = _space("observation", observation, kind)
-    if not {"done", "reward"} <= set(seen.json_schema().get("properties", ())):
+    obs_space = _space("observation", observation, kind)
+    if not {"done", "reward"} <= set(obs_space.json_schema().get("properties", ())):
         raise ValidationError("observation", observation, "a class with the fields done and reward")
-    return Adapted(kind, recipe_of(factory), _space("action", action, kind), seen)
+    return ClassBasedEnvironment(kind, recipe_of(factory), _space("action", action, kind), obs_space)
 
 
-def is_agent(kind: Any) -> bool:
+def is_agent_class(kind: Any) -> bool:
     """Whether a class looks like a class-based environment: `reset`, `step` and `state`."""
     if not isinstance(kind, type) or issubclass(kind, Environment):
         return False
@@ -180,42 +182,44 @@ def is_agent(kind: Any) -> bool:
 
 
 def name_of(env: Any) -> str:
-    """What people call an environment: the name of its class, or of the one that is adapted."""
+    """The display name of an environment: that of its class, or of the adapted class."""
     if isinstance(env, Environment):
-        return env.known_as
-    return env.__name__ if is_agent(env) else type(env).__name__
+        return env.display_name
+    return env.__name__ if is_agent_class(env) else type(env).__name__
 
 
 def as_environment(thing: Any) -> Any:
-    """A class-based environment, or an instance of one, adapted; anything else as it is."""
-    return adapt(thing) if is_agent(thing) or is_agent(type(thing)) else thing
+    """Adapt a class-based environment or an instance of one; return anything else unchanged."""
+    return adapt(thing) if is_agent_class(thing) or is_agent_class(type(thing)) else thing
 
 
-def built(factory: Any, arguments: Mapping[str, Any]) -> Any:
-    """What a factory makes of these arguments; adapted, where that is a class-based environment."""
-    recipe = partial(factory, **arguments)
-    made = None if is_agent(factory) else recipe()
-    return adapt(recipe) if is_agent(factory) or is_agent(type(made)) else made
+def build_environment(factory: Any, arguments: Mapping[str, Any]) -> Any:
+    """The environment that a factory returns for these arguments, adapted if it is class-based."""
+    bound = partial(factory, **arguments)
+    env = None if is_agent_class(factory) else bound()
+    return adapt(bound) if is_agent_class(factory) or is_agent_class(type(env)) else env
 
 
-def _kind_of(factory: Any) -> type:
-    """The class of what the factory makes."""
+def _class_of(factory: Any) -> type:
+    """The class of the instances that the factory returns."""
     source: Any = factory.func if isinstance(factory, partial) else factory
-    if is_agent(source):
+    if is_agent_class(source):
         return source
-    made: Any = factory
-    if not is_agent(type(factory)) and callable(factory):
-        made = factory()
-        close = getattr(made, "close", None)
+    instance: Any = factory
+    if not is_agent_class(type(factory)) and callable(factory):
+        instance = factory()
+        close = getattr(instance, "close", None)
         if callable(close):
             close()
-    if not is_agent(type(made)):
-        raise ValidationError("factory", factory, "a class with reset, step and state, or a function that makes one")
-    return type(made)
+    if not is_agent_class(type(instance)):
+        raise ValidationError(
+            "factory", factory, "a class with reset, step and state, or a function that returns an instance"
+        )
+    return type(instance)
 
 
 def _annotation(kind: Any, method: str, which: str) -> Any:
-    """The class that an action or the returned observation is annotated with; None where there is none."""
+    """The annotation of the action or of the returned observation; None if there is none."""
     function: Callable[..., Any] = getattr(kind, method)
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -239,14 +243,14 @@ def _space(role: str, cls: Any, kind: type) -> Any:
 
 
 @cache
-def _taken(kind: Any) -> tuple[str, ...]:
-    """The names of the arguments a reset takes; one that takes any has "**", "seed" and "episode_id" among them."""
+def _reset_arguments(kind: Any) -> tuple[str, ...]:
+    """The names of a reset's arguments; one with **kwargs also has "**", "seed" and "episode_id"."""
     parameters = inspect.signature(kind.reset).parameters.values()
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)][1:]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return (*names, "**", "seed", "episode_id") if takes_any else tuple(names)
 
 
-def _declared(kind: type, name: str, otherwise: bool) -> bool:
-    """What a class says of itself; a stranger's says nothing."""
-    return getattr(kind, name, otherwise)
+def _class_flag(kind: type, name: str, default: bool) -> bool:
+    """A flag of AgentEnvironment, which other classes may not have."""
+    return getattr(kind, name, default)

@@ -1,4 +1,4 @@
-"""How to make one more of somebody else's environments: every episode lives in one of its own."""
+"""Builds a new instance of a third-party environment for every episode."""
 
 import copy
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recipe:
-    """Two recipes are equal where `name` is."""
+    """Two recipes are equal if their names are."""
 
     name: Any
     make: Callable[[], Any] = field(compare=False)
 
 
 def recipe_of(source: Any) -> Recipe:
-    """Of a class, a function, a `partial` of one, or an instance, which is copied and never used itself."""
+    """The recipe of a class, a function, a `partial`, or an instance, which is copied and never stepped itself."""
     if isinstance(source, partial):
         return Recipe((source.func, repr((source.args, sorted(source.keywords.items())))), source)
     if callable(source):

@@ -12,26 +12,26 @@ from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.packing import WORD, Layout
 from tropism.core.compiled.program import host_device
-from tropism.core.compiled.reset_where import replace_where
+from tropism.core.compiled.reset_where import reset_where
 from tropism.core.environment import Environment
-from tropism.core.episode import Episode, advance, begin, next_episode, next_key
+from tropism.core.episode import Episode, next_episode_key, start_episode, start_next_episode, step_episode
 from tropism.core.transforms.auto_reset import Mode
 
-MOST_PROGRAMS = 64  # kept for the next vector of the same kind and size
+MAX_PROGRAMS = 64  # cached for the next vector of the same environment and size
 SEQUENTIAL = {"xla_cpu_scheduler_type": 1}
 
 Words = UInt32[Array, "..."]
 
 
 class Carry(NamedTuple):
-    """What one step hands to the next; `over` marks the episodes that the next step must restart."""
+    """The state passed from step to step; `over` marks the episodes that the next step must restart."""
 
     episode: Episode
     over: Any
 
 
 class BatchStep(NamedTuple):
-    """What the caller sees; `final_*` are those before a restart, in `same_step` mode only."""
+    """The result of a step; `final_*` are the values before a restart, in `same_step` mode only."""
 
     obs: Any
     reward: Any
@@ -45,7 +45,7 @@ class BatchStep(NamedTuple):
 class BatchProgram:
     """Compiled reset and step of `num_envs` environments.
 
-    Params are one packed row, shared by all, or a row for each environment.
+    Params are one packed row shared by all environments, or one row for each.
     """
 
     def __init__(self, env: Environment, params_layout: Layout, num_envs: int, mode: Mode):
@@ -62,29 +62,29 @@ class BatchProgram:
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
-        self.seen = Layout(example[1][:5]).size, self.head.size * WORD  # words, from byte
+        self.output_range = Layout(example[1][:5]).size, self.head.size * WORD  # number of words, first byte
 
     def _infos(self, words: Words) -> tuple[Any, Any]:
         params = self.params_layout.unpack(words)
-        episode, first = begin(self.env, jnp.zeros(2, jnp.uint32), params)
+        episode, first = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
         action = self.env.action_space(params).sample(jax.random.key(0))
-        return advance(self.env, episode, action, params)[1].info, first.info
+        return step_episode(self.env, episode, action, params)[1].info, first.info
 
     def _example(self, keys: Words, words: Words) -> tuple[Carry, BatchStep]:
         params = self.params_layout.unpack(words)
-        episode, _ = jax.vmap(begin, (None, 0, None))(self.env, keys, params)
+        episode, _ = jax.vmap(start_episode, (None, 0, None))(self.env, keys, params)
         actions = self.env.action_space(params).sample(jax.random.key(0), (self.num_envs,))
         return self._step_all(Carry(episode, jnp.zeros(self.num_envs, bool)), actions, words, words)
 
     @cached_property
     def step(self) -> Any:
-        """`(buffer, actions, params of the episodes, params of episodes to come) -> buffer`."""
+        """`(buffer, actions, params of the running episodes, params of the next ones) -> buffer`."""
         return jax.jit(self._step, compiler_options=step_options())
 
     @cached_property
     def reset(self) -> Any:
-        """`(buffer, keys, seeded, mask, params) -> buffer`; without a seed the next episode begins."""
-        # A reset that ignores its params would return a buffer on no particular device, and `step` compile twice.
+        """`(buffer, keys, seeded, mask, params) -> buffer`; without a seed, the next episode starts."""
+        # Dropping unused params would leave the buffer uncommitted to a device, and `step` would compile twice.
         return jax.jit(self._reset, keep_unused=True)
 
     @cached_property
@@ -99,42 +99,43 @@ class BatchProgram:
 
     def _step_one(self, carry: Carry, action: Any, params: Words, base: Words) -> tuple[Carry, BatchStep]:
         unpack = self.params_layout.unpack
-        episode, then = advance(self.env, carry.episode, action, unpack(params))
-        obs, reward, terminated, truncated, info = then
+        episode, timestep = step_episode(self.env, carry.episode, action, unpack(params))
+        obs, reward, terminated, truncated, info = timestep
         done = terminated | truncated
         if self.mode == "disabled":
-            return Carry(episode, done), BatchStep(*then)
+            return Carry(episode, done), BatchStep(*timestep)
         if self.mode == "same_step":
-            going_on = obs, episode, info
-            obs, after, info = replace_where(self._restart, done, (episode, unpack(base)), going_on)
-            return Carry(after, jnp.zeros_like(done)), BatchStep(obs, *then[1:4], info, then.obs, then.info)
+            source, value = (episode, unpack(base)), (obs, episode, info)
+            obs, after, info = reset_where(self._restart, done, source, value)
+            out = BatchStep(obs, *timestep[1:4], info, timestep.obs, timestep.info)
+            return Carry(after, jnp.zeros_like(done)), out
         over, source = carry.over, (carry.episode, unpack(base))
-        obs, after, info = replace_where(self._restart, over, source, (obs, episode, info))
+        obs, after, info = reset_where(self._restart, over, source, (obs, episode, info))
         reward, terminated, truncated = jnp.where(over, 0, reward), terminated & ~over, truncated & ~over
         return Carry(after, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info)
 
     def _restart(self, source: Any) -> tuple[Any, Episode, Any]:
         episode, params = source
-        obs, episode = next_episode(self.env, episode, params)
-        return obs, episode, self._whole(self.env.info(episode.state, params))
+        obs, episode = start_next_episode(self.env, episode, params)
+        return obs, episode, self._pad_info(self.env.info(episode.state, params))
 
-    def _whole(self, first_info: Any) -> Any:
-        """The info of a reset with the keys of a step's."""
+    def _pad_info(self, first_info: Any) -> Any:
+        """The info of a reset with all keys of a step's info; the missing ones are zeros."""
         return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._step_info), **first_info}
 
     def _reset(
         self, buffer: Words, keys: Words, seeded: Bool[Array, " batch"], mask: Bool[Array, " batch"], params: Words
     ) -> Words:
         carry, out = self.layout.unpack(buffer)
-        keys = jnp.where(seeded[:, None], keys, jax.vmap(next_key)(carry.episode.key))
-        fresh = jax.vmap(self._begin_one, (0, 0, _axis(params)))(keys, out, params)
+        keys = jnp.where(seeded[:, None], keys, jax.vmap(next_episode_key)(carry.episode.key))
+        new = jax.vmap(self._reset_one, (0, 0, _axis(params)))(keys, out, params)
         return self.layout.pack(
-            jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), fresh, (carry, out))
+            jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), new, (carry, out))
         )
 
-    def _begin_one(self, key: Words, out: BatchStep, params: Words) -> tuple[Carry, BatchStep]:
-        episode, first = begin(self.env, key, self.params_layout.unpack(params))
-        first = first._replace(info=self._whole(first.info))
+    def _reset_one(self, key: Words, out: BatchStep, params: Words) -> tuple[Carry, BatchStep]:
+        episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
+        first = first._replace(info=self._pad_info(first.info))
         return Carry(episode, jnp.bool_(False)), BatchStep(*first, out.final_obs, out.final_info)
 
     def _render(self, buffer: Words, params: Words) -> Any:
@@ -154,10 +155,10 @@ def _column(mask: Any, like: Any) -> Any:
 
 @cache
 def batch_device() -> Any:
-    """A CPU that runs a step in the thread that asks for it, because waking another one costs more than a small step.
+    """A CPU device that runs a step in the calling thread, because waking another one costs more than a small step.
 
-    JAX's own CPU is asynchronous; what lives on this one never leaves the vector environment. Without
-    this part of jaxlib's interface it is JAX's own.
+    JAX's default CPU device is asynchronous. Arrays on this one never leave the vector environment. Falls back
+    to the default if jaxlib does not have this interface.
     """
     try:
         return import_module("jaxlib.xla_client").make_cpu_client(asynchronous=False).local_devices()[0]
@@ -167,9 +168,9 @@ def batch_device() -> Any:
 
 @cache
 def step_options() -> dict[str, Any]:
-    """One kernel after another: a step's kernels are too small to be worth handing to other threads.
+    """Run kernels one after another: those of a step are too small to be distributed over threads.
 
-    The option is XLA's, and a version that does not have it says so when it compiles.
+    A version of XLA without this option raises when it compiles.
     """
     try:
         jax.jit(lambda x: x, compiler_options=SEQUENTIAL)(jax.device_put(np.float32(0), batch_device()))
@@ -182,10 +183,10 @@ _programs: dict[Any, BatchProgram] = {}
 
 
 def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mode: Mode) -> BatchProgram:
-    """The one program of equal vectors of equal environments."""
-    which = env, params_layout.signature, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
-    program = _programs.pop(which, None) or BatchProgram(env, params_layout, num_envs, mode)
-    _programs[which] = program
-    if len(_programs) > MOST_PROGRAMS:
-        del _programs[next(iter(_programs))]  # the one that was asked for longest ago
+    """The program shared by all vectors of this environment, size and mode."""
+    key = env, params_layout.signature, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    program = _programs.pop(key, None) or BatchProgram(env, params_layout, num_envs, mode)
+    _programs[key] = program
+    if len(_programs) > MAX_PROGRAMS:
+        del _programs[next(iter(_programs))]  # the least recently used
     return program

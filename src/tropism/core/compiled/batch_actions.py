@@ -1,4 +1,4 @@
-"""The actions of a vector on their way in: checked, cast, and laid where the compiled step reads them."""
+"""Checks and casts the actions of a vector, and writes them where the compiled step reads them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from tropism.core.session.compiled import action_reader
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from tropism.errors import ValidationError
 
-ALIGNMENT = 64  # bytes; what XLA asks of memory that it reads where it lies
+ALIGNMENT = 64  # bytes; required by XLA for host memory that it reads in place
 
 
-class Inbox:
-    """Host memory that the compiled step reads in place: handing over an array costs ten times as much as filling one.
+class ActionBuffer:
+    """Host memory that the compiled step reads in place: passing an array costs ten times as much as filling one.
 
-    It may be filled again once the step's result has been read. Where JAX makes a copy, arrays are handed over.
+    It may be filled again after the step's result has been read. If JAX copies it, arrays are passed instead.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
@@ -27,7 +27,7 @@ class Inbox:
         self.shared = self._device.unsafe_buffer_pointer() == self._host.ctypes.data
 
     def fill(self, values: NDArray[Any]) -> Any:
-        """What to call the step with."""
+        """The array to call the step with."""
         if not self.shared:
             return values.astype(self._host.dtype)
         self._host[...] = values
@@ -41,8 +41,8 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def batched(space: Space, size: int) -> Space:
-    """The space of `size` members of `space`, stacked."""
+def batch_space(space: Space, size: int) -> Space:
+    """The space of `size` stacked members of `space`."""
     match space:
         case Discrete():
             return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
@@ -53,49 +53,49 @@ def batched(space: Space, size: int) -> Space:
         case Box():
             return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
         case Dict():
-            return Dict({name: batched(part, size) for name, part in space.spaces.items()})
+            return Dict({name: batch_space(part, size) for name, part in space.spaces.items()})
         case Tuple():
-            return Tuple([batched(part, size) for part in space.spaces])
+            return Tuple([batch_space(part, size) for part in space.spaces])
         case _:
-            raise ValidationError("space", space, "a space of arrays, which can be stacked")
+            raise ValidationError("space", space, "a space of arrays")
 
 
 def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
-    """Checks and casts a batch of actions, ready for the step; an error names the first bad one."""
-    whole = batched(space, size)
+    """A function that checks and casts a batch of actions for the step; an error names the first invalid one."""
+    whole = batch_space(space, size)
     coerce = action_reader(whole)
 
-    def checked(actions: Any) -> Any:
+    def coerce_batch(actions: Any) -> Any:
         try:
             return coerce(actions)
         except ValidationError as error:
-            raise first_bad(space, size, actions) or error from None
+            raise first_error(space, size, actions) or error from None
 
     if not isinstance(whole, Box | MultiBinary | MultiDiscrete):
-        return checked
-    inbox = Inbox(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype))
+        return coerce_batch
+    buffer = ActionBuffer(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype))
     if isinstance(space, Discrete):
-        return _discrete_batch_reader(space, size, checked, inbox)
-    return lambda actions: inbox.fill(checked(actions))
+        return _discrete_batch_reader(space, size, coerce_batch, buffer)
+    return lambda actions: buffer.fill(coerce_batch(actions))
 
 
 def _discrete_batch_reader(
-    space: Discrete, size: int, checked: Callable[[Any], Any], inbox: Inbox
+    space: Discrete, size: int, coerce_batch: Callable[[Any], Any], buffer: ActionBuffer
 ) -> Callable[[Any], Any]:
     shape, start, n, int64, uint64 = (size,), space.start, space.n, np.dtype(np.int64), np.dtype(np.uint64)
-    fill = inbox.fill
+    fill = buffer.fill
 
     def read(actions: Any) -> Any:
         if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:
-            return fill(checked(actions))
-        # Seen as unsigned, a negative number is a large one: one comparison does for both ends.
+            return fill(coerce_batch(actions))
+        # As unsigned, a negative number is a large one, so one comparison checks both bounds.
         unsigned = (actions - start if start else actions).view(uint64)
-        return fill(actions if unsigned[unsigned.argmax()] < n else checked(actions))
+        return fill(actions if unsigned[unsigned.argmax()] < n else coerce_batch(actions))
 
     return read
 
 
-def first_bad(space: Space, size: int, actions: Any) -> ValidationError | None:
+def first_error(space: Space, size: int, actions: Any) -> ValidationError | None:
     """The error of the first action that is not in `space`, or of a batch of the wrong length."""
     if isinstance(space, Dict | Tuple):
         return None

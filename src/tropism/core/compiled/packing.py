@@ -1,4 +1,4 @@
-"""Packs a pytree of arrays into one array of 32-bit words, so that a step is one array in and one out."""
+"""Packs a pytree of arrays into one array of 32-bit words, so that a step has one input and one output."""
 
 import math
 import struct
@@ -15,19 +15,19 @@ from jaxtyping import Array, UInt32
 from numpy.typing import NDArray
 
 WORD = 4  # bytes
-STRUCT_CODES = frozenset("?bBhHiIefd")  # of the dtypes whose character means the same to NumPy and to `struct`
+STRUCT_CODES = frozenset("?bBhHiIefd")  # dtype characters with the same meaning in NumPy and `struct`
 LARGEST_MERGED = 64  # words
-LARGEST_PACKED = 4096  # numbers; a larger array of params is handed on as it is
+LARGEST_PACKED = 4096  # entries; larger arrays of params are not packed
 
 
 class Slot(NamedTuple):
-    """Where one leaf lies: `words` words from word `start`, and what they mean."""
+    """The position of one leaf, `words` words from word `start`, and its type."""
 
     start: int
     words: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    key_impl: Any  # the generator, where the leaf is a typed PRNG key
+    key_impl: Any  # the generator if the leaf is a typed PRNG key
 
     @property
     def items(self) -> int:
@@ -53,16 +53,16 @@ class Layout:
         return self._merge(pieces) if self.size <= LARGEST_MERGED else jnp.concatenate(pieces)
 
     def _merge(self, pieces: list[Any]) -> UInt32[Array, " _"]:
-        """`concatenate` in one kernel, which on the CPU is several; but every word looks at every piece."""
-        rooms = [(slot.start, self.size - slot.start - slot.words, 0) for slot in self.slots]
-        padded = (lax.pad(piece, jnp.uint32(0), [room]) for piece, room in zip(pieces, rooms, strict=True))
+        """`concatenate` as one kernel instead of several on the CPU; its cost is words times pieces."""
+        padding = [(slot.start, self.size - slot.start - slot.words, 0) for slot in self.slots]
+        padded = (lax.pad(piece, jnp.uint32(0), [widths]) for piece, widths in zip(pieces, padding, strict=True))
         return reduce(jnp.bitwise_or, padded)
 
     def unpack(self, words: UInt32[Array, " words"]) -> Any:
         return self.treedef.unflatten([_from_words(words, slot) for slot in self.slots])
 
     def read(self, words: Any) -> Any:
-        """The tree on the host, in fresh arrays; a 0-d leaf becomes a Python scalar."""
+        """The tree on the host, in new arrays; a 0-d leaf becomes a Python scalar."""
         return reader(self.structure(self.slots))(words)
 
     def write(self, tree: Any) -> NDArray[Any]:
@@ -70,13 +70,13 @@ class Layout:
         words = np.zeros(self.size, np.uint32)
         for leaf, slot in zip(jax.tree.leaves(tree), self.slots, strict=True):
             data = random.key_data(leaf) if slot.key_impl is not None else leaf
-            room = words[slot.start : slot.start + slot.words].view(np.uint8)
+            target = words[slot.start : slot.start + slot.words].view(np.uint8)
             flat = np.asarray(data, slot.dtype).reshape(-1).view(np.uint8)
-            room[: flat.size] = flat
+            target[: flat.size] = flat
         return words
 
     def structure(self, slots: Any) -> Any:
-        """The tree with the given objects for leaves."""
+        """The tree with the given objects as leaves."""
         return self.treedef.unflatten(slots)
 
     @cached_property
@@ -87,7 +87,7 @@ class Layout:
 
 
 class SplitLayout:
-    """A layout of params that leaves large arrays beside the words, so that a step need not copy them."""
+    """A layout of params that keeps large arrays separate from the words, so that a step does not copy them."""
 
     def __init__(self, example: Any):
         leaves, self.treedef = jax.tree.flatten(example)
@@ -119,7 +119,7 @@ class SplitLayout:
 
 
 def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
-    """A function that reads this tree of slots from words on the host (any buffer of them), in fresh arrays.
+    """A function that reads this tree of slots from words on the host (any buffer), into new arrays.
 
     A 0-d leaf becomes a Python scalar, or a NumPy one with `keep_dtype`.
     """
@@ -129,7 +129,7 @@ def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
 
 
 def viewer(slots: Any, first: int) -> Callable[[Any], Any]:
-    """A function that finds this tree of slots in a copy of the words from word `first` on, without copying again."""
+    """A function that returns this tree of slots as views into a copy of the words from word `first` on."""
     return _tree_reader(slots, lambda slot: _slot_viewer(slot, first))
 
 
@@ -145,7 +145,7 @@ def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]
 
 
 def _dict_reader(slots: dict[str, Any]) -> Callable[[Any], dict[str, Any]]:
-    """Reads all scalars and tuples of scalars at once, which takes little longer than reading one of them alone."""
+    """Reads all scalars and tuples of scalars in one call, which takes little longer than reading one."""
     scalars: list[Slot] = []
     getters: list[tuple[str, Callable[[Any], Any]]] = []
     others: list[tuple[str, Callable[[Any], Any]]] = []
@@ -176,7 +176,7 @@ def _is_scalar(slot: Any) -> bool:
 
 
 def _format(scalars: list[Slot]) -> str:
-    """That of `struct`; a tree's leaves lie in the order of the tree."""
+    """The `struct` format of the scalars, which are in the order of the tree."""
     parts, at = ["="], 0
     for slot in scalars:
         parts.append(f"{slot.start * WORD - at}x{slot.dtype.char}")

@@ -1,4 +1,4 @@
-"""The compiled, packed form of an environment, shared by all sessions of equal environments."""
+"""The compiled program of an environment, shared by all sessions of equal environments."""
 
 from functools import cache, cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from jaxtyping import Array, UInt32
 
 from tropism.core.compiled.packing import Layout, Slot, SplitLayout
 from tropism.core.environment import Environment
-from tropism.core.episode import Episode, Timestep, advance, begin, next_key
+from tropism.core.episode import Episode, Timestep, next_episode_key, start_episode, step_episode
 from tropism.errors import ValidationError
 
 Words = UInt32[Array, " _"]
@@ -18,10 +18,10 @@ Packed = tuple[Any, ...]  # params: words, then the large arrays
 
 
 class Program:
-    """Compiled reset and step over one packed buffer: episode and timestep side by side.
+    """Compiled reset and step over one packed buffer that holds the episode and the timestep.
 
-    The buffer a step returns is the buffer the next step takes, so a step is one dispatch with one
-    array in and one out; and since it is immutable, forking a session is keeping a reference.
+    The buffer that a step returns is the input of the next one, so a step is one dispatch with one input and
+    one output. The buffer is immutable, so forking a session only keeps a reference.
     """
 
     def __init__(self, env: Environment, params_layout: SplitLayout):
@@ -34,24 +34,24 @@ class Program:
         self.reset_info = tuple(self._reset_info())
 
     def _first_step(self, params: Any) -> tuple[Episode, Timestep]:
-        episode, _ = begin(self.env, jnp.zeros(2, jnp.uint32), params)
+        episode, _ = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
         action = self.env.action_space(params).sample(jax.random.key(0))
-        return advance(self.env, episode, action, params)
+        return step_episode(self.env, episode, action, params)
 
     def _reset_info(self) -> list[str]:
         def first_info(packed: Packed) -> Any:
-            return begin(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(packed))[1].info
+            return start_episode(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(packed))[1].info
 
         return list(jax.eval_shape(first_info, self.params_layout.shapes()))
 
     @cached_property
     def reset(self) -> Any:
-        # A reset that ignores its params would return a buffer on no particular device, and `step` compile twice.
+        # Dropping unused params would leave the buffer uncommitted to a device, and `step` would compile twice.
         return jax.jit(self._reset, keep_unused=True)
 
     @cached_property
     def reset_next(self) -> Any:
-        return jax.jit(lambda buffer, params: self._reset(next_key(buffer[:2]), params))
+        return jax.jit(lambda buffer, params: self._reset(next_episode_key(buffer[:2]), params))
 
     @cached_property
     def step(self) -> Any:
@@ -62,13 +62,13 @@ class Program:
         return jax.jit(self._render)
 
     def _reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
-        episode, first = begin(self.env, key, self.params_layout.unpack(params))
+        episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
         missing = jax.tree.map(lambda slot: jnp.zeros(slot.shape, slot.dtype), self.timestep.info, is_leaf=_is_slot)
         return self.layout.pack((episode, first._replace(info={**missing, **first.info})))
 
     def _step(self, buffer: Words, action: Any, params: Packed) -> Words:
         episode = self.head.unpack(buffer)
-        return self.layout.pack(advance(self.env, episode, action, self.params_layout.unpack(params)))
+        return self.layout.pack(step_episode(self.env, episode, action, self.params_layout.unpack(params)))
 
     def _render(self, buffer: Words, params: Packed) -> Any:
         return self.env.render(self.head.unpack(buffer).state, self.params_layout.unpack(params))
@@ -82,18 +82,18 @@ _programs: dict[Any, Program] = {}
 
 
 def program_of(env: Environment, params: Any) -> Program:
-    """The one program of equal environments whose params have equal structure."""
+    """The program shared by equal environments whose params have equal structure."""
     for leaf in jax.tree.leaves(params):
         if not isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array):
             raise ValidationError("params", leaf, "numbers and arrays; mark anything else eqx.field(static=True)")
     layout = SplitLayout(params)
-    which = env, layout.signature, bool(jax.config.jax_enable_x64)  # pyright: ignore
-    if which not in _programs:
-        _programs[which] = Program(env, layout)
-    return _programs[which]
+    key = env, layout.signature, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    if key not in _programs:
+        _programs[key] = Program(env, layout)
+    return _programs[key]
 
 
 @cache
 def host_device() -> Any:
-    """Sessions step one environment at a time: that is the CPU's work, whatever else is installed."""
+    """The CPU: sessions step one environment at a time, which is slower on an accelerator."""
     return jax.local_devices(backend="cpu")[0]

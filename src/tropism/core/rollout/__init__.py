@@ -1,1 +1,1 @@
-"""Many steps in one compiled program: rollouts and whole episodes."""
+"""Compiled rollouts and compiled whole episodes."""

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.compiled.reset_where import Restarts, check_restarts, replace_where
+from tropism.core.compiled.reset_where import Restarts, check_restarts, reset_where
 from tropism.core.environment import Environment, Info, override
 from tropism.core.episode import (
     Timestep,
-    advance,
-    begin,
     check_seed,
-    next_episode,
     seed_words,
+    start_episode,
+    start_next_episode,
+    step_episode,
     step_timestep,
 )
 from tropism.core.rollout.policy import Policy, as_policy, check_result
@@ -47,7 +47,7 @@ class EpisodeTotals(eqx.Module):
 
     episodes: Int[Array, ""]
     total_return: Float[Array, ""]
-    total_length: Float[Array, ""]  # a float: the steps of a long rollout do not fit into 32 bits
+    total_length: Float[Array, ""]  # a float: the steps of a long rollout exceed 32 bits
 
     @property
     def mean_return(self) -> Float[Array, ""]:
@@ -61,13 +61,13 @@ class EpisodeTotals(eqx.Module):
 class Rollout(NamedTuple):
     """`transitions` are stacked (time, environment, …), None unless collected.
 
-    `totals` is the sum of your own `reduce`; without one, `episodes` sums up the episodes instead. `obs` is the
-    batch of observations after the last step, where transitions are collected.
+    `totals` is the sum of `reduce`; without it, `episodes` has the episode statistics. `obs` is the batch of
+    observations after the last step, None unless transitions are collected.
     """
 
     transitions: Transition | None
     totals: Any
-    episodes: Any  # EpisodeTotals, or None with a `reduce` of your own
+    episodes: Any  # EpisodeTotals, or None with `reduce`
     obs: Any
 
 
@@ -90,9 +90,9 @@ def rollout(
     `policy` is a pure `Policy`, or a function `obs -> action` or `(key, obs) -> action`, of one environment;
     its memory starts anew with each episode. `collect=False` keeps no transitions; `reduce` maps each
     Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
-    comes from `key`, one key a step; with `reproducible=True` environment i draws what `Session` draws
-    with the seed `key + i` (an int or a key).
-    `progress=True` draws a bar on standard error; a function is called with (steps done, steps in all).
+    comes from `key`, one key per step; with `reproducible=True`, environment i equals a `Session` with
+    the seed `key + i` (an int or a key).
+    `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
     num_envs, num_steps = int(num_envs), int(num_steps)
@@ -117,7 +117,7 @@ def rollout(
 
 
 class _Plan(eqx.Module):
-    """What is fixed when a rollout is compiled."""
+    """The static arguments of a compiled rollout."""
 
     env: Environment
     policy: Policy
@@ -153,27 +153,27 @@ class _Plan(eqx.Module):
         return jnp.arange(self.num_envs, dtype=jnp.uint32)
 
     def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
-        """Environment `lane` before its first step: `(obs, state)`, the state an Episode where reproducible."""
+        """`(obs, state)` of environment `lane` before its first step; the state is an Episode if reproducible."""
         if self.reproducible:
-            episode, timestep = begin(self.env, _add(random.key_data(key), lane), params)
+            episode, timestep = start_episode(self.env, _add_to_key(random.key_data(key), lane), params)
             return timestep.obs, episode
         return self.env.reset(_lane_key(key, lane), params)
 
     def step(self, keys: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
-        """One environment, one step: its timestep, then `(obs, state)` to go on with."""
+        """One step of one environment: its timestep, then `(obs, state)` to continue with."""
         key, next_key = keys
         if self.reproducible:
-            state, timestep = advance(self.env, state, action, params)
-            source, fresh = (state, params), self._next_episode
+            state, timestep = step_episode(self.env, state, action, params)
+            source, make_new = (state, params), self._next_episode
         else:
             result = self.env.step(_lane_key(key, lane), state, action, params)
             state, timestep = result[1], step_timestep(self.env, *result, params)
-            source, fresh = (next_key, lane, state, params), self._restart
+            source, make_new = (next_key, lane, state, params), self._restart
         done = timestep.terminated | timestep.truncated
-        return timestep, *replace_where(fresh, done, source, (timestep.obs, state), self.restarts)
+        return timestep, *reset_where(make_new, done, source, (timestep.obs, state), self.restarts)
 
     def _next_episode(self, source: Any) -> tuple[Any, Any]:
-        return next_episode(self.env, *source)
+        return start_next_episode(self.env, *source)
 
     def _restart(self, source: Any) -> tuple[Any, Any]:
         key, lane, state, params = source
@@ -181,12 +181,12 @@ class _Plan(eqx.Module):
 
 
 class _Episodes(eqx.Module):
-    """Sums of each environment, added up only at the end: a sum over the batch at every step costs more."""
+    """Sums per environment, added up only at the end: a sum over the batch at every step is slower."""
 
     current: Float[Array, " envs"]  # return of the running episode
-    returns: Float[Array, " envs"]  # of all finished ones
+    returns: Float[Array, " envs"]  # sum over the finished episodes
     count: Int[Array, " envs"]
-    started: Int[Array, " envs"]  # the step the running episode began at: the length of all before it
+    started: Int[Array, " envs"]  # first step of the running episode: the total length of those before it
 
     def after(self, timestep: Timestep, time: Any) -> "_Episodes":
         done = timestep.terminated | timestep.truncated
@@ -216,22 +216,22 @@ def _run(
 ) -> tuple[Any, Any]:
     """Some steps of a rollout. The first call has no carry, the last returns a Rollout.
 
-    Doing both ends inside lets the compiler drop what nobody reads, such as the observations of a random policy.
+    With both ends inside, the compiler drops unused values, such as the observations of a random policy.
     """
 
     unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
 
-    def one(carry: _Carry, now: Any) -> tuple[_Carry, Any]:
-        time, keys = now
+    def scan_step(carry: _Carry, xs: Any) -> tuple[_Carry, Any]:
+        time, keys = xs
         after, summand, transition = _step(plan, carry, keys, params, time)
         after = after._replace(totals=jax.tree.map(lambda total, new: total + new, carry.totals, summand))
-        if unroll > 1:  # or XLA makes one kernel of several steps, which computes them again for each of its outputs
+        if unroll > 1:  # otherwise XLA fuses several steps and recomputes them for each output
             after = lax.optimization_barrier(after)
         return after, transition if plan.collect else None
 
     times = start + jnp.arange(length)
-    carry = _begin(plan, key, params) if first else carry
-    carry, transitions = lax.scan(one, carry, (times, _keys(key, times)), unroll=unroll)
+    carry = _start(plan, key, params) if first else carry
+    carry, transitions = lax.scan(scan_step, carry, (times, _keys(key, times)), unroll=unroll)
     if not last:
         return carry, transitions
     episodes = None if carry.episodes is None else carry.episodes.totals()
@@ -239,7 +239,7 @@ def _run(
     return Rollout(None, carry.totals, episodes, obs), transitions
 
 
-def _begin(plan: _Plan, key: Any, params: Any) -> _Carry:
+def _start(plan: _Plan, key: Any, params: Any) -> _Carry:
     obs, state = jax.vmap(plan.first, (None, 0, None))(key, plan.lanes(), params)
     memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
     none = jnp.zeros(plan.num_envs, jnp.int32)
@@ -250,9 +250,9 @@ def _begin(plan: _Plan, key: Any, params: Any) -> _Carry:
 
 
 def _keys(key: Any, times: Any) -> Any:
-    """Three keys for each step: the policy's, the environments' and that of their next episodes.
+    """Three keys per step: for the policy, the environments and their next episodes.
 
-    Made together, they are one kernel, and no step has to make its own.
+    They are derived in one kernel, outside the loop.
     """
     return jax.vmap(lambda time: random.split(random.fold_in(key, time), 3))(times)
 
@@ -270,12 +270,12 @@ def _step(plan: _Plan, carry: _Carry, keys: Any, params: Any, time: Any) -> tupl
 
 
 def _lane_key(key: Any, lane: Any) -> Any:
-    """A key for each environment. Adding the lane makes it different, and whoever draws from it hashes it anyway:
-    hashing it here too would take as long as a step of a small environment."""
+    """The key of one environment. Adding the lane makes it unique, and every draw from it is hashed anyway:
+    hashing it here too would cost as much as a step of a small environment."""
     data = random.key_data(key)
     if data.shape != (2,):
         return random.fold_in(key, lane)
-    words = _add(data, lane)
+    words = _add_to_key(data, lane)
     return random.wrap_key_data(words, impl=random.key_impl(key)) if _is_typed(key) else words
 
 
@@ -283,7 +283,7 @@ def _is_typed(key: Any) -> bool:
     return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
-def _add(words: Any, lane: Any) -> Any:
+def _add_to_key(words: Any, lane: Any) -> Any:
     """The key of seed + lane: 64-bit addition in two 32-bit words."""
     low = words[1] + lane
     return jnp.stack([words[0] + (low < words[1]), low])

@@ -1,4 +1,4 @@
-"""What a session runs on: a compiled program for pure environments, plain calls for host ones."""
+"""The engine of a session: a compiled program for pure environments, plain calls for host ones."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -11,19 +11,19 @@ import numpy as np
 from tropism.core.compiled.packing import WORD, reader
 from tropism.core.compiled.program import host_device, program_of
 from tropism.core.environment import Environment
-from tropism.core.episode import Timestep, seed_words, words_seed
+from tropism.core.episode import Timestep, seed_from_words, seed_words
 from tropism.core.session.host import HostEngine
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
 
 LARGEST_ACTION_TABLE = 4096
-OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: side by side, a word each
-HEAD = struct.Struct("<2Ii")  # key, time: where an episode's words begin
+OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: adjacent, one word each
+HEAD = struct.Struct("<2Ii")  # key, time: the first words of an episode
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """The seam between a session and an environment; one engine runs one episode after another."""
+    """The interface between a session and an environment; an engine runs one episode after another."""
 
     env: Environment
 
@@ -35,15 +35,15 @@ class Engine(Protocol):
     def params(self) -> Any: ...
     def render(self) -> Any: ...
     def fork(self, seed: int | None) -> "Engine": ...
-    def sibling(self) -> "Engine": ...
-    def moment(self) -> "Callable[[], Engine]": ...
+    def new_like(self) -> "Engine": ...
+    def restore_point(self) -> "Callable[[], Engine]": ...
     def dump(self) -> tuple[dict[str, Any], bytes]: ...
     def load(self, header: dict[str, Any], body: bytes) -> None: ...
     def close(self) -> None: ...
 
 
 class CompiledEngine:
-    """Runs a pure environment: one packed buffer, one dispatch a step."""
+    """Runs a pure environment: one packed buffer, one dispatch per step."""
 
     def __init__(self, env: Environment, params: Any):
         self.env = env
@@ -51,7 +51,7 @@ class CompiledEngine:
         self._put_params(params)
         self._buffer: Any = None
         self._step = self.program.step
-        self._ready = action_reader(env.action_space(params))
+        self._coerce_action = action_reader(env.action_space(params))
         slots = self.program.timestep
         self._read_obs = reader(slots.obs, keep_dtype=True)
         self._read_info = reader(slots.info) if slots.info else _no_info
@@ -64,20 +64,20 @@ class CompiledEngine:
         self._params = jax.device_put(self.program.params_layout.write(params), host_device())
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
-        self._follow(params)
+        self._use_params(params)
         return self._first(self.program.reset(seed_words(seed), self._params))
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
-        self._follow(params)
+        self._use_params(params)
         timestep = self._first(self.program.reset_next(self._buffer, self._params))
-        return words_seed(HEAD.unpack_from(self._buffer)), timestep
+        return seed_from_words(HEAD.unpack_from(self._buffer)), timestep
 
-    def _follow(self, params: Any) -> None:
+    def _use_params(self, params: Any) -> None:
         if params is not self._episode_params:
             self._put_params(params)
 
     def step(self, action: Any) -> Timestep:
-        self._buffer = buffer = self._step(self._buffer, self._ready(action), self._params)
+        self._buffer = buffer = self._step(self._buffer, self._coerce_action(action), self._params)
         return self._read(memoryview(buffer))
 
     def _first(self, buffer: Any) -> Timestep:
@@ -94,7 +94,7 @@ class CompiledEngine:
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
     def params(self) -> Any:
-        """Those of this episode."""
+        """The params of this episode."""
         if self._episode_params is None:
             self._episode_params = self.program.params_layout.read(self._params)
         return self._episode_params
@@ -106,17 +106,17 @@ class CompiledEngine:
         frame = self.program.render(self._buffer, self._params)
         return None if frame is None else np.array(frame)
 
-    def sibling(self) -> "CompiledEngine":
-        """An engine of the same environment, which shares all that never changes."""
+    def new_like(self) -> "CompiledEngine":
+        """An engine for the same environment that shares everything immutable."""
         twin = CompiledEngine.__new__(CompiledEngine)
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def moment(self) -> "Callable[[], CompiledEngine]":
-        return self.sibling().sibling
+    def restore_point(self) -> "Callable[[], CompiledEngine]":
+        return self.new_like().new_like
 
     def fork(self, seed: int | None) -> "CompiledEngine":
-        twin = self.sibling()
+        twin = self.new_like()
         if seed is not None:
             words = np.array(self._buffer)
             words[:2] = seed_words(seed)
@@ -129,18 +129,18 @@ class CompiledEngine:
         return header, np.asarray(words).tobytes() + np.asarray(self._buffer).tobytes()
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
-        """Take over a dumped episode; large arrays of params are not in it, and must be the same here."""
-        for there, ours in zip(header["layouts"], self._layouts(), strict=True):
-            if there != ours:
-                raise ValidationError("snapshot", there, f"the layout of this environment, {ours}")
+        """Load a dumped episode; it has only digests of large arrays of params, which must be equal here."""
+        for stored, expected in zip(header["layouts"], self._layouts(), strict=True):
+            if stored != expected:
+                raise ValidationError("snapshot", stored, f"the layout of this environment, {expected}")
         words, *large = self._params
-        for there, array in zip(header["large"], large, strict=True):
-            if there != _digest(array):
-                raise ValidationError("params", array, "the large arrays the snapshot was made with")
-        stored = np.frombuffer(body, np.uint32)
-        self._params = (jax.device_put(stored[: words.size], host_device()), *large)
+        for digest, array in zip(header["large"], large, strict=True):
+            if digest != _digest(array):
+                raise ValidationError("params", array, "the large arrays of the session that made the snapshot")
+        dumped = np.frombuffer(body, np.uint32)
+        self._params = (jax.device_put(dumped[: words.size], host_device()), *large)
         self._episode_params = None
-        self._buffer = jax.device_put(stored[words.size :], host_device())
+        self._buffer = jax.device_put(dumped[words.size :], host_device())
 
     def _layouts(self) -> list[str]:
         return [self.program.params_layout.signature, self.program.layout.signature]
@@ -158,7 +158,7 @@ def _digest(array: Any) -> str:
 
 
 def action_reader(space: Space) -> Callable[[Any], Any]:
-    """`space.coerce` as a plain function, with a short way for what most callers send."""
+    """`space.coerce` as a plain function, with a fast path for the common types."""
     if isinstance(space, Discrete):
         return _discrete_reader(space)
     coerce = space.coerce
@@ -174,7 +174,7 @@ def action_reader(space: Space) -> Callable[[Any], Any]:
 
 
 def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
-    """Actions ready on the device save a transfer a step."""
+    """Actions that are already on the device save a transfer per step."""
     if space.n > LARGEST_ACTION_TABLE:
         return lambda action: np.int32(space.coerce(action))
     table = {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
@@ -190,5 +190,5 @@ def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
     return read
 
 
-def engine_of(env: Environment, params: Any, copies: bool) -> Engine:
+def make_engine(env: Environment, params: Any, copies: bool) -> Engine:
     return CompiledEngine(env, params) if env.traced else HostEngine(env, params, copies)

@@ -1,4 +1,4 @@
-"""Runs a host environment by plain calls; its episode is its seed, its options and its actions."""
+"""Runs a host environment with plain calls. An episode is defined by its seed, options and actions."""
 
 import copy
 import json
@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
 from tropism.core.environment import Environment
-from tropism.core.episode import Timestep, host_keys
-from tropism.core.session.copying import fresh
+from tropism.core.episode import Timestep, host_key_function
+from tropism.core.session.copying import defensive_copy
 from tropism.errors import DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
 
 
 class Reseeding(NamedTuple):
-    """In a transcript: from here on, the keys come from another seed."""
+    """A transcript entry: the keys of the following steps come from another seed."""
 
     seed: int
 
 
 class HostEngine:
-    """Runs a host environment; its episode is its seed, its options and its actions."""
+    """Runs a host environment and keeps the transcript from which its episode can be replayed."""
 
     def __init__(self, env: Environment, params: Any, copies: bool = True):
         self.env = env
@@ -31,13 +31,13 @@ class HostEngine:
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
-        self._env_lost = env.lost
+        self._state_is_lost = env.state_is_lost
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
         self._base_params = params
         self._seed = 0
-        self._key = host_keys(0)
+        self._key = host_key_function(0)
         self._options: dict[str, Any] = {}
         self._transcript: list[Any] = []  # actions; a Reseeding where a fork changed the seed
         self._time = 0
@@ -47,7 +47,7 @@ class HostEngine:
         self.close()
         self._state, self._params = state, params
         self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
-        self._key = host_keys(seed)
+        self._key = host_key_function(seed)
         self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
         return self.last()
 
@@ -57,61 +57,61 @@ class HostEngine:
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
-        if self._env_lost(self._state):
-            self._revive()
+        if self._state_is_lost(self._state):
+            self._restore_lost_state()
         time = self._time + 1
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
         self._state, self._time = state, time
-        self._transcript.append(fresh(value))
-        told = {**self._env_info(state, self._params), **info}
-        terminated, truncated = told.pop("terminated", done), told.pop("truncated", False)
-        self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), told)
-        return last._replace(obs=fresh(obs)) if self.copies else last
+        self._transcript.append(defensive_copy(value))
+        info = {**self._env_info(state, self._params), **info}
+        terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
+        self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
+        return last._replace(obs=defensive_copy(obs)) if self.copies else last
 
     def last(self) -> Timestep:
-        """A copy: what a caller does to an observation must not reach the digest of a snapshot."""
-        return self._last._replace(obs=fresh(self._last.obs))
+        """A copy, so that changes by the caller do not affect the digest of a snapshot."""
+        return self._last._replace(obs=defensive_copy(self._last.obs))
 
     def params(self) -> Any:
         return self._params
 
     def state(self) -> Any:
-        self._revive()
+        self._restore_lost_state()
         return self._state
 
-    def _revive(self) -> None:
-        """Live through the episode again where what it lived in is gone."""
-        if self.env.lost(self._state) and self.env.replayable:
-            self._state = self.moment()()._state
+    def _restore_lost_state(self) -> None:
+        """Replay the episode if its state is lost."""
+        if self.env.state_is_lost(self._state) and self.env.replayable:
+            self._state = self.restore_point()()._state
 
     def render(self) -> Any:
-        self._revive()
+        self._restore_lost_state()
         return self.env.render(self._state, self._params)
 
-    def sibling(self) -> "HostEngine":
+    def new_like(self) -> "HostEngine":
         return HostEngine(self.env, self._base_params, self.copies)
 
     def fork(self, seed: int | None) -> "HostEngine":
         if seed is not None:
             self._check_reseedable(seed)
-        twin = self.moment()()
+        twin = self.restore_point()()
         if seed is not None:
             twin.reseed(seed)
         return twin
 
-    def moment(self) -> Callable[[], "HostEngine"]:
-        """How to make an engine that stands where this one stands now; nothing is done until then."""
+    def restore_point(self) -> Callable[[], "HostEngine"]:
+        """A function that returns an engine at the current step, by replay; nothing is replayed before it is called."""
         self._check_replayable()
-        begin, last = (self._seed, self._options), self._last
+        reset, last = (self._seed, self._options), self._last
         transcript, length = self._transcript, len(self._transcript)
 
-        def again() -> HostEngine:
-            # Copied, because an environment may hold a user's objects that change.
+        def restore() -> HostEngine:
+            # Copied, because an environment may hold mutable objects of the user.
             twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
-            twin.replay(*begin, transcript[:length], self._digest(last))
+            twin.replay(*reset, transcript[:length], self._digest(last))
             return twin
 
-        return again
+        return restore
 
     def _check_reseedable(self, seed: int) -> None:
         if not self.env.reseedable:
@@ -120,7 +120,7 @@ class HostEngine:
     def reseed(self, seed: int) -> None:
         """Draw the rest of the episode from another seed."""
         self._check_reseedable(seed)
-        self._key = host_keys(seed)
+        self._key = host_key_function(seed)
         self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
@@ -135,7 +135,7 @@ class HostEngine:
 
     def _check_replayable(self) -> None:
         if not self.env.replayable:
-            message = f"{name_of(self.env)} says that it cannot be replayed"
+            message = f"{name_of(self.env)} declares that it cannot be replayed"
             raise StateError("replayable", False, "a replayable environment", message)
 
     def _events(self) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ class HostEngine:
         ]
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
-        """Replay the episode and compare where it ends."""
+        """Replay the episode and compare its last observation."""
         transcript = [
             Reseeding(event["seed"]) if "seed" in event else self.space.from_json(event["action"])
             for event in header["transcript"]
@@ -179,5 +179,5 @@ class HostEngine:
             return
         try:
             self.env.close(state)
-        except Exception:  # whatever a stranger's code raises: closing is the last chance, and never fails
+        except Exception:  # a user's code may raise anything, and close() never fails
             log.exception("%s raised when it was closed", type(self.env).__name__)

@@ -1,4 +1,4 @@
-"""The one object that mutates: an environment being lived through, episode by episode."""
+"""A session runs one environment, episode by episode. It is the only mutable object of core."""
 
 import secrets
 import uuid
@@ -14,13 +14,13 @@ from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep, check_episode_id, check_seed
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
-from tropism.core.session.compiled import Engine, engine_of
+from tropism.core.session.compiled import Engine, make_engine
 from tropism.errors import StateError, ValidationError
 from tropism.wire.messages import State
 
 
 class EnvironmentState(Enum):
-    """Where a session stands in its life."""
+    """The lifecycle state of a session."""
 
     CREATED = "created"
     READY = "ready"
@@ -31,25 +31,25 @@ class EnvironmentState(Enum):
 
 READY = EnvironmentState.READY
 WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
-SAVED = ("seed", "total_reward", "episode_count", "_step_count")
+SAVED_FIELDS = ("seed", "total_reward", "episode_count", "_step_count")
 
 ADVICE = {
     EnvironmentState.CREATED: "call reset() first",
-    EnvironmentState.TERMINATED: "call reset() to begin the next episode",
-    EnvironmentState.TRUNCATED: "call reset() to begin the next episode",
-    EnvironmentState.CLOSED: "make a new Session",
+    EnvironmentState.TERMINATED: "call reset() to start the next episode",
+    EnvironmentState.TRUNCATED: "call reset() to start the next episode",
+    EnvironmentState.CLOSED: "create a new Session",
 }
 
 
 class Session:
-    """Enforces the lifecycle, derives the seeds, counts, and refuses bad actions.
+    """Enforces the lifecycle, derives seeds, counts steps and rewards, and rejects invalid actions.
 
-    What a caller does to an observation does not reach the session: it hands out copies. Without `copies`, what a
-    step of a host environment returns is the session's own, for callers who only read it.
+    Observations are copies, so that changes by the caller do not affect the session. With `copies=False`, a step
+    of a host environment returns the session's own observation, for callers that only read it.
 
     >>> session = Session(env)
     >>> first = session.reset(seed=0)
-    >>> then = session.step(1)
+    >>> second = session.step(1)
     """
 
     def __init__(self, env: Any, params: Any = None, *, copies: bool = True):
@@ -60,14 +60,14 @@ class Session:
         self.params = override(env.default_params(), {} if params is None else params)
         self.action_space = env.action_space(self.params)
         self.observation_space = env.observation_space(self.params)
-        self._begin_life(engine_of(env, self.params, copies))
+        self._initialize(make_engine(env, self.params, copies))
 
-    def _begin_life(self, engine: Engine) -> None:
+    def _initialize(self, engine: Engine) -> None:
         self.seed: int | None = None
         self.total_reward = 0.0
         self.episode_count = 0
         self._lifecycle = EnvironmentState.CREATED
-        self._episode_id: str | None = None  # made when it is first asked for
+        self._episode_id: str | None = None  # created on first access
         self._step_count = 0
         self._engine = engine
 
@@ -91,19 +91,19 @@ class Session:
 
     @property
     def timestep(self) -> Timestep:
-        """What the last reset or step returned."""
+        """The timestep that the last reset or step returned."""
         self._require_episode("timestep")
         return self._engine.last()
 
     def reset(self, *, seed: Any = None, options: Any = None, episode_id: Any = None) -> Timestep:
-        """Begin an episode; without a seed, the next one of this session's own stream."""
+        """Start an episode; without a seed, the next one of the session's own stream."""
         if self._lifecycle is EnvironmentState.CLOSED:
-            raise self._misuse("reset")
+            raise self._state_error("reset")
         if seed is not None:
             seed = self._check_seed(seed)
         if episode_id is not None:
             check_episode_id(episode_id)
-        if self.env.identified:
+        if self.env.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
             options = {**_check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
@@ -122,9 +122,9 @@ class Session:
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        """Take one action; a bad one is refused and changes nothing."""
+        """Take one action; an invalid one is rejected and changes nothing."""
         if self._lifecycle is not READY:
-            raise self._misuse("step")
+            raise self._state_error("step")
         timestep = self._engine.step(action)
         self._step_count += 1
         self.total_reward += timestep.reward
@@ -135,32 +135,32 @@ class Session:
         return timestep
 
     def render(self) -> Any:
-        """A picture of the state, (H, W, 3) uint8; None where the environment draws nothing."""
+        """An image of the state, (H, W, 3) uint8; None if the environment has none."""
         self._require_episode("render")
         return self._engine.render()
 
     def describe(self) -> str:
-        """The last observation in words."""
+        """The last observation as text."""
         self._require_episode("describe")
         return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
 
-    def agent_spot(self) -> tuple[float, float] | None:
-        """Where in its picture the agent is; None where it is in no one place."""
-        self._require_episode("look for the agent")
-        return self.env.agent_spot(self._engine.state(), self._engine.params())
+    def agent_position_in_image(self) -> tuple[float, float] | None:
+        """The agent's position as fractions of the image's width and height; None if it has none."""
+        self._require_episode("locate the agent")
+        return self.env.agent_position_in_image(self._engine.state(), self._engine.params())
 
     def parse(self, text: str) -> Any:
-        """The action that these words mean."""
+        """The action in a language agent's text."""
         return self.env.parse(text, self.params)
 
     def snapshot(self) -> bytes:
-        """Everything needed to go on from here in another process; no pickle."""
+        """The state of the session as bytes, to continue in another process; no pickle."""
         self._require_episode("snapshot")
         return self._dump()
 
     @classmethod
     def restore(cls, data: bytes, env: Environment | None = None, params: Any = None) -> "Session":
-        """The session a snapshot was made of. Without `env` it is made by the registered id."""
+        """The session of a snapshot. Without `env`, the environment is built by its registered id."""
         header, body = snapshot.decode(data)
         if env is None:
             env = _rebuild(header["env"])
@@ -171,10 +171,10 @@ class Session:
         return session
 
     def fork(self, seed: Any = None) -> "Session":
-        """An independent session that goes on from here; with a seed, with other randomness."""
+        """An independent session that continues from here; with a seed, with other randomness."""
         self._require_episode("fork")
         seed = None if seed is None else check_seed(seed)
-        twin = object.__new__(Session)  # copy.copy would replay the episode, in this very environment
+        twin = object.__new__(Session)  # copy.copy would replay the episode in the same environment object
         twin.__dict__.update(self.__dict__)
         twin._engine = self._engine.fork(seed)
         twin.env = twin._engine.env
@@ -182,36 +182,36 @@ class Session:
         twin.seed = self.seed if seed is None else seed
         return twin
 
-    def moment(self) -> Callable[[], "Session"]:
-        """How to make a session that stands where this one stands now, in this very episode; costs nothing yet."""
-        self._require_episode("go back")
-        kept, engine, episode_id = dict(self.__dict__), self._engine.moment(), self.episode_id
+    def restore_point(self) -> Callable[[], "Session"]:
+        """A function that returns a session at the current step of this episode; cheap until it is called."""
+        self._require_episode("create a restore point")
+        attributes, engine, episode_id = dict(self.__dict__), self._engine.restore_point(), self.episode_id
 
-        def again() -> Session:
+        def restore() -> Session:
             twin = object.__new__(Session)
-            twin.__dict__.update(kept)
+            twin.__dict__.update(attributes)
             twin._engine = engine()
             twin.env, twin._episode_id = twin._engine.env, episode_id
             return twin
 
-        return again
+        return restore
 
-    def sibling(self) -> "Session":
-        """Another session of this environment, before its first reset; cheaper than making one anew."""
+    def new_like(self) -> "Session":
+        """A session of the same environment before its first reset; cheaper than the constructor."""
         twin = object.__new__(Session)
         twin.__dict__.update(self.__dict__)
-        twin._begin_life(self._engine.sibling())
+        twin._initialize(self._engine.new_like())
         return twin
 
     def close(self) -> None:
-        """Let go of everything; closing twice is fine."""
+        """Release all resources; closing twice is allowed."""
         if self._lifecycle is not EnvironmentState.CLOSED:
             self._lifecycle = EnvironmentState.CLOSED
             self._engine.close()
 
     def __repr__(self) -> str:
-        where = "" if self.seed is None else f", seed={self.seed}, step_count={self._step_count}"
-        return f"Session({name_of(self.env)}, {self._lifecycle.name}{where})"
+        progress = "" if self.seed is None else f", seed={self.seed}, step_count={self._step_count}"
+        return f"Session({name_of(self.env)}, {self._lifecycle.name}{progress})"
 
     def __enter__(self) -> "Session":
         return self
@@ -224,7 +224,7 @@ class Session:
 
     def _check_seed(self, seed: Any) -> int:
         if not self.env.seedable:
-            expected = "None: its reset takes no seed, and it does not declare itself deterministic"
+            expected = "None: its reset takes no seed, and it is not declared deterministic"
             raise ValidationError("seed", seed, expected, f"{name_of(self.env)} cannot be seeded; expected {expected}")
         return check_seed(seed)
 
@@ -233,12 +233,12 @@ class Session:
             return self.params
         _check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
-        if self.env.traced and _form(params) != _form(self.params):
-            raise ValidationError("options", dict(options), "numbers in place of numbers, of the same shape")
+        if self.env.traced and _structure(params) != _structure(self.params):
+            raise ValidationError("options", dict(options), "params with the same structure and shapes")
         return params
 
     def _dump(self) -> bytes:
-        header = {field: getattr(self, field) for field in SAVED}
+        header = {field: getattr(self, field) for field in SAVED_FIELDS}
         header |= {
             "episode_id": self.episode_id,
             "lifecycle": self._lifecycle.value,
@@ -254,16 +254,16 @@ class Session:
     def _load(self, header: dict[str, Any], body: bytes) -> None:
         if header["engine"] is not None:
             self._engine.load(header["engine"], body)
-        for field in SAVED:
+        for field in SAVED_FIELDS:
             setattr(self, field, header[field])
         self._episode_id = header["episode_id"]
         self._lifecycle = EnvironmentState(header["lifecycle"])
 
     def _require_episode(self, call: str) -> None:
         if self._lifecycle in WITHOUT_EPISODE:
-            raise self._misuse(call)
+            raise self._state_error(call)
 
-    def _misuse(self, call: str) -> StateError:
+    def _state_error(self, call: str) -> StateError:
         state = self._lifecycle
         return StateError(
             "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
@@ -276,14 +276,14 @@ def _check_options(options: Any) -> Mapping[str, Any]:
     return options
 
 
-def _form(params: Any) -> Any:
-    """What must not change from episode to episode: the structure of params and their shapes."""
+def _structure(params: Any) -> Any:
+    """The structure of params and their shapes, which must be the same in all episodes."""
     return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _rebuild(source: Any) -> Environment:
     if source is None or "id" not in source:
-        raise ValidationError("env", None, "the environment the snapshot was made of: it has no registered id")
+        raise ValidationError("env", None, "the environment of the snapshot, which has no registered id")
     return make(source["id"], **source["arguments"])[0]
 
 

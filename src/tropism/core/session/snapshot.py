@@ -1,4 +1,4 @@
-"""The bytes of a snapshot: a JSON header, a body of raw words, and a digest over both."""
+"""The bytes of a snapshot: a JSON header, a body of raw words, and a digest of both."""
 
 import json
 import struct
@@ -27,22 +27,22 @@ def decode(data: bytes) -> tuple[dict[str, Any], bytes]:
     data = bytes(data)
     content, digest = data[:-DIGEST], data[-DIGEST:]
     if not data.startswith(MAGIC) or blake2b(content, digest_size=DIGEST).digest() != digest:
-        raise ValidationError("snapshot", data[:24], "bytes made by Session.snapshot(), whole and unchanged")
+        raise ValidationError("snapshot", data[:24], "bytes made by Session.snapshot(), complete and unchanged")
     start = len(MAGIC) + 4
     (length,) = struct.unpack("<I", data[len(MAGIC) : start])
     return json.loads(content[start : start + length]), content[start + length :]
 
 
 def write_params(params: Any) -> list[Any]:
-    """The numbers of params, leaf by leaf; what is large or no number is left to the environment's defaults."""
+    """The leaves of params as JSON; None for a large or non-numeric one, which is taken from the defaults."""
     return [_write_leaf(leaf) for leaf in jax.tree.leaves(params)]
 
 
-def read_params(defaults: Any, written: list[Any]) -> Any:
+def read_params(defaults: Any, stored: list[Any]) -> Any:
     leaves, treedef = jax.tree.flatten(defaults)
-    if len(leaves) != len(written):
-        raise ValidationError("snapshot", f"{len(written)} params", f"the {len(leaves)} of this environment")
-    return treedef.unflatten([_read_leaf(leaf, data) for leaf, data in zip(leaves, written, strict=True)])
+    if len(leaves) != len(stored):
+        raise ValidationError("snapshot", f"{len(stored)} params", f"the {len(leaves)} of this environment")
+    return treedef.unflatten([_read_leaf(leaf, data) for leaf, data in zip(leaves, stored, strict=True)])
 
 
 def _write_leaf(leaf: Any) -> Any:
@@ -63,4 +63,4 @@ def _plain(value: Any) -> Any:
     """Arrays and NumPy numbers in options become lists and numbers."""
     if callable(getattr(value, "tolist", None)):
         return value.tolist()
-    raise ValidationError("options", value, "JSON values, so that the episode can be written down")
+    raise ValidationError("options", value, "JSON values, so that the episode can be stored")

@@ -1,4 +1,4 @@
-"""Spaces: what an action or an observation may be."""
+"""Spaces: the sets of valid actions and observations."""
 
 from tropism.core.spaces.box import Box, Image
 from tropism.core.spaces.composite import Dict, Tuple

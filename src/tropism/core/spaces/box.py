@@ -1,4 +1,4 @@
-"""Spaces of real arrays: Box, and Image for pictures."""
+"""Spaces of real arrays: Box and Image."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tropism.core.spaces.space import Space, array_schema, as_array, check_count, is_integer, is_traced, tuple_schema
 from tropism.errors import ValidationError
 
-ROUNDING_ULPS = 4  # how far a cast action may lie outside its bounds before it is refused
-LONGEST_LISTED = 64  # entries whose bounds a schema lists one by one
+ROUNDING_ULPS = 4  # tolerance for a cast action outside its bounds
+LONGEST_LISTED = 64  # entries whose bounds a schema lists individually
 
 
 class Box(Space):
-    """Real arrays between `low` and `high`, bounds included; an infinite bound is no bound."""
+    """Real arrays between `low` and `high`, inclusive; an infinite bound means unbounded."""
 
     low: Any
     high: Any
@@ -29,7 +29,9 @@ class Box(Space):
         self.shape_ = _shape_of(low, high, shape)
         self.low = _bound("low", low, self.shape_, self.dtype_)
         self.high = _bound("high", high, self.shape_, self.dtype_)
-        if not is_traced(self.low, self.high) and not np.all(np.less_equal(_seed(self.low), _seed(self.high))):
+        if not is_traced(self.low, self.high) and not np.all(
+            np.less_equal(_source_values(self.low), _source_values(self.high))
+        ):
             raise ValidationError("low", low, f"at most high, {high!r}")
 
     @property
@@ -41,7 +43,7 @@ class Box(Space):
         return self.dtype_
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Uniform between two bounds, exponential from one, normal with none (as in Gymnasium)."""
+        """Uniform between two bounds, exponential from one, normal without bounds (as in Gymnasium)."""
         full = shape + self.shape
         bounds = self._device_bounds()
         low, high = jnp.asarray(bounds[0]), jnp.asarray(bounds[1])
@@ -49,20 +51,22 @@ class Box(Space):
             return _sample_integers(key, low, high, full)
         if is_traced(self.low, self.high):
             return _sample_reals(key, low, high, full)
-        if np.isfinite(_seed(self.low)).all() and np.isfinite(_seed(self.high)).all():
+        if np.isfinite(_source_values(self.low)).all() and np.isfinite(_source_values(self.high)).all():
             drawn = _between(random.uniform(key, full, low.dtype), low, high)
         else:
             drawn = _sample_reals(key, low, high, full)
-        return jnp.where(_is_subnormal(bounds[0]), low, drawn) if _is_subnormal(_seed(bounds[0])).any() else drawn
+        return (
+            jnp.where(_is_subnormal(bounds[0]), low, drawn) if _is_subnormal(_source_values(bounds[0])).any() else drawn
+        )
 
     def _device_bounds(self) -> tuple[Any, Any]:
-        """The bounds in the dtype that JAX computes in, no wider than they are."""
+        """The bounds in the dtype that JAX computes in, rounded inwards."""
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         low, high = self.low, self.high
         if is_traced(low, high):
             return low, high
         if dtype != self.dtype:
-            low, high = _narrowed(low, dtype, up=True), _narrowed(high, dtype, up=False)
+            low, high = _narrow(low, dtype, up=True), _narrow(high, dtype, up=False)
             if not np.all((self.low <= low) & (low <= high) & (high <= self.high)):
                 expected = f"a box with members in {dtype}, the widest that JAX has without jax_enable_x64"
                 raise ValidationError("dtype", self.dtype, expected)
@@ -74,18 +78,18 @@ class Box(Space):
                 return False
             return jnp.all((x >= self.low) & (x <= self.high))
         array = as_array(x)
-        if array is None or array.shape != self.shape or not self._holds(x, array):
+        if array is None or array.shape != self.shape or not self._accepts_dtype(x, array):
             return False
         inside = (array >= self.low) & (array <= self.high)
         return jnp.all(inside) if is_traced(inside) else bool(np.all(inside))
 
-    def _holds(self, x: Any, array: NDArray[Any]) -> bool:
+    def _accepts_dtype(self, x: Any, array: NDArray[Any]) -> bool:
         if isinstance(x, int | float | list | tuple) and not isinstance(x, bool):
             return np.can_cast(array.dtype, self.dtype, "same_kind") and array.dtype.kind != "b"
         return array.dtype.kind != "b" and np.can_cast(array.dtype, self.dtype)
 
     def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
-        """Any real dtype is cast; beyond the bounds by more than rounding, or NaN, is refused."""
+        """Cast any real dtype; NaN, and values outside the bounds by more than rounding, are rejected."""
         array = None if is_traced(x) else as_array(x)
         kinds = "iu" if self.dtype.kind in "iu" else "iuf"
         if array is None or array.shape != self.shape or array.dtype.kind not in kinds:
@@ -101,7 +105,7 @@ class Box(Space):
         return np.asarray(np.clip(array.astype(self.dtype), self.low, self.high))
 
     def json_schema(self) -> dict[str, Any]:
-        """Bounds are given where one number bounds every entry, and for each entry of a short list."""
+        """Has bounds if one number bounds every entry, or if the space is a short vector."""
         low, high = _digest(self.low), _digest(self.high)
         uniform = all(isinstance(bound, int | float) for bound in (low, high))
         if not uniform and len(self.shape) == 1 and self.shape[0] <= LONGEST_LISTED:
@@ -118,11 +122,11 @@ class Box(Space):
         return self.shape_, self.dtype_.str, _digest(self.low), _digest(self.high)
 
     def __repr__(self) -> str:
-        return f"Box({_brief(self.low)}, {_brief(self.high)}, {self.shape_}, {self.dtype_.name})"
+        return f"Box({_format_bound(self.low)}, {_format_bound(self.high)}, {self.shape_}, {self.dtype_.name})"
 
 
 class Image(Box):
-    """Pictures: `height` × `width` × `channels` bytes."""
+    """Images: `height` × `width` × `channels` bytes."""
 
     def __init__(self, height: Any, width: Any, channels: Any = 3):
         sizes = (("height", height), ("width", width), ("channels", channels))
@@ -164,22 +168,22 @@ def _bound(name: str, bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) 
     array = as_array(bound)
     if array is None or np.isnan(array.astype(np.float64)).any():
         raise ValidationError(name, bound, "a real number or an array of them, not NaN")
-    # Broadcasting after the cast keeps a large box as cheap as its two numbers.
-    return np.broadcast_to(_whole(array, dtype) if dtype.kind in "iu" else array.astype(dtype), shape)
+    # Broadcast after the cast, so that a large box stores only two numbers.
+    return np.broadcast_to(_to_integers(array, dtype) if dtype.kind in "iu" else array.astype(dtype), shape)
 
 
-def _whole(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Cast to an integer dtype; what lies beyond it, and infinity, becomes the nearest number it has."""
+def _to_integers(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Cast to an integer dtype; values outside its range, and infinity, become its limits."""
     limits = np.iinfo(dtype)
-    above, below = array >= limits.max, array <= limits.min  # clipping would not do: 2**63 - 1 is not a float
+    above, below = array >= limits.max, array <= limits.min  # np.clip would be wrong: 2**63 - 1 is not a float
     inside = np.where(above | below, 0, array).astype(dtype)
     return np.where(above, limits.max, np.where(below, limits.min, inside)).astype(dtype)
 
 
-def _narrowed(bound: NDArray[Any], dtype: np.dtype[Any], up: bool) -> NDArray[Any]:
-    """A bound in a dtype of fewer bits, rounded up or down."""
+def _narrow(bound: NDArray[Any], dtype: np.dtype[Any], up: bool) -> NDArray[Any]:
+    """A bound in a narrower dtype, rounded up or down."""
     if dtype.kind in "iu":
-        return _whole(bound, dtype)
+        return _to_integers(bound, dtype)
     with np.errstate(over="ignore"):
         near = bound.astype(dtype)
     outside = near < bound if up else near > bound
@@ -187,8 +191,8 @@ def _narrowed(bound: NDArray[Any], dtype: np.dtype[Any], up: bool) -> NDArray[An
 
 
 def _without_subnormals(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Bounds inside these that are not subnormal, which XLA takes for zero; where there are none, `low` twice."""
-    if not (_is_subnormal(_seed(low)).any() or _is_subnormal(_seed(high)).any()):
+    """The nearest normal bounds inside, since XLA flushes subnormals to zero; if there are none, `low` twice."""
+    if not (_is_subnormal(_source_values(low)).any() or _is_subnormal(_source_values(high)).any()):
         return low, high
     tiny = jnp.finfo(low.dtype).tiny
     above = np.where(_is_subnormal(low), np.where(low > 0, tiny, 0), low).astype(low.dtype)
@@ -201,23 +205,23 @@ def _is_subnormal(bound: Any) -> Any:
     return (bound != 0) & (np.abs(bound) < jnp.finfo(bound.dtype).tiny)
 
 
-def _seed(bound: Any) -> Any:
-    """The numbers a bound was broadcast from."""
+def _source_values(bound: Any) -> Any:
+    """The values that a bound was broadcast from."""
     return bound[tuple(0 if stride == 0 else slice(None) for stride in bound.strides)] if bound.size else bound
 
 
 def _digest(bound: Any) -> Any:
-    seed = np.asarray(_seed(bound))
-    return seed.flat[0].item() if seed.size and (seed == seed.flat[0]).all() else bound.tobytes()
+    values = np.asarray(_source_values(bound))
+    return values.flat[0].item() if values.size and (values == values.flat[0]).all() else bound.tobytes()
 
 
-def _brief(bound: Any) -> str:
+def _format_bound(bound: Any) -> str:
     if is_traced(bound):
         return "traced"
-    seed = np.asarray(_seed(bound))
-    if seed.size and (seed == seed.flat[0]).all():
-        return str(seed.flat[0])
-    return np.array2string(seed, precision=4, threshold=8, separator=", ").replace("\n", "")
+    values = np.asarray(_source_values(bound))
+    if values.size and (values == values.flat[0]).all():
+        return str(values.flat[0])
+    return np.array2string(values, precision=4, threshold=8, separator=", ").replace("\n", "")
 
 
 def _between(u: Any, low: Any, high: Any) -> Any:
@@ -226,7 +230,7 @@ def _between(u: Any, low: Any, high: Any) -> Any:
 
 
 def _sample_reals(key: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
-    """Between bounds any of which may be infinite."""
+    """Samples between bounds of which any may be infinite."""
     uniform_key, exponential_key, normal_key = random.split(key, 3)
     below, above = jnp.isfinite(low), jnp.isfinite(high)
     safe_low, safe_high = jnp.where(below, low, 0), jnp.where(above, high, 0)

@@ -1,4 +1,4 @@
-"""Spaces made of spaces: Dict and Tuple."""
+"""Composite spaces: Dict and Tuple."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from tropism.errors import ValidationError
 
 
 class Dict(Space):
-    """Mappings with exactly these keys, kept in sorted order."""
+    """Mappings with exactly these keys, in sorted order."""
 
     keys_: tuple[str, ...] = eqx.field(static=True)
     values_: tuple[Space, ...]
@@ -19,12 +19,12 @@ class Dict(Space):
     def __init__(self, spaces: Mapping[str, Space] | None = None, **more: Space):
         if spaces is not None and not isinstance(spaces, Mapping):
             raise ValidationError("spaces", spaces, "a mapping of names to spaces")
-        every = {**(spaces or {}), **more}
-        for key, space in every.items():
+        members = {**(spaces or {}), **more}
+        for key, space in members.items():
             if not isinstance(key, str) or not isinstance(space, Space):
                 raise ValidationError(f"spaces[{key!r}]", space, "a string name and a Space")
-        self.keys_ = tuple(sorted(every))
-        self.values_ = tuple(every[key] for key in self.keys_)
+        self.keys_ = tuple(sorted(members))
+        self.values_ = tuple(members[key] for key in self.keys_)
 
     @property
     def spaces(self) -> dict[str, Space]:

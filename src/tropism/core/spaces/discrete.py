@@ -16,7 +16,7 @@ INT32_MAX = 2**31 - 1
 
 
 def draw_below(key: Any, n: Any, shape: tuple[int, ...]) -> Any:
-    """Uniform int32 in [0, n): one hash a number, biased by at most n / 2**32."""
+    """Uniform int32 in [0, n): one hash per number, biased by at most n / 2**32."""
     bits = random.bits(key, shape, jnp.uint32)
     return (bits % jnp.asarray(n).astype(jnp.uint32)).astype(jnp.int32)
 
@@ -79,8 +79,8 @@ class MultiDiscrete(Space):
     start: NDArray[Any]
 
     def __init__(self, nvec: Any, start: Any = None):
-        self.nvec = _whole("nvec", nvec)
-        self.start = np.zeros_like(self.nvec) if start is None else _whole("start", start)
+        self.nvec = _to_integers("nvec", nvec)
+        self.start = np.zeros_like(self.nvec) if start is None else _to_integers("start", start)
         if self.nvec.size == 0 or (self.nvec < 1).any():
             raise ValidationError("nvec", nvec, "whole numbers of at least 1")
         if self.start.shape != self.nvec.shape:
@@ -175,13 +175,13 @@ class MultiBinary(Space):
 
 
 def _range_schema(low: Any, high: Any) -> dict[str, Any]:
-    """An integer within its own bounds for every entry of the arrays."""
+    """The schema of integers with individual bounds."""
     if low.ndim == 0:
         return {"type": "integer", "minimum": int(low), "maximum": int(high)}
     return tuple_schema([_range_schema(*bounds) for bounds in zip(low, high, strict=True)])
 
 
-def _whole(name: str, values: Any) -> NDArray[Any]:
+def _to_integers(name: str, values: Any) -> NDArray[Any]:
     array = as_array(values)
     if array is None or array.dtype.kind not in "iu" or (abs(array.astype(np.int64)) > INT32_MAX).any():
         raise ValidationError(name, values, "an array of whole numbers that fit in int32")

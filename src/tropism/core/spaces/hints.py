@@ -1,4 +1,4 @@
-"""What an annotation says of a value: whether it fits, how to read it, its JSON Schema, a random one."""
+"""Interprets type annotations: checks values, reads JSON, gives the JSON Schema, draws samples."""
 
 import string
 import types
@@ -14,16 +14,16 @@ from jax import random
 from tropism.core.spaces.space import Space, is_integer, object_schema, tuple_schema
 from tropism.errors import ValidationError
 
-SAMPLED_LENGTH = 20  # a sampled text is short, whatever the limit
+SAMPLED_LENGTH = 20  # maximum length of a sampled text
 UNIONS = (Union, types.UnionType)
-PLAIN = frozenset((str, int, float, bool, type(None)))  # what JSON has, and nobody can change
+PLAIN = frozenset((str, int, float, bool, type(None)))  # the immutable JSON types
 
 Check = Callable[[Any], bool]
 Read = Callable[[Any, str], Any]
 
 
-class Field(NamedTuple):
-    """A field that the constructor takes; `read` is None where a JSON value is the value."""
+class RecordField(NamedTuple):
+    """A field that the constructor takes; `read` is None if JSON values need no conversion."""
 
     name: str
     hint: Any
@@ -34,11 +34,11 @@ class Field(NamedTuple):
 
 
 @cache
-def record_fields(cls: type) -> dict[str, Field]:
-    """The fields of a dataclass by name, each with what its annotation means."""
+def record_fields(cls: type) -> dict[str, RecordField]:
+    """The fields of a dataclass by name, with the functions for their annotations."""
     hints = get_type_hints(cls, include_extras=True)
     return {
-        field.name: Field(
+        field.name: RecordField(
             field.name,
             hints[field.name],
             checker(hints[field.name]),
@@ -51,8 +51,8 @@ def record_fields(cls: type) -> dict[str, Field]:
     }
 
 
-def build(cls: type, data: Any, name: str) -> Any:
-    """An instance of the dataclass from a mapping of its fields; each may itself be plain JSON."""
+def build_record(cls: type, data: Any, name: str) -> Any:
+    """An instance of the dataclass from a mapping of its fields, which may be plain JSON."""
     if type(data) is not dict and not isinstance(data, Mapping):
         raise ValidationError(name, data, f"a {cls.__name__} or a dict of its fields")
     known = record_fields(cls)
@@ -60,27 +60,27 @@ def build(cls: type, data: Any, name: str) -> Any:
         unknown = min(str(key) for key in data if key not in known)
         raise ValidationError(name, unknown, f"a field of {cls.__name__}: {', '.join(known)}")
     values: dict[str, Any] = {}
-    for field, hint, fits, read, required, _ in known.values():
+    for field, hint, matches, read, required, _ in known.values():
         if field in data:
             value = data[field] if read is None else read(data[field], f"{name}.{field}")
-            if not fits(value):
-                raise _misfit(field, hint, value, name)
+            if not matches(value):
+                raise _field_error(field, hint, value, name)
             values[field] = value
         elif required:
             raise ValidationError(name, dict(data), f"the field {field!r} of {cls.__name__}")
     try:
         return cls(**values)
-    except (TypeError, ValueError) as error:  # what the class itself checks
+    except (TypeError, ValueError) as error:  # raised by the class itself
         raise ValidationError(name, dict(data), f"a {cls.__name__} ({error})") from error
 
 
-def check(field: Field, value: Any, name: str) -> None:
+def check_field(field: RecordField, value: Any, name: str) -> None:
     if not field.check(value):
-        raise _misfit(field.name, field.hint, value, name)
+        raise _field_error(field.name, field.hint, value, name)
 
 
-def _misfit(field: str, hint: Any, value: Any, name: str) -> ValidationError:
-    return ValidationError(f"{name}.{field}", value, spell(hint))
+def _field_error(field: str, hint: Any, value: Any, name: str) -> ValidationError:
+    return ValidationError(f"{name}.{field}", value, format_hint(hint))
 
 
 def to_json(value: Any) -> Any:
@@ -97,7 +97,7 @@ def to_json(value: Any) -> Any:
 
 
 def checker(hint: Any) -> Check:
-    """Whether a value is one that the annotation allows."""
+    """A function that checks whether a value matches the annotation."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         space = _space(args)
@@ -143,7 +143,7 @@ def _is_any(_: Any) -> bool:
 
 
 def reader(hint: Any) -> Read | None:
-    """How a JSON value becomes one that the annotation allows; what it cannot read is left to the check."""
+    """A function that converts a JSON value; values that it cannot convert are left to the check."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         space = _space(args)
@@ -151,29 +151,29 @@ def reader(hint: Any) -> Read | None:
     if origin in UNIONS:
         return _union_reader(args)
     if origin is tuple and Ellipsis not in args:
-        items = [reader(arg) or _same for arg in args]
+        items = [reader(arg) or _identity for arg in args]
         return lambda x, name: (
             tuple(read(value, f"{name}[{i}]") for i, (read, value) in enumerate(zip(items, x, strict=True)))
             if isinstance(x, list | tuple) and len(x) == len(items)
             else x
         )
     if origin in (list, tuple):
-        item = reader(args[0]) or _same
+        item = reader(args[0]) or _identity
         return lambda x, name: (
             origin(item(value, f"{name}[{i}]") for i, value in enumerate(x)) if isinstance(x, list | tuple) else x
         )
     if isinstance(hint, type) and is_dataclass(hint):
-        return lambda x, name: build(hint, x, name) if isinstance(x, Mapping) else x
+        return lambda x, name: build_record(hint, x, name) if isinstance(x, Mapping) else x
     return None
 
 
 def _union_reader(args: tuple[Any, ...]) -> Read | None:
-    ways = [(checker(arg), reader(arg)) for arg in args]
-    if not any(read for _, read in ways):
+    alternatives = [(checker(arg), reader(arg)) for arg in args]
+    if not any(read for _, read in alternatives):
         return None
 
     def read_union(x: Any, name: str) -> Any:
-        for check, read in ways:
+        for check, read in alternatives:
             try:
                 value = x if read is None else read(x, name)
             except ValidationError:
@@ -185,12 +185,12 @@ def _union_reader(args: tuple[Any, ...]) -> Read | None:
     return read_union
 
 
-def _same(x: Any, _: str) -> Any:
+def _identity(x: Any, _: str) -> Any:
     return x
 
 
 def schema(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of `to_json` of a value that the annotation allows."""
+    """The JSON Schema of values that match the annotation."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         space = _space(args)
@@ -223,7 +223,7 @@ def record_schema(cls: type) -> dict[str, Any]:
 
 
 def sample(hint: Any, rng: np.random.Generator) -> Any:
-    """A random value that the annotation allows; collections of no fixed length are empty."""
+    """A random value that matches the annotation; collections of variable length are empty."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         space = _space(args)
@@ -249,10 +249,10 @@ def sample(hint: Any, rng: np.random.Generator) -> Any:
     return samples[kind]() if kind in samples else None
 
 
-def spell(hint: Any) -> str:
+def format_hint(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
 
 
 def _space(args: tuple[Any, ...]) -> Space | None:
-    """The space among the extras of an `Annotated`."""
+    """The space among the metadata of an `Annotated`."""
     return next((extra for extra in args[1:] if isinstance(extra, Space)), None)

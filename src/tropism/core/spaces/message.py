@@ -1,4 +1,4 @@
-"""Spaces of the host world: Text, and Record for typed messages."""
+"""Spaces of Python objects: Text, and Record for typed messages."""
 
 import string
 from dataclasses import is_dataclass
@@ -17,7 +17,7 @@ DEFAULT_TEXT_LENGTH = 2**20
 
 
 class Text(Space):
-    """Strings of `min_length` to `max_length` characters, of `charset` where one is given."""
+    """Strings of `min_length` to `max_length` characters, from `charset` if given."""
 
     max_length: int = eqx.field(static=True)
     min_length: int = eqx.field(static=True)
@@ -40,9 +40,9 @@ class Text(Space):
         return "".join(rng.choice(letters, int(length)))
 
     def contains(self, x: Any) -> bool:
-        return isinstance(x, str) and self.min_length <= len(x) <= self.max_length and self._spelled(x)
+        return isinstance(x, str) and self.min_length <= len(x) <= self.max_length and self._uses_charset(x)
 
-    def _spelled(self, x: str) -> bool:
+    def _uses_charset(self, x: str) -> bool:
         return self.charset is None or set(x) <= set(self.charset)
 
     def coerce(self, x: Any, name: str = "action") -> str:
@@ -67,7 +67,7 @@ class Text(Space):
 
 
 class Record(Space):
-    """Instances of a frozen dataclass; a plain dict with its fields is accepted at the edge."""
+    """Instances of a frozen dataclass; `coerce` also accepts a dict of its fields."""
 
     cls: type = eqx.field(static=True)
 
@@ -92,9 +92,9 @@ class Record(Space):
 
     def coerce(self, x: Any, name: str = "action") -> Any:
         if type(x) is not self.cls:
-            return hints.build(self.cls, x, name)
+            return hints.build_record(self.cls, x, name)
         for field in hints.record_fields(self.cls).values():
-            hints.check(field, getattr(x, field.name), name)
+            hints.check_field(field, getattr(x, field.name), name)
         return x
 
     def to_json(self, x: Any) -> dict[str, Any]:

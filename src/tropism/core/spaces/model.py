@@ -1,4 +1,4 @@
-"""Model: a space of typed messages whose class checks itself, as pydantic's do."""
+"""Model: a space of typed messages that validate themselves, such as pydantic models."""
 
 import string
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LARGEST_SAMPLE = 100
 
 
 class Model(Space):
-    """Instances of a class with pydantic's methods; a plain dict with its fields is accepted at the edge."""
+    """Instances of a class with pydantic's methods; `coerce` also accepts a dict of its fields."""
 
     cls: type = eqx.field(static=True)
 
@@ -27,7 +27,7 @@ class Model(Space):
         self.cls = cls
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Required fields are drawn by the schema, the others have their defaults."""
+        """Required fields are drawn from the schema, the others have their defaults."""
         check_single(self, shape)
         schema = self.json_schema()
         return self.coerce(_draw(schema, schema, np.random.default_rng(entropy(key))), "sample")
@@ -53,7 +53,7 @@ class Model(Space):
     def json_schema(self) -> dict[str, Any]:
         cls: Any = self.cls
         schema = cls.model_json_schema()
-        return _inlined(schema, schema.pop("$defs", {}))
+        return _inline_refs(schema, schema.pop("$defs", {}))
 
     def identity(self) -> tuple[Any, ...]:
         return (self.cls,)
@@ -62,17 +62,17 @@ class Model(Space):
         return f"Model({self.cls.__name__})"
 
 
-def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """The schema with every part where it is used; a part that contains itself may be anything there."""
+def _inline_refs(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with every definition inlined; a recursive reference allows any value."""
     if isinstance(schema, list):
-        return [_inlined(item, parts) for item in schema]
+        return [_inline_refs(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if name in parts:
-        rest = {key: part for key, part in parts.items() if key != name}
-        return _inlined(parts[name], rest)
-    return {key: _inlined(value, parts) for key, value in schema.items() if key != "$ref"}
+    if name in definitions:
+        others = {key: definition for key, definition in definitions.items() if key != name}
+        return _inline_refs(definitions[name], others)
+    return {key: _inline_refs(value, definitions) for key, value in schema.items() if key != "$ref"}
 
 
 def is_model(cls: Any) -> bool:
@@ -80,7 +80,7 @@ def is_model(cls: Any) -> bool:
 
 
 def _first_error(error: Any, x: Any) -> tuple[str, Any, str]:
-    """Where, which value, and what is wrong with it: pydantic's errors are a list of dicts."""
+    """The place, the value and the message of the first error; pydantic's errors are a list of dicts."""
     errors = error.errors() if callable(getattr(error, "errors", None)) else []
     if not errors:
         return "", x, " ".join(str(error).split())
@@ -88,7 +88,7 @@ def _first_error(error: Any, x: Any) -> tuple[str, Any, str]:
 
 
 def _draw(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """A random value that a JSON Schema allows; what is optional is left out."""
+    """A random value that matches a JSON Schema, without optional fields."""
     if "$ref" in schema:
         return _draw(root["$defs"][schema["$ref"].rsplit("/", 1)[1]], root, rng)
     if "const" in schema:
@@ -98,7 +98,7 @@ def _draw(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Gen
     for word in ("anyOf", "oneOf", "allOf"):
         if word in schema:
             return _draw(schema[word][0], root, rng)
-    draw = DRAWN.get(schema.get("type", ""))
+    draw = GENERATORS.get(schema.get("type", ""))
     return None if draw is None else draw(schema, root, rng)
 
 
@@ -133,7 +133,7 @@ def _boolean(_schema: Mapping[str, Any], _root: Mapping[str, Any], rng: np.rando
     return bool(rng.integers(2))
 
 
-DRAWN: dict[str, Any] = {
+GENERATORS: dict[str, Any] = {
     "object": _object,
     "array": _array,
     "string": _string,

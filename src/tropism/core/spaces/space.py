@@ -1,4 +1,4 @@
-"""The abstract space and what all spaces share."""
+"""The base class of spaces, and helpers for them."""
 
 import importlib
 import json
@@ -23,7 +23,7 @@ class Space(Module):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """None where the members are no arrays."""
+        """None if the members are not arrays."""
         return None
 
     @property
@@ -32,19 +32,19 @@ class Space(Module):
 
     @abstractmethod
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """A random member, always contained; with `shape`, that many, stacked."""
+        """A random member, always contained; with `shape`, stacked members of that leading shape."""
 
     @abstractmethod
     def contains(self, x: Any) -> Any:
-        """Whether `x` is a member: a bool for any object at all, a traced bool for a tracer."""
+        """Whether `x` is a member: a bool for any object, a traced bool for a tracer."""
 
     @abstractmethod
     def coerce(self, x: Any, name: str = "action") -> Any:
-        """`x` as this space's own host value, or a ValidationError that names it."""
+        """`x` as a host value of this space; a ValidationError with `name` if it is not a member."""
 
     @abstractmethod
     def identity(self) -> tuple[Any, ...]:
-        """What equality and hash are made of."""
+        """The values that define equality and hash."""
 
     @abstractmethod
     def json_schema(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Space(Module):
         return np.asarray(x).tolist()
 
     def from_json(self, data: Any, name: str = "action") -> Any:
-        """The member that `to_json` wrote, checked like any stranger's value."""
+        """The member that `to_json` wrote, checked."""
         return self.coerce(data, name)
 
     def from_text(self, text: str, name: str = "action") -> Any:
@@ -68,7 +68,7 @@ class Space(Module):
 
     def to_gymnasium(self) -> Any:
         """The equal `gymnasium.spaces` space (needs the extra `gym`)."""
-        # Imported by name: core must not depend on the gym room.
+        # Imported by name: core must not depend on tropism.gym.
         return importlib.import_module("tropism.gym.spaces").to_gymnasium_space(self)
 
     def __contains__(self, x: Any) -> bool:
@@ -101,7 +101,7 @@ def is_traced(*values: Any) -> bool:
 
 
 def as_array(x: Any) -> NDArray[Any] | None:
-    """`x` as a NumPy array of real numbers, or None where it is no such thing."""
+    """`x` as a NumPy array of real numbers, or None if it is not one."""
     if isinstance(x, str | bytes | dict | set) or x is None:
         return None
     try:
@@ -116,7 +116,7 @@ def _is_small_float(dtype: np.dtype[Any]) -> bool:
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int, where it is a whole number of at least `least`."""
+    """`value` as an int; a ValidationError unless it is a whole number of at least `least`."""
     if not is_integer(value) or int(value) < least:
         raise ValidationError(name, value, f"a whole number of at least {least}")
     return int(value)

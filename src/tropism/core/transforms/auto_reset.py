@@ -1,4 +1,4 @@
-"""auto_reset: the next episode begins by itself, in any of Gymnasium's three modes."""
+"""auto_reset: starts the next episode automatically, in any of Gymnasium's three modes."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Bool
 
-from tropism.core.compiled.reset_where import Restarts, check_restarts, replace_where
+from tropism.core.compiled.reset_where import Restarts, check_restarts, reset_where
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import NEXT_EPISODE, step_timestep
 from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
@@ -18,24 +18,24 @@ Mode = Literal["next_step", "same_step", "disabled"]
 
 
 def auto_reset(env: Environment, mode: Mode = "next_step", *, restarts: Restarts = "auto") -> Environment:
-    """Begin the next episode by itself.
+    """Start the next episode automatically.
 
-    `same_step`: the step that ends an episode already returns the first observation of the next one, and
-    the last observation and info of the old in `info["final_obs"]` and `info["final_info"]`. `next_step`: the
+    `same_step`: the step that ends an episode returns the first observation of the next one, and the last
+    observation and info of the finished one in `info["final_obs"]` and `info["final_info"]`. `next_step`: the
     step after the end ignores its action and returns the first observation, with reward 0. `disabled`: the
-    environment as it is. In both modes the statistics of `episode_stats` at a step with `done` are those of
+    environment unchanged. In both modes the statistics of `episode_stats` at a step with `done` are those of
     the finished episode.
-    Transforms put around the result go inside it, so that `final_obs` passes through all of them.
+    Transforms applied to the result go inside it, so that `final_obs` passes through all of them.
     """
     if mode not in get_args(Mode):
         raise ValidationError("mode", mode, f"one of {', '.join(get_args(Mode))}")
     check_restarts(restarts)
-    inside = env.env if isinstance(env, AutoReset) else env
-    return inside if mode == "disabled" else AutoReset(inside, mode, restarts)
+    inner = env.env if isinstance(env, AutoReset) else env
+    return inner if mode == "disabled" else AutoReset(inner, mode, restarts)
 
 
-def around(build: Callable[[Environment], Environment], env: Environment) -> Environment:
-    """Apply a transform; where resets are automatic, inside of that."""
+def apply_transform(build: Callable[[Environment], Environment], env: Environment) -> Environment:
+    """Apply a transform, inside an AutoReset if there is one."""
     if isinstance(env, AutoReset):
         return AutoReset(build(env.env), env.mode, env.restarts)
     return build(env)
@@ -55,9 +55,9 @@ class AutoReset(Transform):
         obs, reward, terminated, truncated, rest = step_timestep(self.env, obs, inner, reward, done, info, params)
         over = (terminated | truncated) if self.mode == "same_step" else state.memory
         final_obs, final_info = obs, rest
-        # In `next_step` the step just made is discarded, so what outlives the episode is taken from before it.
+        # In `next_step` this step is discarded, so the restart gets the state before it.
         ended = inner if self.mode == "same_step" else state.inner
-        obs, inner = replace_where(self._restart, over, (key, ended, params), (obs, inner), self.restarts)
+        obs, inner = reset_where(self._restart, over, (key, ended, params), (obs, inner), self.restarts)
         first_info = {**jax.tree.map(jnp.zeros_like, rest), **self.env.info(inner, params)}
         rest = jax.tree.map(lambda new, old: jnp.where(over, new, old), first_info, rest)
         if self.mode == "same_step":

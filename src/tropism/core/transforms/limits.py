@@ -10,20 +10,20 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.environment import Environment, Info, number_at, replaced
+from tropism.core.environment import Environment, Info, replace_at, value_at
 from tropism.core.episode import Timestep
 from tropism.core.spaces.space import check_count
-from tropism.core.transforms.auto_reset import around
+from tropism.core.transforms.auto_reset import apply_transform
 from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
 from tropism.errors import ValidationError
 
-DRAW = 2**32 - 2  # folded into the reset's key: a stream apart from all that an environment draws
+PARAMS_STREAM = 2**32 - 2  # folded into the reset's key: the environment draws from another stream
 
 
 def time_limit(env: Environment, max_steps: int) -> Environment:
     """Truncate every episode after `max_steps` steps."""
     limit = check_count("max_steps", max_steps)
-    return around(lambda inner: TimeLimit(inner, limit), env)
+    return apply_transform(lambda inner: TimeLimit(inner, limit), env)
 
 
 class TimeLimit(Transform):
@@ -41,7 +41,7 @@ def scale_reward(env: Environment, factor: float) -> Environment:
     """Multiply every reward by `factor`."""
     if isinstance(factor, bool) or not isinstance(factor, Real) or factor != factor:
         raise ValidationError("factor", factor, "a number, not NaN")
-    return around(lambda inner: ScaleReward(inner, float(factor)), env)
+    return apply_transform(lambda inner: ScaleReward(inner, float(factor)), env)
 
 
 class ScaleReward(Transform):
@@ -56,10 +56,10 @@ def episode_stats(env: Environment) -> Environment:
 
     At a step with `done` they are those of the finished episode, under `auto_reset` too.
     """
-    return around(EpisodeStats, env)
+    return apply_transform(EpisodeStats, env)
 
 
-class Stats(eqx.Module):
+class EpisodeSums(eqx.Module):
     """Sums over one episode."""
 
     total: Float[Array, ""]
@@ -67,11 +67,11 @@ class Stats(eqx.Module):
 
 
 class EpisodeStats(Transform):
-    def start(self, key: Any, memory: Any, params: Any) -> Stats:
-        return Stats(jnp.float32(0), jnp.int32(0))
+    def start(self, key: Any, memory: Any, params: Any) -> EpisodeSums:
+        return EpisodeSums(jnp.float32(0), jnp.int32(0))
 
-    def after(self, memory: Stats, timestep: Timestep, params: Any) -> tuple[Timestep, Stats]:
-        return timestep, Stats(memory.total + timestep.reward, memory.length + 1)
+    def after(self, memory: EpisodeSums, timestep: Timestep, params: Any) -> tuple[Timestep, EpisodeSums]:
+        return timestep, EpisodeSums(memory.total + timestep.reward, memory.length + 1)
 
     def info(self, state: TransformState, params: Any) -> Info:
         stats = zip(EPISODE_STATS, (state.memory.total, state.memory.length), strict=True)
@@ -82,9 +82,9 @@ Distribution = tuple[float, float] | Callable[[Any], Any]
 
 
 def randomize_params(env: Environment, distributions: Mapping[str, Distribution]) -> Environment:
-    """Draw some params anew for each episode: a `(low, high)` pair is uniform, a function takes a key.
+    """Draw some params for each episode: a `(low, high)` pair is uniform, a function takes a key.
 
-    A number of a part has a dotted name, "field.sigma".
+    Nested params have dotted names such as "field.sigma".
     """
     if not isinstance(distributions, Mapping) or not distributions:
         raise ValidationError(
@@ -92,13 +92,13 @@ def randomize_params(env: Environment, distributions: Mapping[str, Distribution]
         )
     defaults = env.default_params()
     for name, distribution in distributions.items():
-        number_at(defaults, str(name), str(name).split("."), "distributions")
+        value_at(defaults, str(name), str(name).split("."), "distributions")
         if not callable(distribution) and not _is_range(distribution):
             raise ValidationError(
                 f"distributions[{name!r}]", distribution, "(low, high) with low <= high, or a function of a key"
             )
     chosen = tuple((name, d if callable(d) else tuple(d)) for name, d in sorted(distributions.items()))
-    return around(lambda inner: RandomizeParams(inner, chosen), env)
+    return apply_transform(lambda inner: RandomizeParams(inner, chosen), env)
 
 
 def _is_range(pair: Any) -> bool:
@@ -114,14 +114,14 @@ class RandomizeParams(Transform):
     distributions: tuple[tuple[str, Any], ...]
 
     def start(self, key: Any, memory: Any, params: Any) -> dict[str, Any]:
-        """The drawn params are what this transform remembers."""
-        drawing = random.fold_in(key, DRAW)
-        # By name: two of these transforms around one another must not draw the same numbers.
-        return {name: _draw(d, random.fold_in(drawing, crc32(name.encode()))) for name, d in self.distributions}
+        """The memory is the drawn params."""
+        stream = random.fold_in(key, PARAMS_STREAM)
+        # By name, so that two nested transforms of this kind do not draw the same numbers.
+        return {name: _draw(d, random.fold_in(stream, crc32(name.encode()))) for name, d in self.distributions}
 
     def inner_params(self, memory: Any, params: Any) -> Any:
         for name, value in memory.items():
-            params = replaced(params, name.split("."), value)
+            params = replace_at(params, name.split("."), value)
         return params
 
 

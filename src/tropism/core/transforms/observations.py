@@ -13,7 +13,7 @@ from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.core.spaces import Box, Dict, Space, Tuple
 from tropism.core.spaces.space import check_count
-from tropism.core.transforms.auto_reset import around
+from tropism.core.transforms.auto_reset import apply_transform
 from tropism.core.transforms.transform import Transform
 from tropism.errors import ValidationError
 
@@ -23,7 +23,7 @@ PRIOR_COUNT = 1e-4  # weight of the unit prior, as in Gymnasium's running statis
 
 
 class ObservationTransform(Transform):
-    """Maps an observation together with a memory; the two hooks of a transform become one."""
+    """Maps an observation and a memory; `observe` replaces the hooks `first` and `after`."""
 
     def observe(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
         return obs, memory
@@ -39,11 +39,11 @@ class ObservationTransform(Transform):
 def frame_stack(env: Environment, num_frames: int) -> Environment:
     """The last `num_frames` observations, oldest first, along a new leading axis.
 
-    An episode begins with its first observation repeated, so no frame of an older one is ever seen.
+    An episode starts with its first observation repeated, so the stack never has frames of an earlier one.
     """
     size = check_count("num_frames", num_frames)
-    _stacked(env.observation_space(env.default_params()), 1)
-    return around(lambda inner: FrameStack(inner, size), env)
+    _stack_space(env.observation_space(env.default_params()), 1)
+    return apply_transform(lambda inner: FrameStack(inner, size), env)
 
 
 class FrameStack(Transform):
@@ -58,14 +58,14 @@ class FrameStack(Transform):
         return timestep._replace(obs=frames), frames
 
     def observation_space(self, params: Any) -> Space:
-        return _stacked(self.env.observation_space(params), self.num_frames)
+        return _stack_space(self.env.observation_space(params), self.num_frames)
 
 
-def _stacked(space: Space, num_frames: int) -> Space:
+def _stack_space(space: Space, num_frames: int) -> Space:
     if isinstance(space, Dict):
-        return Dict({name: _stacked(part, num_frames) for name, part in space.spaces.items()})
+        return Dict({name: _stack_space(part, num_frames) for name, part in space.spaces.items()})
     if isinstance(space, Tuple):
-        return Tuple(tuple(_stacked(part, num_frames) for part in space.spaces))
+        return Tuple(tuple(_stack_space(part, num_frames) for part in space.spaces))
     if not isinstance(space, Box):
         raise ValidationError("observation_space", space, "a Box, or a Dict or Tuple of boxes")
     shape = (num_frames, *space.shape)
@@ -74,40 +74,40 @@ def _stacked(space: Space, num_frames: int) -> Space:
 
 
 def normalize_obs(env: Environment, epsilon: float = VARIANCE_FLOOR) -> Environment:
-    """Subtract the running mean and divide by the running deviation, kept over automatic restarts."""
+    """Subtract the running mean and divide by the running deviation, which automatic resets keep."""
     if not isinstance(epsilon, float | int) or not epsilon > 0:
         raise ValidationError("epsilon", epsilon, "a number above 0")
     space = env.observation_space(env.default_params())
     if not isinstance(space, Box):
         raise ValidationError("observation_space", space, "a Box")
-    return around(lambda inner: NormalizeObs(inner, float(epsilon)), env)
+    return apply_transform(lambda inner: NormalizeObs(inner, float(epsilon)), env)
 
 
-class Moments(eqx.Module):
+class RunningStatistics(eqx.Module):
     """Running mean and variance of all observations so far."""
 
     mean: Float[Array, "..."]
     variance: Float[Array, "..."]
     count: Float[Array, ""]
 
-    def update(self, obs: Float[Array, "..."]) -> "Moments":
+    def update(self, obs: Float[Array, "..."]) -> "RunningStatistics":
         count = self.count + 1
         delta = obs - self.mean
         mean = self.mean + delta / count
         variance = (self.variance * self.count + delta * (obs - mean)) / count
-        return Moments(mean, variance, count)
+        return RunningStatistics(mean, variance, count)
 
 
 class NormalizeObs(ObservationTransform):
     epsilon: float
 
-    def start(self, key: Any, memory: Moments | None, params: Any) -> Moments:
+    def start(self, key: Any, memory: RunningStatistics | None, params: Any) -> RunningStatistics:
         if memory is not None:
             return memory
         shape = self.observation_space(params).shape or ()
-        return Moments(jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32), jnp.float32(PRIOR_COUNT))
+        return RunningStatistics(jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32), jnp.float32(PRIOR_COUNT))
 
-    def observe(self, memory: Moments, obs: Any, params: Any) -> tuple[Any, Moments]:
+    def observe(self, memory: RunningStatistics, obs: Any, params: Any) -> tuple[Any, RunningStatistics]:
         obs = jnp.asarray(obs, jnp.float32)
         moments = memory.update(obs)
         return (obs - moments.mean) / jnp.sqrt(moments.variance + self.epsilon), moments
@@ -117,9 +117,9 @@ class NormalizeObs(ObservationTransform):
 
 
 def grayscale(env: Environment, *, keep_dim: bool = False) -> Environment:
-    """Pictures without colour: (H, W), or (H, W, 1) with `keep_dim`."""
-    _check_picture(env)
-    return around(lambda inner: Grayscale(inner, bool(keep_dim)), env)
+    """Images without colour: (H, W), or (H, W, 1) with `keep_dim`."""
+    _check_image(env)
+    return apply_transform(lambda inner: Grayscale(inner, bool(keep_dim)), env)
 
 
 class Grayscale(ObservationTransform):
@@ -135,10 +135,10 @@ class Grayscale(ObservationTransform):
 
 
 def resize(env: Environment, height: int, width: int) -> Environment:
-    """Pictures of another size, with antialiasing."""
+    """Images resized with antialiasing."""
     size = check_count("height", height), check_count("width", width)
-    _check_picture(env, colour=False)
-    return around(lambda inner: Resize(inner, *size), env)
+    _check_image(env, colour=False)
+    return apply_transform(lambda inner: Resize(inner, *size), env)
 
 
 class Resize(ObservationTransform):
@@ -155,9 +155,9 @@ class Resize(ObservationTransform):
         return Box(0, 255, (self.height, self.width, *shape), np.uint8)
 
 
-def _check_picture(env: Environment, colour: bool = True) -> None:
+def _check_image(env: Environment, colour: bool = True) -> None:
     space = env.observation_space(env.default_params())
     shape = space.shape or ()
-    wanted = len(shape) == 3 and shape[2] == 3 if colour else len(shape) in (2, 3)
-    if not wanted or space.dtype != np.uint8:
-        raise ValidationError("observation_space", space, "a uint8 picture, (H, W, 3)" if colour else "a uint8 picture")
+    valid = len(shape) == 3 and shape[2] == 3 if colour else len(shape) in (2, 3)
+    if not valid or space.dtype != np.uint8:
+        raise ValidationError("observation_space", space, "a uint8 image, (H, W, 3)" if colour else "a uint8 image")

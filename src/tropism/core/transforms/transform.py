@@ -1,4 +1,4 @@
-"""What all transforms share: forwarding, and the order in which things happen."""
+"""The base class of transforms: forwarding, and the order of its hooks."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from tropism.core.episode import Timestep, step_timestep
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
-EPISODE_STATS = ("episode_return", "episode_length")  # in info: of the episode that the step belongs to
+EPISODE_STATS = ("episode_return", "episode_length")  # info keys, of the episode that the step belongs to
 
 
 class TransformState(EnvState):
-    """The state of the environment inside, and what the transform itself remembers."""
+    """The state of the inner environment, and the memory of the transform."""
 
     inner: Any
     memory: Any
@@ -29,7 +29,7 @@ class Transform(Environment):
             raise ValidationError("env", self.env, "a pure environment; a host environment cannot be transformed")
 
     def start(self, key: Any, memory: Any, params: Any) -> Any:
-        """The memory at the start of an episode, given that of the one before (None at a reset)."""
+        """The memory at the start of an episode, given that of the previous one (None at a reset)."""
         return ()
 
     def first(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
@@ -41,27 +41,27 @@ class Transform(Environment):
         return timestep, memory
 
     def inner_params(self, memory: Any, params: Any) -> Any:
-        """The params of the environment inside."""
+        """The params of the inner environment."""
         return params
 
     def reset(self, key: Any, params: Any) -> tuple[Any, TransformState]:
         memory = self.start(key, None, params)
         obs, inner = self.env.reset(key, self.inner_params(memory, params))
-        return self._begin(memory, obs, inner, params)
+        return self._first_state(memory, obs, inner, params)
 
     def restart(self, key: Any, state: TransformState, params: Any) -> tuple[Any, TransformState]:
         memory = self.start(key, state.memory, params)
         obs, inner = self.env.restart(key, state.inner, self.inner_params(memory, params))
-        return self._begin(memory, obs, inner, params)
+        return self._first_state(memory, obs, inner, params)
 
-    def _begin(self, memory: Any, obs: Any, inner: Any, params: Any) -> tuple[Any, TransformState]:
+    def _first_state(self, memory: Any, obs: Any, inner: Any, params: Any) -> tuple[Any, TransformState]:
         obs, memory = self.first(memory, obs, params)
         return obs, TransformState(inner.time, inner, memory)
 
     def step(self, key: Any, state: TransformState, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
-        within = self.inner_params(state.memory, params)
-        obs, inner, reward, done, info = self.env.step(key, state.inner, action, within)
-        timestep = step_timestep(self.env, obs, inner, reward, done, info, within)
+        inner_params = self.inner_params(state.memory, params)
+        obs, inner, reward, done, info = self.env.step(key, state.inner, action, inner_params)
+        timestep = step_timestep(self.env, obs, inner, reward, done, info, inner_params)
         timestep, memory = self.after(state.memory, timestep, params)
         state = TransformState(inner.time, inner, memory)
         rest = {**self.info(state, params), **timestep.info}
@@ -92,8 +92,8 @@ class Transform(Environment):
     def describe(self, state: TransformState, obs: Any, params: Any) -> str:
         return self.env.describe(state.inner, obs, self.inner_params(state.memory, params))
 
-    def agent_spot(self, state: TransformState, params: Any) -> tuple[float, float] | None:
-        return self.env.agent_spot(state.inner, self.inner_params(state.memory, params))
+    def agent_position_in_image(self, state: TransformState, params: Any) -> tuple[float, float] | None:
+        return self.env.agent_position_in_image(state.inner, self.inner_params(state.memory, params))
 
     def action_words(self) -> tuple[str, ...]:
         return self.env.action_words()

@@ -110,7 +110,7 @@ class Coding(Environment):
         self.cell = Cell(doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits))
 
     @classmethod
-    def absence(cls) -> str | None:
+    def unavailable_reason(cls) -> str | None:
         return doctor.examined().reason
 
     def default_params(self) -> CodingParams:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tropism.core.compiled.program import host_device
 from tropism.core.environment import Environment, Info, outcome
-from tropism.core.episode import host_key, moment_key, seed_words
+from tropism.core.episode import host_key, seed_words, step_key
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.nav import MOTION, SENSOR, PlumeNav, PlumeNavParams, PlumeNavState
@@ -282,8 +282,8 @@ class PlumeHost(Environment):
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:
         return self.base.describe(self._pure(state, state.field), obs, params)
 
-    def agent_spot(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
-        return self.base.agent_spot(self._pure(state, state.field), params)
+    def agent_position_in_image(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
+        return self.base.agent_position_in_image(self._pure(state, state.field), params)
 
     def action_words(self) -> tuple[str, ...]:
         return self.base.action_words()
@@ -295,7 +295,7 @@ class PlumeHost(Environment):
 
 @jax.jit
 def _place(words: Any, start: Any, motion: Any, arena: Any, source: Any, goal_radius: Any) -> Agent:
-    agent = start.place(moment_key(words, 0), arena, pair(source), goal_radius, motion.on_grid)
+    agent = start.place(step_key(words, 0), arena, pair(source), goal_radius, motion.on_grid)
     return replace(agent, heading=motion.facing(agent.heading))
 
 
@@ -314,7 +314,7 @@ def _scene(sight: Sight) -> Scene:
 
 
 def _key(words: Any, number: Any, part: int) -> Any:
-    return random.fold_in(moment_key(jnp.asarray(words), number), part)
+    return random.fold_in(step_key(jnp.asarray(words), number), part)
 
 
 @jax.jit

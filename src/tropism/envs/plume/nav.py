@@ -244,7 +244,7 @@ class PlumeNav(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}. {_choice(self.motion)}"
         )
 
-    def agent_spot(self, state: Any, params: Any) -> tuple[float, float]:
+    def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
         return picture.spot(params.arena, state.agent)
 
     def action_words(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
-from tropism.core.episode import host_key, moment_key, seed_words, small_seed
+from tropism.core.episode import host_key, seed_words, small_seed, step_key
 from tropism.envs.plume.nav import FIELD, PlumeNavParams
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
@@ -195,7 +195,7 @@ class WindView(_Clock):
 
 def _key(words: Any, step: Any) -> Any:
     """The key that the field has in PlumeNav, so that the same seed is the same plume."""
-    return random.fold_in(moment_key(words, step), FIELD)
+    return random.fold_in(step_key(words, step), FIELD)
 
 
 @jax.jit

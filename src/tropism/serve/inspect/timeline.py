@@ -130,7 +130,7 @@ class Reel:
         """Keep this moment where it costs nothing; when there are too many, every second one is let go."""
         if not self.environment.env.traced or self._front.step_count % self._stride:
             return
-        self._marks.append(Mark(len(self.entries), self._front.moment()))
+        self._marks.append(Mark(len(self.entries), self._front.restore_point()))
         if len(self._marks) > MOST_MARKS:
             self._marks, self._stride = self._marks[::2], 2 * self._stride
 
@@ -209,7 +209,7 @@ def _row(session: Session, entry: Entry) -> Row:
         session.lifecycle.value,
         session.describe()[:LONGEST_TEXT],
         named_numbers(obs, session.env.observation_words()),
-        session.agent_spot(),
+        session.agent_position_in_image(),
         None if legal is None else np.asarray(legal, bool).tolist(),
     )
 

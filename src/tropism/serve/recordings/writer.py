@@ -45,9 +45,9 @@ class RecordedFolder:
         if kind == "step" and session.lifecycle is EnvironmentState.READY and served.number is None:
             raise ServerError("NOT_RECORDED", GAP)
         if session.lifecycle is EnvironmentState.CREATED:
-            return session.sibling
+            return session.new_like
         can_go_back = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
-        return session.moment() if can_go_back else None
+        return session.restore_point() if can_go_back else None
 
     def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]:
         session, write = served.session, self._writers[served.environment.id].begin

@@ -15,7 +15,7 @@ from tropism.core.environment import Environment
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
 from tropism.core.session.snapshot import write_params
-from tropism.isolation import apart
+from tropism.isolation import isolate
 from tropism.serve.session.json_form import Form
 
 LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
@@ -44,7 +44,7 @@ class ServedEnvironment:
         env = self.env
         if env.traced or env.isolated or not env.blocking:
             return self
-        return ServedEnvironment(self.id, apart(env), self.params, self.summary)
+        return ServedEnvironment(self.id, isolate(env), self.params, self.summary)
 
     @property
     def replayable(self) -> bool:
@@ -77,7 +77,7 @@ class ServedEnvironment:
 
     def fresh(self) -> Session:
         """As `open`; where nobody prepared it, the first steps compile."""
-        return self._first.sibling()
+        return self._first.new_like()
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:
         """Compile, once; from then on nothing that sessions do needs it."""
@@ -93,7 +93,7 @@ class ServedEnvironment:
         form = self.form
         if not self.env.traced:
             return not self.env.blocking
-        session = self._first.sibling()
+        session = self._first.new_like()
         session.reset(seed=0)
         times: list[tuple[float, float]] = []
         for number in range(WARM_UPS):  # the first ones compile; a busy machine slows some

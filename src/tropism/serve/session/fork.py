@@ -114,7 +114,7 @@ def branched(source: Source, session: Session, store: Store, id: str, asked: For
 def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]:
     """A session of its own that goes on from this step of an episode, and what had happened by then."""
     entries, environment = until(source.entries(), step), source.environment
-    own = entries[0].payload["episode_id"] if environment.env.identified else None  # what it is told, is replayed
+    own = entries[0].payload["episode_id"] if environment.env.takes_episode_id else None  # what it is told, is replayed
     entries[0] = entries[0].adding({"episode_id": own})
     session = replayed(environment, entries, environment.fresh())
     try:

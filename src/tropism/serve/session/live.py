@@ -141,13 +141,13 @@ class ServedSession:
 
     async def _step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         async with self.turns.turn():
-            before, late, written = self.session.moment(), self.session, self.written
+            before, late, written = self.session.restore_point(), self.session, self.written
             step = asyncio.ensure_future(self._in_thread(self._once_in, late, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
             with self._writing:
                 in_time = step.done() or self.written != written or self.lost
                 if not in_time:
-                    self.session = late.sibling()
+                    self.session = late.new_like()
             if in_time:
                 reply = await step
                 await self._settled()
@@ -229,7 +229,7 @@ class ServedSession:
         """What cannot be recorded has not happened; where there is no way back, the episode is over."""
         if session is not self.session:
             return
-        earlier = session.sibling()
+        earlier = session.new_like()
         try:
             session.close()
             earlier = earlier if back is None else back()
@@ -243,7 +243,7 @@ class ServedSession:
 
     def lose(self) -> Session:
         """Be closed from now on: who comes takes the session up again from what is kept. The one that was here."""
-        nobody = self.session.sibling()
+        nobody = self.session.new_like()
         nobody.close()
         with self._writing:
             self.lost = True
