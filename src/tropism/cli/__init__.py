@@ -1,4 +1,4 @@
-"""The command line: one file a group of commands."""
+"""The command line: one file per command."""
 
 import sys
 from typing import Annotated
@@ -8,14 +8,20 @@ from rich.markup import escape
 
 from tropism import __version__
 from tropism.cli import tracebacks as blame
-from tropism.cli.check import check, list_environments
+from tropism.cli.bench import bench
+from tropism.cli.check import check
 from tropism.cli.demo import demo
 from tropism.cli.evaluate import evaluate
 from tropism.cli.interrupts import INTERRUPTED, Interrupts
-from tropism.cli.record import export_to_minari, import_from_minari, record, replay
-from tropism.cli.rollout import bench, render, rollout
+from tropism.cli.list import list_environments
+from tropism.cli.mcp import mcp
+from tropism.cli.minari import export_to_minari, import_from_minari
+from tropism.cli.record import record
+from tropism.cli.render import render
+from tropism.cli.replay import replay
+from tropism.cli.rollout import rollout
 from tropism.cli.sandbox import examine_sandbox
-from tropism.cli.serve import mcp, serve
+from tropism.cli.serve import serve
 from tropism.cli.show import show
 from tropism.cli.terminal import errors
 from tropism.errors import MissingExtraError, TropismError

@@ -1,4 +1,4 @@
-"""Commands that serve: serve, mcp."""
+"""The command serve."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,16 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tropism.cli.terminal import Arguments, Ids, Params, id_of, pair
-
-Processes = Annotated[
-    bool,
-    typer.Option(
-        "--processes",
-        help="Each session of a host environment that blocks in a process of its own: a crash in native code ends "
-        "that process, not the server. Costs a fork at each reset, a pipe at each step, and memory.",
-    ),
-]
+from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, pair
 
 
 class Level(StrEnum):
@@ -106,7 +97,7 @@ def serve(
         processes=processes,
     )
     log_to_stderr(log_level.value)
-    environments = _chosen(ids, param, arg)
+    environments = served_environments(ids, param, arg)
 
     def ready(url: str) -> None:
         some = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
@@ -136,7 +127,7 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
     return Journal(path or default_path(settings.host, settings.port), kind)
 
 
-def _chosen(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
+def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
     """The environments to serve, by what was said on the command line."""
     from tropism.serve.server import served
 
@@ -151,23 +142,3 @@ def _recordings(folder: Path, environments: Iterable[Any]) -> Any:
     from tropism.serve.recordings.writer import RecordedFolder
 
     return RecordedFolder(folder, environments)
-
-
-def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg: Arguments = None) -> None:
-    """Speak MCP on standard input and output, for agents that start their own tools.
-
-    Example: tropism mcp ConnectFour-v0
-    Example: tropism mcp ConnectFour-v0 --arg "opponent=minimax(3)"
-    """
-    import asyncio
-
-    from tropism.errors import require_extra
-
-    require_extra("mcp", "tropism mcp", "mcp")
-    from tropism.serve.app import App
-    from tropism.serve.server import log_to_stderr
-    from tropism.serve.settings import Settings
-    from tropism.serve.tools.mcp import serve_stdio
-
-    log_to_stderr("warning")
-    asyncio.run(serve_stdio(App(_chosen(ids, param, arg), Settings(processes=processes)).tools))

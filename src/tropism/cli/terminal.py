@@ -47,6 +47,15 @@ Fps = Annotated[
     float | None,
     typer.Option(help="Pictures a second; 25 by default, fewer for a short episode.", min=0.1, max=100),
 ]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with recordings.")]
+Processes = Annotated[
+    bool,
+    typer.Option(
+        "--processes",
+        help="Each session of a host environment that blocks in a process of its own: a crash in native code ends "
+        "that process, not the server. Costs a fork at each reset, a pipe at each step, and memory.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
 
 
