@@ -12,8 +12,8 @@ from tropism.plume.strategies.fitted import NAMES
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson
-from tropism.train.policies import named
+from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson_interval
+from tropism.train.policies import resolve_policy
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.trained import load
@@ -28,14 +28,14 @@ CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 def trained(id: str, seeds: int, folder: Path) -> list[Any]:
     """The learning curve of the preset."""
     print(f"{id}: {seeds} agents", file=sys.stderr)
-    recipe = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
-    return train(recipe, folder)[1]
+    training = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
+    return train(training, folder)[1]
 
 
 def classic(id: str, seeds: int, wanted: float, folder: Path) -> str:
     """Every agent, judged on episodes that it has not seen."""
     history = trained(id, seeds, folder)
-    pictures.learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
+    pictures.draw_learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
     env, params = make(id)
     means = [
         evaluate("", env, params, load(folder / CHECKPOINT, agent, greedy=True), 10_000, 64).returns.mean()
@@ -49,9 +49,9 @@ def classic(id: str, seeds: int, wanted: float, folder: Path) -> str:
 def search(folder: Path) -> list[Evaluation]:
     """The strategies, and every agent, on the same searches."""
     history = trained(SEARCH, SEEDS, folder)
-    pictures.learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
+    pictures.draw_learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
     env, params = make(SEARCH)
-    rivals: list[Any] = [(name, named(name, env, params)) for name in ("random", *NAMES)]
+    rivals: list[Any] = [(name, resolve_policy(name, env, params)) for name in ("random", *NAMES)]
     agents = [(f"agent {number}", load(folder / CHECKPOINT, number)) for number in range(SEEDS)]
     return [evaluate(name, env, params, who, 10_000, EPISODES) for name, who in (*rivals, *agents)]
 
@@ -73,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = [classic(id, *wanted, Path(folder) / id) for id, wanted in CLASSICS.items()]
         evaluations = search(Path(folder) / SEARCH)
-    successes = [wilson(each.search.found) for each in evaluations if each.search is not None]
+    successes = [wilson_interval(each.search.found) for each in evaluations if each.search is not None]
     best = max(success.high for success in successes[:-SEEDS])
     beat = sum(success.low > best for success in successes[-SEEDS:])
     verdict = f"{beat} of {SEEDS} agents beat every strategy, beyond their intervals"

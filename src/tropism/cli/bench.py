@@ -9,16 +9,16 @@ from tropism.cli.terminal import AsJson, environment, print_rows, progress_bar
 
 
 def bench(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Default: every pure environment.")] = None,
-    envs: Annotated[int, typer.Option(help="Environments side by side.", min=1)] = 1024,
-    seconds: Annotated[float, typer.Option(help="How long to measure each.", min=0.01)] = 0.5,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Default: all pure environments.")] = None,
+    envs: Annotated[int, typer.Option(help="Parallel environments.", min=1)] = 1024,
+    seconds: Annotated[float, typer.Option(help="Seconds of measurement per environment.", min=0.01)] = 0.5,
     as_json: AsJson = False,
 ) -> None:
-    """Measure compiled steps per second and the time of one step, here and now.
+    """Measure compiled steps per second and the latency of one session step on this machine.
 
     Example: tropism bench CartPole-v1 Pendulum-v1
 
-    Comparisons with other libraries are scripts in the repository: make bench.
+    `make bench` in the repository compares with other libraries.
     """
     from tropism.core.registry import registered
 
@@ -35,7 +35,7 @@ def bench(
 
 
 def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]:
-    """Compiled steps per second of a batch, and microseconds for one step of a session."""
+    """Compiled steps per second of a batch, and microseconds per session step."""
     import jax
 
     from tropism.core.rollout.api import Transition, random_policy

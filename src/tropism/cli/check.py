@@ -16,7 +16,7 @@ def check(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Check an environment against the law; exit code 1 if it breaks one.
+    """Check that an environment follows the contract; exit code 1 if it does not.
 
     Example: tropism check my_package.maze:Maze
     """

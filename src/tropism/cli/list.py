@@ -9,7 +9,7 @@ from tropism.cli.terminal import AsJson, console
 
 
 def list_environments(as_json: AsJson = False) -> None:
-    """Every environment there is.
+    """List all environments.
 
     Example: tropism list
     """

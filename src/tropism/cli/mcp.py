@@ -5,7 +5,7 @@ from tropism.cli.terminal import Arguments, Ids, Params, Processes
 
 
 def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg: Arguments = None) -> None:
-    """Speak MCP on standard input and output, for agents that start their own tools.
+    """Serve MCP on standard input and output, for agents that start their own tools.
 
     Example: tropism mcp ConnectFour-v0
     Example: tropism mcp ConnectFour-v0 --arg "opponent=minimax(3)"

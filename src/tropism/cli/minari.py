@@ -14,13 +14,11 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A Minari dataset, suc
 def export_to_minari(
     folder: Folder,
     name: Name,
-    author: Annotated[str | None, typer.Option(help="Who made the dataset.")] = None,
-    description: Annotated[str | None, typer.Option(help="What is in it.")] = None,
-    env: Annotated[
-        str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
-    ] = None,
+    author: Annotated[str | None, typer.Option(help="Author of the dataset.")] = None,
+    description: Annotated[str | None, typer.Option(help="Description of the dataset.")] = None,
+    env: Annotated[str | None, typer.Option(help="module:Class, if the recording's id is not registered.")] = None,
 ) -> None:
-    """Write recordings as a local Minari dataset (in MINARI_DATASETS_PATH, or ~/.minari/datasets).
+    """Export recordings to a local Minari dataset (in MINARI_DATASETS_PATH, or ~/.minari/datasets).
 
     Example: tropism minari export recordings/cartpole tropism/cartpole-v0
     """
@@ -33,9 +31,9 @@ def export_to_minari(
 
 
 def import_from_minari(
-    name: Name, out: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to record into.")]
+    name: Name, out: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")]
 ) -> None:
-    """Write a local Minari dataset as recordings; nothing is downloaded.
+    """Import a local Minari dataset as recordings, without downloading anything.
 
     Example: tropism minari import tropism/cartpole-v0 recordings/cartpole
     """

@@ -21,11 +21,14 @@ from tropism.errors import ValidationError
 
 def record(
     target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder; one of the same environment is added to.")],
-    episodes: Annotated[int, typer.Option(help="Episodes; number i has seed SEED + i.", min=1)] = 10,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The folder; appends to recordings of the same environment."),
+    ],
+    episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 10,
     policy: PolicyName = "random",
     greedy: Greedy = False,
-    steps: Annotated[int, typer.Option(help="Steps of an episode at most.", min=1)] = 1000,
+    steps: Annotated[int, typer.Option(help="Maximum steps per episode.", min=1)] = 1000,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
@@ -40,19 +43,19 @@ def record(
     from tropism.record import Recorder
 
     session = Session(*environment(target, param, arg))
-    player = policy_of(policy, session, greedy)
+    session_policy = policy_of(policy, session, greedy)
     returns: list[float] = []
-    taken = 0
+    total_steps = 0
     try:
         with Recorder(session, out) as recorder, progress_bar() as bar:
             for number in bar.track(range(episodes), description=target):
-                player.begin(seed + number)
+                session_policy.begin(seed + number)
                 timestep = recorder.reset(seed=seed + number)
                 while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(player.act(timestep.obs))
+                    timestep = recorder.step(session_policy.act(timestep.obs))
                 returns.append(session.total_reward)
-                taken += session.step_count
+                total_steps += session.step_count
     except OSError as error:
-        raise ValidationError("out", str(out), f"a folder with room for it ({error})") from None
+        raise ValidationError("out", str(out), f"a folder that can be written to ({error})") from None
     mean = sum(returns) / len(returns)
-    print_rows([{"folder": str(out), "episodes": episodes, "steps": taken, "mean_return": mean}], as_json)
+    print_rows([{"folder": str(out), "episodes": episodes, "steps": total_steps, "mean_return": mean}], as_json)

@@ -22,16 +22,16 @@ from tropism.cli.terminal import (
 
 def render(
     id: Id,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .gif, .mp4 or .png file (the last picture).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .gif, .mp4 or .png file (the last frame).")],
     policy: PolicyName = "random",
     greedy: Greedy = False,
-    steps: Annotated[int, typer.Option(help="Steps at most.", min=0)] = 200,
+    steps: Annotated[int, typer.Option(help="Maximum steps.", min=0)] = 200,
     fps: Fps = None,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
 ) -> None:
-    """Film one episode, played at random or by a policy.
+    """Render one episode of a policy to a film or an image.
 
     Example: tropism render PlumeNavPuffs-v0 --steps 100 -o puffs.gif --arg trail=100
     Example: tropism render PlumeNavMeander-v0 --policy runs/train/PlumeNavMeander-v0 -o search.mp4
@@ -42,17 +42,17 @@ def render(
 
     film.check_path(out)
     session = Session(*environment(id, param, arg))
-    player = policy_of(policy, session, greedy)
-    player.begin(seed)
+    session_policy = policy_of(policy, session, greedy)
+    session_policy.begin(seed)
     with progress_bar() as bar:
         task = bar.add_task(id, total=steps + 1)
-        episode = film.moments(session, lambda session: player.act(session.timestep.obs), steps, seed)
-        moments = iter(bar.track(episode, task_id=task))
-        if out.suffix.lower() == ".png":  # which shows the last one
-            *_, last = moments
-            moments = iter((last,))
-        film.save(out, map(film.picture, moments), fps)
-        bar.update(task, total=session.step_count + 1)  # the episode may have ended sooner
+        episode = film.play(session, lambda session: session_policy.act(session.timestep.obs), steps, seed)
+        sessions = iter(bar.track(episode, task_id=task))
+        if out.suffix.lower() == ".png":  # the last frame
+            *_, last = sessions
+            sessions = iter((last,))
+        film.save(out, map(film.render_frame, sessions), fps)
+        bar.update(task, total=session.step_count + 1)  # the episode may have ended earlier
     console.print(
         f"{escape(str(out))}: {session.step_count} steps, return {session.total_reward:.3g}, {session.lifecycle.value}"
     )

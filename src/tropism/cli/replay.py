@@ -15,7 +15,7 @@ from tropism.cli.terminal import (
     Params,
     console,
     errors,
-    pair,
+    parse_pair,
     print_rows,
     progress_bar,
 )
@@ -24,32 +24,30 @@ from tropism.errors import ValidationError
 
 def replay(
     folder: Folder,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare bit for bit; exit code 1 if one differs.")] = False,
-    episode: Annotated[int | None, typer.Option(help="Only this one; the first is 0.", min=0)] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare bit for bit; exit code 1 on a difference.")] = False,
+    episode: Annotated[int | None, typer.Option(help="Number of a single episode, from 0.", min=0)] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Film the episode: a .gif, .mp4 or .png file (the last picture)."),
+        typer.Option("--out", "-o", help="Render the episode to a .gif, .mp4 or .png file (the last frame)."),
     ] = None,
     fps: Fps = None,
-    env: Annotated[
-        str | None, typer.Option(help="module:Class, where the recording's id is registered nowhere.")
-    ] = None,
+    env: Annotated[str | None, typer.Option(help="module:Class, if the recording's id is not registered.")] = None,
     param: Params = None,
     arg: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run recorded episodes again, from their seeds, options and actions.
+    """Replay recorded episodes from their seeds, options and actions.
 
     Example: tropism replay recordings/cartpole --verify
     Example: tropism replay recordings/cartpole --episode 3 -o episode.mp4
     """
     from tropism.record import Reader, film, first_difference, session_of
-    from tropism.record import replay as again
+    from tropism.record import replay as run_replay
 
     if env is None and (param or arg):
-        raise ValidationError("env", None, "--env, to give it --param or --arg: a recording has its own")
+        raise ValidationError("env", None, "--env with --param or --arg; without it, the recording defines both")
     reader = Reader(folder)
-    session = session_of(reader.manifest) if env is None else _session_with(reader.manifest, env, param, arg)
+    session = session_of(reader.manifest) if env is None else _session_for_target(reader.manifest, env, param, arg)
     if out is not None:
         film.check_path(out)
         if episode is None and len(reader) > 1:
@@ -63,34 +61,34 @@ def replay(
                 found = first_difference(session, recorded)
                 outcome = {"differs": None if found is None else found._asdict()}
             else:
-                outcome = {"return": float(sum(timestep.reward for timestep in again(session, recorded)))}
+                outcome = {"return": float(sum(timestep.reward for timestep in run_replay(session, recorded)))}
             rows.append({"episode": number, "seed": recorded.seed, "steps": len(recorded), **outcome})
     if out is not None:
-        _film(out, session, reader[chosen[0]], fps)
-    _tell(rows, reader.manifest.versions, verify, as_json)
+        _save_film(out, session, reader[chosen[0]], fps)
+    _print_results(rows, reader.manifest.versions, verify, as_json)
 
 
-def _session_with(manifest: Any, env: str, param: list[str] | None, arg: list[str] | None) -> Any:
-    from tropism.record.replay import session_with
+def _session_for_target(manifest: Any, env: str, param: list[str] | None, arg: list[str] | None) -> Any:
+    from tropism.record.replay import session_for_target
 
-    return session_with(
+    return session_for_target(
         manifest,
         env,
-        *(dict(pair(name, text) for text in given or []) for name, given in (("--param", param), ("--arg", arg))),
+        *(dict(parse_pair(name, text) for text in given or []) for name, given in (("--param", param), ("--arg", arg))),
     )
 
 
-def _film(out: Path, session: Any, recorded: Any, fps: float | None) -> None:
+def _save_film(out: Path, session: Any, recorded: Any, fps: float | None) -> None:
     from tropism.record import film
-    from tropism.record.replay import sessions_of
+    from tropism.record.replay import replay_sessions
 
     with progress_bar() as bar:
-        sessions = bar.track(sessions_of(session, recorded), total=len(recorded) + 1, description=str(out))
-        film.save(out, (film.picture(each) for each in sessions), fps)
+        sessions = bar.track(replay_sessions(session, recorded), total=len(recorded) + 1, description=str(out))
+        film.save(out, (film.render_frame(each) for each in sessions), fps)
     errors.print(f"wrote {escape(str(out))}", highlight=False, soft_wrap=True)
 
 
-def _tell(rows: list[dict[str, Any]], recorded_with: dict[str, Any], verify: bool, as_json: bool) -> None:
+def _print_results(rows: list[dict[str, Any]], recorded_with: dict[str, Any], verify: bool, as_json: bool) -> None:
     from tropism.record.manifest import versions
 
     differing = [row for row in rows if row.get("differs")]

@@ -10,8 +10,8 @@ from tropism.cli.terminal import Arguments, AsJson, Id, Params, Seed, environmen
 
 def rollout(
     id: Id,
-    envs: Annotated[int, typer.Option(help="Environments side by side.", min=1)] = 1024,
-    steps: Annotated[int, typer.Option(help="Steps of each.", min=1)] = 1000,
+    envs: Annotated[int, typer.Option(help="Parallel environments.", min=1)] = 1024,
+    steps: Annotated[int, typer.Option(help="Steps per environment.", min=1)] = 1000,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
