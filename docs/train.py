@@ -12,8 +12,8 @@ from tropism.plume.strategies.fitted import NAMES
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson
-from tropism.train.policies import named
+from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson_interval
+from tropism.train.policies import resolve_policy
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.trained import load
@@ -28,14 +28,14 @@ CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 def train_preset(id: str, seeds: int, folder: Path) -> list[Any]:
     """Train agents with the preset; return their learning curve."""
     print(f"{id}: {seeds} agents", file=sys.stderr)
-    recipe = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
-    return train(recipe, folder)[1]
+    training = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
+    return train(training, folder)[1]
 
 
 def classic_row(id: str, seeds: int, target: float, folder: Path) -> str:
     """The table row of one task: every agent, evaluated on episodes that were not used in training."""
     history = train_preset(id, seeds, folder)
-    pictures.learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
+    pictures.draw_learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
     env, params = make(id)
     means = [
         evaluate("", env, params, load(folder / CHECKPOINT, agent, greedy=True), 10_000, 64).returns.mean()
@@ -49,9 +49,9 @@ def classic_row(id: str, seeds: int, target: float, folder: Path) -> str:
 def search(folder: Path) -> list[Evaluation]:
     """Evaluate the strategies and every agent on the same episodes."""
     history = train_preset(SEARCH, SEEDS, folder)
-    pictures.learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
+    pictures.draw_learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
     env, params = make(SEARCH)
-    baselines: list[Any] = [(name, named(name, env, params)) for name in ("random", *NAMES)]
+    baselines: list[Any] = [(name, resolve_policy(name, env, params)) for name in ("random", *NAMES)]
     agents = [(f"agent {number}", load(folder / CHECKPOINT, number)) for number in range(SEEDS)]
     return [evaluate(name, env, params, policy, 10_000, EPISODES) for name, policy in (*baselines, *agents)]
 
@@ -73,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = [classic_row(id, *target, Path(folder) / id) for id, target in CLASSICS.items()]
         evaluations = search(Path(folder) / SEARCH)
-    successes = [wilson(each.search.found) for each in evaluations if each.search is not None]
+    successes = [wilson_interval(each.search.found) for each in evaluations if each.search is not None]
     best = max(success.high for success in successes[:-SEEDS])
     beat = sum(success.low > best for success in successes[-SEEDS:])
     verdict = f"{beat} of {SEEDS} agents beat every strategy, beyond their intervals"

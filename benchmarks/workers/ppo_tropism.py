@@ -11,7 +11,7 @@ from benchmarks.last_episodes import LastEpisodes
 from benchmarks.worker import package_version
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.ppo import advance
+from tropism.train.ppo import run_updates
 from tropism.train.presets import PRESETS
 
 NUMBERS: dict[int, dict[str, Any]] = {16: PRESETS["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
@@ -21,12 +21,12 @@ def train(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[s
     """One training; with `to_learnt` it stops when learnt. `compiling` is the time until the first update is done."""
     start = time.perf_counter()
     config = Config(total_steps=total_steps, **NUMBERS[num_envs])
-    recipe = Training("CartPole-v1", {}, {}, config, seed, 1)
-    trainer = recipe.trainer()
-    state = recipe.start(trainer)
+    training = Training("CartPole-v1", {}, {}, config, seed, 1)
+    trainer = training.trainer()
+    state = training.start(trainer)
     episodes, update, compiling = LastEpisodes(), 0, 0.0
     while update < config.num_updates and not (to_learnt and episodes.learnt):
-        state, progress = advance(trainer, state, 1)
+        state, progress = run_updates(trainer, state, 1)
         episodes.add(int(np.sum(progress.episodes)), float(np.sum(progress.returns)))
         update += 1
         compiling = compiling or time.perf_counter() - start

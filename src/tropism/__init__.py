@@ -122,8 +122,8 @@ _NAMES = {
     "tropism.core.session.session": "EnvironmentState Session Timestep",
     "tropism.core.spaces": "Box Dict Discrete Image Model MultiBinary MultiDiscrete Record Space Text Tuple",
     "tropism.core.transforms": (
-        "Transform apply_transform auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params resize "
-        "scale_reward time_limit"
+        "Transform apply_transform auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params "
+        "resize scale_reward time_limit"
     ),
     "tropism.envs.chat": "Reply",
     "tropism.envs.coding.tasks": "Task",

@@ -9,7 +9,7 @@ from tropism.errors import MissingExtraError, require_extra
 
 def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)  # until `tropism.cli` is imported and handles it
+        signal.signal(signal.SIGINT, _exit_now)  # until `tropism.cli` is imported and handles it
     try:
         require_extra("cli", "The command line", "typer", "rich", "PIL")
     except MissingExtraError as error:
@@ -20,8 +20,8 @@ def main() -> None:
     run()
 
 
-def _leave(*_: object) -> None:
-    """End at once: an exception in the middle of an import can crash, or be lost."""
+def _exit_now(*_: object) -> None:
+    """Exit immediately: an exception raised during an import can crash or be lost."""
     os.write(2, b"Interrupted.\n")
     os._exit(130)
 

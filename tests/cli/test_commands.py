@@ -44,7 +44,7 @@ def test_params_and_arguments_reach_the_environment(
     [
         (("rollout", "CartPol-v1"), "did you mean CartPole-v1"),
         (("check", "dot"), "A class of your own is named module:Class"),
-        (("train", "CartPole-v1", "--resume", "-o", "nowhere"), "without --resume begins a training"),
+        (("train", "CartPole-v1", "--resume", "-o", "nowhere"), "without --resume to start a training"),
         (("rollout", "CartPole-v1", "--param", "gravity"), "NAME=VALUE"),
         (("rollout", "CartPole-v1", "--param", "gravty=1"), "gravity"),
         (("rollout", "GridWorld-v0", "--arg", "width=1"), "size"),
@@ -117,7 +117,7 @@ def test_what_an_environment_returns_is_its_users_too(
     printed = capsys.readouterr().err
     sys.modules.pop("own", None)
     assert "own:Two: compiling" in printed
-    assert "own:Two could not be used" in printed
+    assert "own:Two failed" in printed
     assert "Traceback" not in printed
 
 
@@ -271,8 +271,8 @@ def test_train_writes_an_agent_goes_on_and_overwrites_nothing(
     assert run(monkeypatch, *small, "--resume") == 0
     out, errors = capsys.readouterr()
     assert json.loads(out) == told
-    assert errors == f"The training in {tmp_path} is finished: 4,096 steps. A larger --total-steps lengthens it.\n"
+    assert errors == f"The training in {tmp_path} is finished: 4,096 steps. Increase --total-steps to continue.\n"
     assert run(monkeypatch, *small, "--resume", "--total-steps", "6144") == 0
-    assert "Going on from step 4,096." in capsys.readouterr().err
+    assert "Resuming from step 4,096." in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
     assert "was begun" in capsys.readouterr().err

@@ -32,8 +32,8 @@ class Blocking:
 
         def call(*arguments: Any, **named: Any) -> Any:
             awaitable: Any = attribute(*arguments, **named)
-            came = self._loop.run_until_complete(awaitable)
-            return self._twin(came) if isinstance(came, AsyncClient) else came
+            result = self._loop.run_until_complete(awaitable)
+            return self._twin(result) if isinstance(result, AsyncClient) else result
 
         return call
 

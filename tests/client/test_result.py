@@ -38,9 +38,9 @@ def test_text_is_the_words_of_an_observation_or_its_fields(observation: Any, exp
 
 
 def test_a_reply_without_an_observation_has_empty_text():
-    talk = Protocol("http://localhost:8000").reset(None, None, None)
-    next(talk)  # connects
-    talk.send(None)
+    effects = Protocol("http://localhost:8000").reset(None, None, None)
+    next(effects)  # connects
+    effects.send(None)
     with pytest.raises(StopIteration) as stop:
-        talk.send('{"type": "observation", "data": {"observation": null, "reward": null, "done": false}}')
+        effects.send('{"type": "observation", "data": {"observation": null, "reward": null, "done": false}}')
     assert (stop.value.value.text, stop.value.value.error) == ("", None)

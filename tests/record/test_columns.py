@@ -10,8 +10,8 @@ from jax import random
 from tests.core.spaces.examples import EVERY
 
 from tropism import Box, Dict, Discrete, Space, Timestep, Tuple
-from tropism.record import Episode, Manifest, Reader, Writer
-from tropism.record.columns import column, column_of, same
+from tropism.record import Manifest, Reader, RecordedEpisode, Writer
+from tropism.record.columns import bitwise_equal, column_from_json, column_of
 
 SPACES: list[Space] = [
     *EVERY,
@@ -27,7 +27,7 @@ def test_an_episode_is_read_back_bit_for_bit_from_tails_and_from_shards(number: 
     obs, action = SPACES[number], SPACES[-number]
     seen = [obs.sample(random.key(number)) for number in range(4)]
     done = [action.coerce(action.sample(random.key(number))) for number in range(3)]
-    writer = Writer(tmp_path, Manifest.made(None, {}, action, obs), shard_rows=3)
+    writer = Writer(tmp_path, Manifest.for_spaces(None, {}, action, obs), shard_rows=3)
     episode = writer.begin(7, {"a": [1, {"b": None}]}, Timestep(seen[0], 0.0, False, False, {}), "x")
     for step, (value, taken) in enumerate(zip(seen[1:], done, strict=True), 1):
         writer.step(episode, step, taken, Timestep(value, 0.1 * step, step == 3, False, {"at": np.float32(step)}))
@@ -37,10 +37,12 @@ def test_an_episode_is_read_back_bit_for_bit_from_tails_and_from_shards(number: 
     assert len(list(tmp_path.glob("*.parquet"))) == 2
 
 
-def check_whole(episode: Episode, obs: Space, action: Space, seen: list[Any], done: list[Any]) -> None:
+def check_whole(episode: RecordedEpisode, obs: Space, action: Space, seen: list[Any], done: list[Any]) -> None:
     write, write_action = column_of(obs).write, column_of(action).write
-    assert all(same(write(value), write(episode.observation(step))) for step, value in enumerate(seen))
-    assert all(same(write_action(value), write_action(episode.action(step))) for step, value in enumerate(done, 1))
+    assert all(bitwise_equal(write(value), write(episode.observation(step))) for step, value in enumerate(seen))
+    assert all(
+        bitwise_equal(write_action(value), write_action(episode.action(step))) for step, value in enumerate(done, 1)
+    )
     assert all(action.contains(action.coerce(episode.action(step))) for step in (1, 2, 3))
     assert (episode.seed, episode.options, episode.id, len(episode)) == (7, {"a": [1, {"b": None}]}, "x", 3)
     assert episode.rewards.tolist() == [0.1 * step for step in (1, 2, 3)]
@@ -51,21 +53,21 @@ def check_whole(episode: Episode, obs: Space, action: Space, seen: list[Any], do
 
 def test_a_description_makes_the_same_column():
     for space in SPACES:
-        assert column(column_of(space).describe()) == column_of(space)
+        assert column_from_json(column_of(space).describe()) == column_of(space)
 
 
 def test_nan_and_infinity_and_minus_zero_are_kept(tmp_path: Path):
     odd = np.array([np.nan, -np.inf, -0.0], np.float32)
-    with Writer(tmp_path, Manifest.made(None, {}, Discrete(2), Box(0.0, 1.0, (3,)))) as writer:
+    with Writer(tmp_path, Manifest.for_spaces(None, {}, Discrete(2), Box(0.0, 1.0, (3,)))) as writer:
         number = writer.begin(0, None, Timestep(odd, 0.0, False, False, {}))
     assert Reader(tmp_path)[number].observations.tobytes() == odd.tobytes()
-    assert not same(odd, np.abs(odd))
+    assert not bitwise_equal(odd, np.abs(odd))
 
 
 def test_plain_pyarrow_reads_it(tmp_path: Path):
     """As a scientist would, without Tropism."""
     space = Dict(at=Box(0.0, 9.0, (2,)), room=Discrete(3))
-    with Writer(tmp_path, Manifest.made(None, {}, Discrete(2), space)) as writer:
+    with Writer(tmp_path, Manifest.for_spaces(None, {}, Discrete(2), space)) as writer:
         for seed in (4, 5):
             at = np.array([seed, 1], np.float32)
             number = writer.begin(seed, None, Timestep({"at": at, "room": 1}, 0.0, False, False, {}))

@@ -19,7 +19,7 @@ from tropism.errors import StateError, ValidationError
 from tropism.record import Manifest, Reader, Recorder, Writer
 from tropism.record.tail import read_tail
 
-MANIFEST = Manifest.made(None, {}, Discrete(100), Box(-1e9, 1e9, (2,)))
+MANIFEST = Manifest.for_spaces(None, {}, Discrete(100), Box(-1e9, 1e9, (2,)))
 
 
 def seen(number: float, done: bool = False) -> Timestep:
@@ -156,12 +156,12 @@ def test_a_fork_is_read_with_what_came_before_it(tmp_path: Path):
 
 
 def test_one_writer_at_a_time(tmp_path: Path):
-    with Writer(tmp_path, MANIFEST), pytest.raises(StateError, match="somebody else is recording"):
+    with Writer(tmp_path, MANIFEST), pytest.raises(StateError, match="another writer is recording"):
         Writer(tmp_path, MANIFEST)
     closed = Writer(tmp_path, MANIFEST)
     closed.close()
     closed.close()
-    with pytest.raises(StateError, match="was closed"):
+    with pytest.raises(StateError, match="is closed"):
         closed.begin(0, None, seen(0))
 
 
@@ -178,10 +178,10 @@ def test_a_folder_is_of_one_environment(tmp_path: Path):
 
 
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
-    with pytest.raises(ValidationError, match=r"nowhere.*a folder with recordings"):
+    with pytest.raises(ValidationError, match=r"nowhere.*a folder of recordings"):
         Reader(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(ValidationError, match="one that can be written"):
+    with pytest.raises(ValidationError, match="a writable folder"):
         Writer(tmp_path / "file", MANIFEST)
     folder = tmp_path / "good"
     with Writer(folder, MANIFEST) as writer:
@@ -191,10 +191,10 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
     manifest, shard = folder / "manifest.json", folder / "steps-000000.parquet"
     text, data = manifest.read_text(), shard.read_bytes()
     manifest.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(ValidationError, match="format is 2; expected at most 1; a newer Tropism"):
+    with pytest.raises(ValidationError, match="format is 2; expected at most 1; written by a newer Tropism"):
         Reader(folder)
     manifest.write_text(text[:50])
-    with pytest.raises(ValidationError, match="one that Tropism wrote"):
+    with pytest.raises(ValidationError, match="a manifest written by Tropism"):
         Reader(folder)
     manifest.write_text(text)
     for place in (10, data.index(b"step"), -1):
@@ -224,7 +224,9 @@ def damaged(folder: Path, how: str) -> None:
             Writer(folder.parent / "empty", MANIFEST).close()
             manifest.write_bytes((folder.parent / "empty" / "manifest.json").read_bytes())
         case _:
-            Manifest.made({"id": "Other-v0", "arguments": {}}, {}, Discrete(100), Box(-1e9, 1e9, (2,))).write(folder)
+            Manifest.for_spaces({"id": "Other-v0", "arguments": {}}, {}, Discrete(100), Box(-1e9, 1e9, (2,))).write(
+                folder
+            )
     (folder / ".lock").unlink()
 
 
@@ -233,7 +235,7 @@ def test_nothing_is_written_into_a_damaged_folder(how: str, tmp_path: Path):
     folder = tmp_path / "folder"
     damaged(folder, how)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(ValidationError, match=r"one that Tropism wrote|nothing tells of steps-000000|another folder"):
+    with pytest.raises(ValidationError, match=r"written by Tropism|steps-000000.parquet is not listed|another folder"):
         Writer(folder, MANIFEST)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -284,7 +286,7 @@ def test_an_episode_with_a_hole_is_refused_and_the_others_are_read(tmp_path: Pat
         number = write(writer, 2)
         writer.step(number, 5, 1, seen(1))
         other = write(writer, 1)
-    with pytest.raises(ValidationError, match="every step was recorded"):
+    with pytest.raises(ValidationError, match="all steps recorded"):
         Reader(tmp_path)[number]
     assert len(Reader(tmp_path)[other]) == 1
 

@@ -9,23 +9,23 @@ import pytest
 from tests.cli.command import run
 
 from tropism import Session, make
-from tropism.cli.policies import DRAWN, policy_of
+from tropism.cli.policies import DRAW_SIZE, policy_of
 from tropism.record import Reader
-from tropism.train.policies import Chance, Solo
-from tropism.train.runner import Here
+from tropism.train.policies import RandomPolicy, StrategyPolicy
+from tropism.train.runner import LocalRunner
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("id", "steps"), [("CartPole-v1", DRAWN + 3), ("Pendulum-v1", 3), ("Echo-v0", 3)])
+@pytest.mark.parametrize(("id", "steps"), [("CartPole-v1", DRAW_SIZE + 3), ("Pendulum-v1", 3), ("Echo-v0", 3)])
 def test_random_play_is_that_of_evaluate_and_its_seed_is_that_of_the_episode(id: str, steps: int):
     session = Session(*make(id))
-    fast, slow = policy_of("random", session, False), Solo(Chance(session.action_space))
+    fast, slow = policy_of("random", session, False), StrategyPolicy(RandomPolicy(session.action_space))
     first = session.reset(seed=0)
     for seed in (5, 2**63 + 1, 5):
         fast.begin(seed)
         slow.begin(seed)
         drawn = [fast.act(first.obs) for _ in range(steps)]
-        assert drawn == [session.action_space.coerce(slow.act(Here(session).now())) for _ in range(steps)]
+        assert drawn == [session.action_space.coerce(slow.act(LocalRunner(session).current())) for _ in range(steps)]
         assert any(one != other for one, other in pairwise(drawn))
 
 
@@ -61,4 +61,4 @@ def test_without_the_extra_random_and_functions_play(
 
 def test_a_language_model_is_sent_to_a_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     assert run(monkeypatch, "record", "CartPole-v1", "-o", "out", "--policy", "llm:some@http://127.0.0.1:1/v1") == 2
-    assert "plays over a server" in capsys.readouterr().err
+    assert "needs a server" in capsys.readouterr().err

@@ -131,9 +131,9 @@ def test_what_cannot_be_replayed_says_so(tmp_path: Path):
         recorder.reset(seed=0)
         recorder.step(0)
     reader = Reader(tmp_path)
-    with pytest.raises(StateError, match="Unwritable says that it cannot be replayed"):
+    with pytest.raises(StateError, match="Unwritable declares that it cannot be replayed"):
         first_difference(session, reader[0])
-    with pytest.raises(ValidationError, match="registered here"):
+    with pytest.raises(ValidationError, match="a registered id"):
         session_of(reader.manifest)
 
 
@@ -167,11 +167,11 @@ def test_the_commands_record_and_replay(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("replay", "nowhere"), "a folder with recordings"),
-        (("replay", "nowhere", "--param", "gravity=1"), "--env, to give it --param or --arg"),
-        (("replay", "nowhere", "--arg", "size=7"), "--env, to give it --param or --arg"),
+        (("replay", "nowhere"), "a folder of recordings"),
+        (("replay", "nowhere", "--param", "gravity=1"), "--env with --param or --arg"),
+        (("replay", "nowhere", "--arg", "size=7"), "--env with --param or --arg"),
         (("record", "CartPole-v1", "-o", "out", "--policy", "clever"), "module:function"),
-        (("record", "CartPole-v1", "-o", "/proc/nothing"), "one that can be written"),
+        (("record", "CartPole-v1", "-o", "/proc/nothing"), "a writable folder"),
     ],
 )
 def test_a_mistake_ends_in_one_message(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tropism.core.registry import make
-from tropism.train.policies import named
+from tropism.train.policies import resolve_policy
 
 
 @pytest.mark.slow
@@ -31,4 +31,4 @@ def test_ctrl_c_leaves_a_report_and_an_agent(tmp_path: Path) -> None:
     report = (tmp_path / "report.html").read_text()
     assert "cast-and-surge" in report
     assert "interrupted" in report
-    named(str(tmp_path), *make("PlumeNavMeander-v0"))  # the agent so far can be used
+    resolve_policy(str(tmp_path), *make("PlumeNavMeander-v0"))  # the agent so far can be used

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tests.train.worlds import brief
 
-from tropism.cli.evaluate import _shown  # pyright: ignore[reportPrivateUsage]
+from tropism.cli.evaluate import _with_progress  # pyright: ignore[reportPrivateUsage]
 from tropism.cli.terminal import announce_duration
 from tropism.core.registry import make
 from tropism.train.evaluate import evaluate
-from tropism.train.policies import named
-from tropism.train.run import Report, train
+from tropism.train.policies import resolve_policy
+from tropism.train.run import TrainingReport, train
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_durations_in_words(seconds: float, words: str, capsys: pytest.CaptureFi
 def test_training_knows_after_two_updates_how_long_it_takes(tmp_path: Path) -> None:
     """And its speed does not count the compilation, which takes as long as hundreds of these updates."""
     announced: list[tuple[int, float]] = []
-    reports: list[Report] = []
-    recipe = brief("GridWorld-v0", updates=200)
+    reports: list[TrainingReport] = []
+    training = brief("GridWorld-v0", updates=200)
     began = time.perf_counter()
-    train(recipe, tmp_path, reports.append, started=lambda *each: announced.append(each))
+    train(training, tmp_path, reports.append, on_estimate=lambda *each: announced.append(each))
     took = time.perf_counter() - began
     [(steps, seconds)] = announced
     assert steps == 2 * 64
@@ -62,7 +62,7 @@ def test_train_announces_its_steps_and_the_compilation(
         main()
     first, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("GridWorld-v0: 12,800 steps in 200 updates, a vector network.")
-    assert "Compiling takes" in first
+    assert "Compilation takes" in first
 
 
 def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.Captu
         show(3)
         return "done"
 
-    assert _shown("agent", 10_002, run) == "done"
+    assert _with_progress("agent", 10_002, run) == "done"
     [minutes] = [line for line in capsys.readouterr().err.splitlines() if "on this machine" in line]
     assert minutes.startswith(("agent: about 10 minutes", "agent: about 11 minutes", "agent: about 12 minutes"))
 
@@ -82,10 +82,10 @@ def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.Captu
 @pytest.mark.parametrize("id", ["CartPole-v1", "PlumeNav-v0"])
 def test_episodes_in_parts_are_the_same_episodes(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env, params = make(id, params={"max_steps": 20})
-    policy: Any = named("random", env, params)
+    policy: Any = resolve_policy("random", env, params)
     whole = evaluate("random", env, params, policy, 7, 13)
     shown: list[int] = []
-    monkeypatch.setattr(sys.modules["tropism.train.evaluate"], "LARGEST", 6)
+    monkeypatch.setattr(sys.modules["tropism.train.evaluate"], "MAX_BATCH", 6)
     parts = evaluate("random", env, params, policy, 7, 13, shown.append)
     assert shown == [5, 10, 13]
     assert parts.lengths.tolist() == whole.lengths.tolist()

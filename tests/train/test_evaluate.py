@@ -31,11 +31,18 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.evaluate import Evaluation, Search, bootstrap, evaluate, play, wilson
+from tropism.train.evaluate import (
+    Evaluation,
+    SearchResults,
+    bootstrap_interval,
+    evaluate,
+    evaluate_episodes,
+    wilson_interval,
+)
 from tropism.train.language_model import LanguageModel
-from tropism.train.policies import Solo, each, named
+from tropism.train.policies import StrategyPolicy, expand_agents, resolve_policy
 from tropism.train.run import CHECKPOINT, train
-from tropism.train.runner import Here
+from tropism.train.runner import LocalRunner
 
 OWN = """
 def upright(obs):
@@ -69,9 +76,9 @@ def meander() -> Any:
 @pytest.mark.parametrize("name", ["random", "run-and-tumble", "cast-and-surge"])
 def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: Any) -> None:
     env, params = meander
-    strategy: Any = named(name, env, params)
+    strategy: Any = resolve_policy(name, env, params)
     compiled = evaluate(name, env, params, strategy, 3, 4)
-    played = play(name, Here(Session(env, params)), Solo(strategy), 3, 4)
+    played = evaluate_episodes(name, LocalRunner(Session(env, params)), StrategyPolicy(strategy), 3, 4)
     assert compiled.search is not None
     assert played.search is not None
     assert played.lengths.tolist() == compiled.lengths.tolist()
@@ -84,24 +91,24 @@ def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: An
 
 def test_an_environment_without_a_source_has_returns_only(tmp_path: Path) -> None:
     env, params = make("CartPole-v1")
-    chance: Any = named("random", env, params)
+    chance: Any = resolve_policy("random", env, params)
     result = evaluate("random", env, params, chance, 0, 64)
     assert result.search is None
     assert result.returns.tolist() == result.lengths.tolist()  # CartPole pays 1 a step
     assert 15 < result.returns.mean() < 30
     assert set(result.summary()) == {"policy", "episodes", "seed", "return", "steps"}
-    pictures.evaluation("CartPole-v1", env, params, [result], tmp_path / "returns.png")
+    pictures.draw_evaluation("CartPole-v1", env, params, [result], tmp_path / "returns.png")
     assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env, params = make("PlumeNav-v0")
     corners = np.array([[[40.0, 40.0], [80.0, 60.0]]])  # between them no search began
-    searched = Search(np.array([True, False]), np.ones(2), corners)
+    searched = SearchResults(np.array([True, False]), np.ones(2), corners)
     evaluations = [Evaluation(name, 0, np.ones(2), np.ones(2, int), searched) for name in "abc"]
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    pictures.evaluation("PlumeNav-v0", env, params, evaluations, tmp_path / "searches.png")
+    pictures.draw_evaluation("PlumeNav-v0", env, params, evaluations, tmp_path / "searches.png")
     drawn[0].draw_without_rendering()
     *grid, _bar = (axes.get_position() for axes in drawn[0].axes)
     places = np.array([cell.bounds for cell in grid]).reshape(3, 3, 4)  # two episodes and a map for each policy
@@ -114,11 +121,11 @@ def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.Mo
 def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env, params = make("PlumeNavMeander-v0")
     paths = np.broadcast_to(np.array([60.0, 64.0]), (9, 2, 2))
-    searched = Search(np.array([True, False]), np.ones(2), paths)
+    searched = SearchResults(np.array([True, False]), np.ones(2), paths)
     lengths = np.array([8, 3])
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    pictures.evaluation("x", env, params, [Evaluation("a", 40, np.ones(2), lengths, searched)], tmp_path / "x.png")
+    pictures.draw_evaluation("x", env, params, [Evaluation("a", 40, np.ones(2), lengths, searched)], tmp_path / "x.png")
     for axes, seed, steps in zip(drawn[0].axes, (40, 41), lengths, strict=False):
         session = Session(env, params)
         session.reset(seed=seed)
@@ -136,13 +143,19 @@ def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.M
 @pytest.mark.usefixtures("own")
 def test_functions_of_the_users() -> None:
     env, params = make("CartPole-v1")
-    leaning: Any = named("own_policies:upright", env, params)
-    result = play("upright", Here(Session(env, params)), leaning, 0, 5)
+    leaning: Any = resolve_policy("own_policies:upright", env, params)
+    result = evaluate_episodes("upright", LocalRunner(Session(env, params)), leaning, 0, 5)
     assert result.returns.mean() > 30  # better than chance
-    counting: Any = named("own_policies:Counting", env, params)
-    once = play("counting", Here(Session(env, params)), counting, 4, 2)
-    assert play("counting", Here(Session(env, params)), counting, 4, 2).returns.tolist() == once.returns.tolist()
-    assert play("cut", Here(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [3, 3]
+    counting: Any = resolve_policy("own_policies:Counting", env, params)
+    once = evaluate_episodes("counting", LocalRunner(Session(env, params)), counting, 4, 2)
+    assert (
+        evaluate_episodes("counting", LocalRunner(Session(env, params)), counting, 4, 2).returns.tolist()
+        == once.returns.tolist()
+    )
+    assert evaluate_episodes("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [
+        3,
+        3,
+    ]
 
 
 @pytest.mark.usefixtures("own")
@@ -160,7 +173,7 @@ def test_functions_of_the_users() -> None:
 )
 def test_a_policy_that_is_none(policy: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        named(policy, *make("CartPole-v1"))
+        resolve_policy(policy, *make("CartPole-v1"))
 
 
 def test_strategies_find_smell_and_wind_in_the_observation() -> None:
@@ -184,10 +197,10 @@ def test_strategies_find_smell_and_wind_in_the_observation() -> None:
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=50))
 @settings(max_examples=50)
 def test_intervals_surround_their_means(values: list[float]) -> None:
-    interval = bootstrap(np.array(values))
+    interval = bootstrap_interval(np.array(values))
     assert interval is not None
     assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
-    rate = wilson(np.array(values) > 0)
+    rate = wilson_interval(np.array(values) > 0)
     assert 0 <= rate.low <= rate.mean <= rate.high <= 1
     assert rate.low < rate.high  # never sure, also where all succeed
 
@@ -196,11 +209,11 @@ def test_a_bootstrap_covers_the_truth_about_19_times_in_20() -> None:
     rng = np.random.default_rng(1)
     covered = [
         interval.low <= 3.0 <= interval.high
-        for interval in (bootstrap(rng.normal(3.0, 2.0, 60)) for _ in range(200))
+        for interval in (bootstrap_interval(rng.normal(3.0, 2.0, 60)) for _ in range(200))
         if interval is not None
     ]
     assert 0.90 <= np.mean(covered) <= 0.985
-    assert bootstrap(np.array([])) is None
+    assert bootstrap_interval(np.array([])) is None
 
 
 class Model(BaseHTTPRequestHandler):
@@ -258,7 +271,7 @@ def test_what_is_sent_along_begins_with_what_the_model_is_told(model: tuple[str,
     url, kind = model
     env, params = make("GridWorld-v0")
     player = LanguageModel("parrot", url)
-    table = Here(Session(env, params))
+    table = LocalRunner(Session(env, params))
     player.begin(0)
     moment = table.reset(0)
     for _ in range(25):
@@ -271,10 +284,12 @@ def test_a_language_model_that_fails_is_an_error(model: tuple[str, type[Model]])
     url, kind = model
     kind.answers = ["FAIL"]
     env, params = make("GridWorld-v0")
-    with pytest.raises(ServerError, match=r"answered 500.*overheated"):
-        play("llm", Here(Session(env, params)), LanguageModel("parrot", url), 0, 1)
-    with pytest.raises(ServerError, match="does not answer"):
-        play("llm", Here(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1)
+    with pytest.raises(ServerError, match=r"replied with status 500.*overheated"):
+        evaluate_episodes("llm", LocalRunner(Session(env, params)), LanguageModel("parrot", url), 0, 1)
+    with pytest.raises(ServerError, match="did not return a chat completion"):
+        evaluate_episodes(
+            "llm", LocalRunner(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1
+        )
 
 
 @pytest.fixture(scope="module")
@@ -286,25 +301,25 @@ def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
-    assert each(str(two_agents)) == [f"{two_agents}@0", f"{two_agents}@1"]
-    assert each(f"{two_agents}@1") == [f"{two_agents}@1"]
+    assert expand_agents(str(two_agents)) == [f"{two_agents}@0", f"{two_agents}@1"]
+    assert expand_agents(f"{two_agents}@1") == [f"{two_agents}@1"]
     env, params = make("CartPole-v1")
-    agents: list[Any] = [named(name, env, params) for name in each(str(two_agents))]
+    agents: list[Any] = [resolve_policy(name, env, params) for name in expand_agents(str(two_agents))]
     assert not np.allclose(agents[0].agent.weights.policy.weight, agents[1].agent.weights.policy.weight)
     with pytest.raises(ValidationError, match="2 agents"):
-        named(f"{two_agents}@2", env, params)
+        resolve_policy(f"{two_agents}@2", env, params)
 
 
 @pytest.mark.slow
 def test_an_agent_of_another_task_and_a_cut_file_are_refused(two_agents: Path, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="acts in"):
-        named(f"{two_agents}@0", *make("Acrobot-v1"))
+        resolve_policy(f"{two_agents}@0", *make("Acrobot-v1"))
     with pytest.raises(ValidationError, match="observes 2 numbers, not 4"):
-        named(f"{two_agents}@0", frame_like(), frame_like().default_params())
+        resolve_policy(f"{two_agents}@0", frame_like(), frame_like().default_params())
     whole = (two_agents / CHECKPOINT).read_bytes()
     (tmp_path / CHECKPOINT).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValidationError, match="a whole file"):
-        named(str(tmp_path), *make("CartPole-v1"))
+    with pytest.raises(ValidationError, match="a complete file"):
+        resolve_policy(str(tmp_path), *make("CartPole-v1"))
 
 
 def frame_like() -> PlumeNav:
@@ -355,7 +370,7 @@ def test_the_command_writes_a_table_figures_and_a_picture(tmp_path: Path) -> Non
 
 def test_summaries_are_of_the_episodes_that_found_it() -> None:
     found, paths = np.array([True, False, True]), np.zeros((2, 3, 2))
-    search = Search(found, np.array([0.5, 0.1, 0.7]), paths)
+    search = SearchResults(found, np.array([0.5, 0.1, 0.7]), paths)
     summary = Evaluation("x", 0, np.array([1.0, 0.0, 1.0]), np.array([10, 99, 20]), search).summary()
     assert summary["time_to_find"].mean == 15
     assert summary["path_efficiency"].mean == pytest.approx(0.6)

@@ -15,7 +15,7 @@ from tropism.cli import main
 from tropism.core.spaces import Box
 from tropism.errors import NonFiniteError, ObservationWarning
 from tropism.train import checkpoint
-from tropism.train.faults import NONE, OUTSIDE, survey
+from tropism.train.faults import NO_FAULT, OUTSIDE_SPACE, find_fault
 from tropism.train.run import CHECKPOINT, train
 
 WORLDS = "tests.train.worlds"
@@ -24,7 +24,7 @@ STEPS, ENVS = 4, 3
 
 def place_of(key: int) -> tuple[int, int, int]:
     """`(0 before a step or 1 after it, row, environment)`."""
-    after, number = key % 2, key % OUTSIDE // 2
+    after, number = key % 2, key % OUTSIDE_SPACE // 2
     return after, number // ENVS - after, number % ENVS
 
 
@@ -46,10 +46,10 @@ def test_the_survey_finds_what_a_search_finds(faults: list[tuple[int, int, float
             outside += [((row + 1, 1), env)] if (after > 1).any() else []
     expected = spoilt or outside
     if not expected:
-        assert found.key == NONE
+        assert found.key == NO_FAULT
         return
     (number, after), env = min(expected, key=lambda each: (each[0][0], each[1], each[0][1]))
-    assert (found.key < OUTSIDE) == bool(spoilt)
+    assert (found.key < OUTSIDE_SPACE) == bool(spoilt)
     assert place_of(int(found.key)) == (after, number - after, env)
     np.testing.assert_array_equal(found.obs, (next_obs if after else obs)[number - after, env])
     if after:
@@ -58,7 +58,7 @@ def test_the_survey_finds_what_a_search_finds(faults: list[tuple[int, int, float
 
 @jax.jit
 def compiled_survey(obs: Any, next_obs: Any, reward: Any) -> Any:
-    return survey(Box(-1.0, 1.0, (2,)), obs, next_obs, reward)
+    return find_fault(Box(-1.0, 1.0, (2,)), obs, next_obs, reward)
 
 
 def test_a_nan_reward_stops_training_and_the_last_good_agent_stays(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_nan_reward_stops_training_and_the_last_good_agent_stays(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT]
     _, state, history = checkpoint.load(tmp_path / CHECKPOINT)
     assert [steps for steps, _ in history] == [64, 128]
-    for leaf in jax.tree.leaves((state.agent, state.optimizer, state.obs_moments, state.return_moments)):
+    for leaf in jax.tree.leaves((state.agent, state.optimizer, state.obs_statistics, state.return_statistics)):
         assert np.isfinite(leaf).all()
     with pytest.raises(NonFiniteError) as again:
         train(brief(f"{WORLDS}:NanReward"), tmp_path, resume=True)
@@ -143,7 +143,7 @@ def test_an_agent_is_not_saved_whose_weights_are_not_finite(tmp_path: Path) -> N
 def test_an_observation_outside_its_space_is_reported_once(tmp_path: Path) -> None:
     expected = (
         r"observation\[1\] is 1\.75, outside Box\(0\.0, 1\.0, \(2,\), float32\), "
-        r"at step 77 \(update 2, environment 0\)\. Training goes on"
+        r"at step 77 \(update 2, environment 0\)\. Training continues"
     )
     with pytest.warns(ObservationWarning, match=expected) as warned:
         _, history = train(brief(f"{WORLDS}:Outside"), tmp_path)

@@ -75,7 +75,7 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
 def test_ctrl_c_while_compiling_says_that_nothing_is_saved(tmp_path: Path) -> None:
     process = train(tmp_path)
     assert process.stderr is not None
-    assert "Compiling takes" in process.stderr.readline()
+    assert "Compilation takes" in process.stderr.readline()
     time.sleep(0.5)
     errors = interrupt(process)
     assert "Nothing was saved yet; start again with the same command." in errors
@@ -88,9 +88,9 @@ def test_ctrl_c_while_training_says_how_to_go_on(tmp_path: Path) -> None:
     wait_for(tmp_path / CHECKPOINT)
     time.sleep(0.5)
     errors = interrupt(process)
-    assert f"Go on with: tropism train CartPole-v1 --out {tmp_path} --resume" in errors
+    assert f"Resume with: tropism train CartPole-v1 --out {tmp_path} --resume" in errors
     check_folder(tmp_path)
-    saved = checkpoint.steps_of(tmp_path / CHECKPOINT)
+    saved = checkpoint.load_steps(tmp_path / CHECKPOINT)
     resumed = start(STARTED, "train", "CartPole-v1", "--out", str(tmp_path), "--resume", "--total-steps", str(saved))
     out, errors = resumed.communicate(timeout=120)
     assert resumed.returncode == 0, errors
@@ -167,7 +167,7 @@ try:
             time.sleep(0.01)
 except KeyboardInterrupt:
     print("whole" if whole else "broken")
-    raise SystemExit(130 if interrupts.seen else 1)
+    raise SystemExit(130 if interrupts.received else 1)
 """
 
 DEAF = """

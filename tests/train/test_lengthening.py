@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tropism.cli import app
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
-from tropism.train.ppo import advance
+from tropism.train.ppo import run_updates
 from tropism.train.run import CHECKPOINT, train
 
 SHORT, LONG = brief("GridWorld-v0", updates=4), brief("GridWorld-v0", updates=10)
@@ -30,9 +30,9 @@ def test_a_finished_training_goes_on_to_a_larger_total(tmp_path: Path) -> None:
     longer, longer_curve = train(LONG, tmp_path, resume=True)
     assert longer_curve[: len(curve)] == curve
     assert longer_curve[-1][0] == 640
-    expected, _ = advance(LONG.trainer(), state, 6)
+    expected, _ = run_updates(LONG.trainer(), state, 6)
     same(longer, expected)
-    assert checkpoint.recipe_of(tmp_path / CHECKPOINT) == LONG
+    assert checkpoint.load_training(tmp_path / CHECKPOINT) == LONG
 
 
 @pytest.mark.slow
@@ -58,14 +58,14 @@ def interrupt_at(steps: int) -> Any:
 def test_a_total_below_what_is_done_is_refused(tmp_path: Path) -> None:
     train(SHORT, tmp_path)
     before = (tmp_path / CHECKPOINT).read_bytes()
-    with pytest.raises(ValidationError, match="total_steps is 192; expected at least 256, the steps that"):
+    with pytest.raises(ValidationError, match="total_steps is 192; expected at least 256, the steps already done"):
         train(brief("GridWorld-v0", updates=3), tmp_path, resume=True)
     assert (tmp_path / CHECKPOINT).read_bytes() == before
 
 
 def test_nothing_but_the_total_may_differ(tmp_path: Path) -> None:
     train(SHORT, tmp_path)
-    with pytest.raises(ValidationError, match="begun with"):
+    with pytest.raises(ValidationError, match="started with"):
         train(brief("GridWorld-v0", updates=10, gamma=0.9), tmp_path, resume=True)
 
 

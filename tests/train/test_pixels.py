@@ -17,8 +17,8 @@ from tropism.errors import ValidationError
 from tropism.train.config import Config
 from tropism.train.evaluate import evaluate
 from tropism.train.network import ActorCritic
-from tropism.train.pixels import Layer, channels_last, convolutions, has_picture, is_picture, patches
-from tropism.train.policies import named
+from tropism.train.pixels import ConvLayer, channels_last, has_image, is_image, patches, plan_convolutions
+from tropism.train.policies import resolve_policy
 from tropism.train.ppo import Trainer
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, Training, train
@@ -30,7 +30,7 @@ from tropism.train.trained import load
 @pytest.mark.parametrize("shape", [(40, 40, 3), (7, 10, 2), (1, 5, 4)])
 def test_a_layer_is_the_convolution_of_jax(size: int, stride: int, shape: tuple[int, ...]) -> None:
     x = jax.random.normal(jax.random.key(0), shape)
-    layer = Layer(jax.random.normal(jax.random.key(1), (8, size * size * shape[2])), size, stride)
+    layer = ConvLayer(jax.random.normal(jax.random.key(1), (8, size * size * shape[2])), size, stride)
     kernel = layer.linear.weight.reshape(8, size, size, shape[2]).transpose(1, 2, 3, 0)
     axes = ("NHWC", "HWIO", "NHWC")
     expected = lax.conv_general_dilated(x[None], kernel, (stride, stride), "SAME", dimension_numbers=axes)[0]
@@ -52,8 +52,8 @@ def test_a_layer_is_the_convolution_of_jax(size: int, stride: int, shape: tuple[
     ],
 )
 def test_what_counts_as_a_picture(space: Any, expected: bool) -> None:
-    assert is_picture(space) is expected
-    assert has_picture(Dict({"a": Discrete(2), "b": space})) is expected
+    assert is_image(space) is expected
+    assert has_image(Dict({"a": Discrete(2), "b": space})) is expected
 
 
 def test_frames_become_channels() -> None:
@@ -70,7 +70,7 @@ def test_frames_become_channels() -> None:
     "shape", [(1, 1, 1), (5, 5, 3), (7, 7, 3), (24, 24, 3), (40, 40, 3), (210, 160, 3), (4, 84, 84)]
 )
 def test_pictures_of_any_size_shrink_to_a_few_features(shape: tuple[int, ...]) -> None:
-    plan = convolutions(shape)
+    plan = plan_convolutions(shape)
     assert 1 <= plan.features <= 36 * 32
     assert 1 <= len(plan.layers) <= 4
     network = ActorCritic(Box(0, 255, shape, np.uint8), Discrete(2), key=jax.random.key(0))
@@ -95,11 +95,11 @@ def test_patches_cover_the_picture() -> None:
 def test_pictures_stay_bytes_in_the_rollout() -> None:
     trainer = Trainer(*make("PixelGridWorld-v0", size=3), Config(num_envs=4, num_steps=8, total_steps=32))
     state = jax.eval_shape(trainer.init, jax.random.key(0))
-    assert state.playing.obs.dtype == jnp.uint8
-    assert not jax.tree.leaves(state.obs_moments.mean)  # pixels are not standardised by what was seen
-    _, seen = jax.eval_shape(trainer._act, state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
-    assert (seen.obs.dtype, seen.next_obs.dtype) == (jnp.uint8, jnp.uint8)
-    data = jax.eval_shape(trainer._pieces, state, seen, seen.reward)  # pyright: ignore[reportPrivateUsage]
+    assert state.rollout.obs.dtype == jnp.uint8
+    assert not jax.tree.leaves(state.obs_statistics.mean)  # pixels are not standardised by what was samples
+    _, samples = jax.eval_shape(trainer._collect, state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
+    assert (samples.obs.dtype, samples.next_obs.dtype) == (jnp.uint8, jnp.uint8)
+    data = jax.eval_shape(trainer._sequences, state, samples, samples.reward)  # pyright: ignore[reportPrivateUsage]
     assert data[0].dtype == jnp.uint8
 
 
@@ -109,7 +109,7 @@ def test_an_agent_learns_from_pictures(tmp_path: Path) -> None:
     config = Config(total_steps=6144, num_steps=64, hidden=32)
     train(Training("PixelGridWorld-v0", {"size": 3}, {}, config, seed=0, seeds=1), tmp_path)
     env, params = make("PixelGridWorld-v0", size=3)
-    policies: list[Any] = [named("random", env, params), named(str(tmp_path), env, params)]
+    policies: list[Any] = [resolve_policy("random", env, params), resolve_policy(str(tmp_path), env, params)]
     chance, agent = (evaluate("", env, params, policy, 0, 64).lengths.mean() for policy in policies)
     assert agent < 9
     assert agent < chance / 2
@@ -120,16 +120,16 @@ def test_a_recurrent_agent_takes_pictures(tmp_path: Path) -> None:
     state, _ = train(
         Training("PixelGridWorld-v0", {"size": 2}, {}, brief("", recurrent=True, hidden=8).config, 0, 1), tmp_path
     )
-    assert state.playing.memory.cells.shape == (1, 4, 2, 8)
+    assert state.rollout.memory.cells.shape == (1, 4, 2, 8)
     env, params = make("PixelGridWorld-v0", size=2)
     assert evaluate("agent", env, params, load(tmp_path / CHECKPOINT), 0, 4).lengths.shape == (4,)
     other = make("PixelGridWorld-v0", size=3)
     with pytest.raises(ValidationError, match=r"observes Image\(24, 24, 3\), not Image\(16, 16, 3\)"):
-        named(str(tmp_path), *other)
+        resolve_policy(str(tmp_path), *other)
 
 
 def test_a_picture_among_other_observations_needs_an_own_network() -> None:
-    with pytest.raises(ValidationError, match="combine a picture with other observations in --network"):
+    with pytest.raises(ValidationError, match="to combine an image with other observations"):
         brief("tests.train.worlds:PictureAndPlace").trainer()
 
 
@@ -146,5 +146,5 @@ def test_stacked_grey_frames_are_trained_on() -> None:
     env, params = make("PixelGridWorld-v0", size=3)
     trainer = Trainer(frame_stack(grayscale(env), 4), params, brief("").config)
     state = trainer.init(jax.random.key(0))
-    assert state.playing.obs.shape == (4, 4, 24, 24)
+    assert state.rollout.obs.shape == (4, 4, 24, 24)
     assert np.isfinite(trainer.update(state)[1].loss)

@@ -12,9 +12,9 @@ from tropism.core.registry import make
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.config import Config
-from tropism.train.ppo import Trainer, advance
+from tropism.train.ppo import Trainer, run_updates
 from tropism.train.presets import PRESETS
-from tropism.train.run import CHECKPOINT, Report, Training, train
+from tropism.train.run import CHECKPOINT, Training, TrainingReport, train
 from tropism.train.trained import load
 
 SHORT = Training(
@@ -27,9 +27,9 @@ class KilledError(Exception):
 
 
 def killed_after(reports: int) -> Any:
-    seen: list[Report] = []
+    seen: list[TrainingReport] = []
 
-    def show(report: Report) -> None:
+    def show(report: TrainingReport) -> None:
         seen.append(report)
         if len(seen) == reports:
             raise KilledError
@@ -52,7 +52,7 @@ def test_an_update_is_compiled_once():
     """What comes out is of the very types that went in: a weak one would be another program."""
     trainer = SHORT.trainer()
     before = SHORT.start(trainer)
-    after, _ = advance(trainer, before, 1)
+    after, _ = run_updates(trainer, before, 1)
     types = [
         [jax.typeof(leaf) for leaf in jax.tree.leaves(eqx.filter(state, eqx.is_array))] for state in (before, after)
     ]
@@ -62,7 +62,7 @@ def test_an_update_is_compiled_once():
 @pytest.mark.slow
 def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
     train(SHORT, tmp_path)
-    with pytest.raises(ValidationError, match="begun with"):
+    with pytest.raises(ValidationError, match="started with"):
         train(SHORT._replace(seed=1), tmp_path, resume=True)
     assert load(tmp_path / CHECKPOINT, seed=1).agent.network.hidden == SHORT.config.hidden
     with pytest.raises(ValidationError, match="agents"):
@@ -72,8 +72,8 @@ def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
 def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_path: Path):
     preset: dict[str, Any] = PRESETS["CartPole-v1"] | {"total_steps": 100_000}
     config = Config(**preset)
-    recipe = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
-    _, curve = train(recipe, tmp_path)
+    training = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
+    _, curve = train(training, tmp_path)
     best = np.max([returns for _, returns in curve[-10:]], axis=0)
     assert (best > 400).sum() >= 3
 
@@ -117,10 +117,10 @@ def test_learning_remembers_what_acting_remembered():
     config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)
     trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 9}), config)
     state = trainer.init(jax.random.key(0))
-    _, seen = eqx.filter_jit(trainer._act)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
-    assert seen.done.sum() >= 4 * 6  # memories are forgotten half-way
-    advantage = jax.random.normal(jax.random.key(2), seen.reward.shape)
-    data = trainer._pieces(state, seen, advantage)  # pyright: ignore[reportPrivateUsage]
+    _, samples = eqx.filter_jit(trainer._collect)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
+    assert samples.done.sum() >= 4 * 6  # memories are forgotten half-way
+    advantage = jax.random.normal(jax.random.key(2), samples.reward.shape)
+    data = trainer._sequences(state, samples, advantage)  # pyright: ignore[reportPrivateUsage]
     loss, entropy = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
     gain = 0.0  # where nothing has moved, the ratio is 1 and standardised advantages add up to nothing
     error = 0.5 * float((advantage**2).mean())  # the values are those that were said, so all error is the advantage

@@ -8,12 +8,12 @@ import pytest
 from tests.serve.page.browser import browsing
 
 from tropism.train import pictures
-from tropism.train.evaluate import Evaluation, Search
-from tropism.train.report import Shown, write
+from tropism.train.evaluate import Evaluation, SearchResults
+from tropism.train.report import ReportImage, write_report
 
 
 def evaluation(policy: str) -> Evaluation:
-    search = Search(np.array([True, False, True]), np.array([0.5, 0.1, 0.7]), np.zeros((100, 3, 2)))
+    search = SearchResults(np.array([True, False, True]), np.array([0.5, 0.1, 0.7]), np.zeros((100, 3, 2)))
     return Evaluation(policy, 7, np.array([1.0, 0.0, 1.0]), np.array([10, 99, 20]), search)
 
 
@@ -22,10 +22,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     evaluations = [evaluation("cast-and-surge"), evaluation("trained agent")]
     found = folder / "found.png"
-    pictures.draw_both(lambda path: pictures.found_in_time(evaluations, path), found)
+    pictures.draw_light_and_dark(lambda path: pictures.draw_success_over_time(evaluations, path), found)
     facts = {"version": "Tropism 1.2.3", "evaluation": "seeds 7 to 9"}
-    shown = [Shown(found, "Found by step.", wide=True), Shown(folder / "none.png", "Never drawn.")]
-    write(folder / "report.html", "Finding a smell", "An agent.", evaluations, shown, facts, f"tropism {'x' * 200}")
+    shown = [ReportImage(found, "Found by step.", wide=True), ReportImage(folder / "none.png", "Never drawn.")]
+    write_report(
+        folder / "report.html", "Finding a source", "An agent.", evaluations, shown, facts, f"tropism {'x' * 200}"
+    )
     return folder / "report.html"
 
 

@@ -18,12 +18,12 @@ from tropism.core.session.session import Session
 from tropism.core.spaces import Box, Discrete, Image
 from tropism.errors import ValidationError
 from tropism.train.config import Config
-from tropism.train.evaluate import evaluate, play
+from tropism.train.evaluate import evaluate, evaluate_episodes
 from tropism.train.network import ActorCritic
-from tropism.train.policies import Solo, named
+from tropism.train.policies import StrategyPolicy, resolve_policy
 from tropism.train.ppo import Trainer
 from tropism.train.run import CHECKPOINT, Training, train
-from tropism.train.runner import Here
+from tropism.train.runner import LocalRunner
 from tropism.train.trained import load
 
 WORLDS = "tests.train.worlds"
@@ -47,7 +47,7 @@ def test_every_command_takes_an_agent_with_an_own_network(tmp_path: Path) -> Non
     assert run("evaluate", "GridWorld-v0", *policy)["policies"][0]["return"]["mean"] > 0.5
     assert run("record", "GridWorld-v0", *policy, "-o", str(tmp_path / "recorded"))["mean_return"] > 0.5
     other = ["train", "GridWorld-v0", "--resume", "--network", f"{WORLDS}:Counting", "--out", str(tmp_path / "agent")]
-    with pytest.raises(ValidationError, match="was begun"):
+    with pytest.raises(ValidationError, match="as in the training in"):
         CliRunner().invoke(app, other, catch_exceptions=False)
 
 
@@ -56,9 +56,9 @@ def test_an_own_network_has_a_memory_in_training_and_in_evaluation(tmp_path: Pat
     """Acting, learning, playing compiled and playing step by step all carry the same memory."""
     train(brief("GridWorld-v0", network=Counting, updates=2), tmp_path)
     env, params = make("GridWorld-v0", params={"max_steps": 12})
-    agent: Any = named(str(tmp_path), env, params)
+    agent: Any = resolve_policy(str(tmp_path), env, params)
     compiled = evaluate("counting", env, params, agent, 3, 4)
-    played = play("counting", Here(Session(env, params)), Solo(agent), 3, 4)
+    played = evaluate_episodes("counting", LocalRunner(Session(env, params)), StrategyPolicy(agent), 3, 4)
     assert compiled.lengths.tolist() == played.lengths.tolist()
     np.testing.assert_allclose(compiled.returns, played.returns, rtol=1e-6)
 
@@ -69,11 +69,11 @@ def test_learning_goes_through_the_memories_of_an_own_network() -> None:
     config = Config(total_steps=64, num_envs=4, num_steps=16, minibatches=1)
     trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 5}), config, Counting)
     state = trainer.init(jax.random.key(0))
-    _, seen = eqx.filter_jit(trainer._act)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
-    assert seen.memory["steps"][:, 0].tolist() == [0, 1, 2, 3, 4] * 3 + [0]  # forgotten with each episode
-    assert seen.memory["action"][:6, 0].tolist() == [-1, *seen.action[:4, 0].tolist(), -1]
-    advantage = jax.random.normal(jax.random.key(2), seen.reward.shape)
-    data = trainer._pieces(state, seen, advantage)  # pyright: ignore[reportPrivateUsage]
+    _, samples = eqx.filter_jit(trainer._collect)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
+    assert samples.memory["steps"][:, 0].tolist() == [0, 1, 2, 3, 4] * 3 + [0]  # forgotten with each episode
+    assert samples.memory["action"][:6, 0].tolist() == [-1, *samples.action[:4, 0].tolist(), -1]
+    advantage = jax.random.normal(jax.random.key(2), samples.reward.shape)
+    data = trainer._sequences(state, samples, advantage)  # pyright: ignore[reportPrivateUsage]
     loss, entropy = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
     error = 0.5 * float((advantage**2).mean())
     expected = config.value_weight * error - config.entropy * float(entropy)
@@ -82,10 +82,10 @@ def test_learning_goes_through_the_memories_of_an_own_network() -> None:
 
 @pytest.mark.slow
 def test_a_network_receives_observations_as_their_space_has_them(tmp_path: Path) -> None:
-    recipe = brief(f"{WORLDS}:PictureAndPlace", network=TwoInputs, updates=2)
-    state, _ = train(recipe, tmp_path)
-    assert state.obs_moments.mean["picture"] is None  # whole numbers are not standardised
-    assert state.obs_moments.mean["place"].shape == (1, 2)
+    training = brief(f"{WORLDS}:PictureAndPlace", network=TwoInputs, updates=2)
+    state, _ = train(training, tmp_path)
+    assert state.obs_statistics.mean["picture"] is None  # whole numbers are not standardised
+    assert state.obs_statistics.mean["place"].shape == (1, 2)
     agent = load(tmp_path / CHECKPOINT)
     action, _ = agent.act(
         jax.random.key(0), None, {"place": np.zeros(2, np.float32), "picture": np.zeros((8, 8, 3), "u1")}
@@ -197,7 +197,7 @@ class NoModule:
         (ThreeOutputs, r"the logits of Discrete\(4\), of shape \(4,\) and a real dtype, not float32\[3\]"),
         (WholeOutputs, r"a real dtype, not int32\[4\]"),
         (WideValue, r"a value of shape \(\) and a real dtype, not float32\[1\]"),
-        (Forgetful, r"a method memory\(\) that returns the first memory"),
+        (Forgetful, r"a method memory\(\) that returns the initial memory"),
         (Growing, r"a memory like that of memory\(\), float32\[7\], not float32\[2\]"),
     ],
 )
@@ -226,5 +226,5 @@ def test_numbers_that_do_not_go_with_an_own_network_are_refused(
 def test_the_layers_of_a_preset_do_not_stand_in_the_way_of_an_own_network(tmp_path: Path) -> None:
     """PlumeNav's preset is recurrent, which means the built-in network."""
     command = ["train", "PlumeNav-v0", "--network", f"{WORLDS}:Net", "--out", str(tmp_path), "--total-steps", "8191"]
-    with pytest.raises(ValidationError, match="at least one update, 8192 steps"):
+    with pytest.raises(ValidationError, match="at least 8192, the steps of one update"):
         CliRunner().invoke(app, command, catch_exceptions=False)

@@ -93,10 +93,10 @@ class Net(eqx.Module):
     critic: eqx.nn.MLP
 
     def __init__(self, observation_space: Space, action_space: Any, *, key: Any):
-        actor_key, critic_key = jax.random.split(key)
+        policy_key, critic_key = jax.random.split(key)
         [size] = observation_space.shape or (1,)
         outputs = action_space.n if not isinstance(action_space, Box) else action_space.shape[0]
-        self.actor = eqx.nn.MLP(size, outputs, 32, 2, key=actor_key)
+        self.actor = eqx.nn.MLP(size, outputs, 32, 2, key=policy_key)
         self.critic = eqx.nn.MLP(size, "scalar", 32, 2, key=critic_key)
 
     def __call__(self, obs: Any, memory: Any) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tropism.errors import ValidationError
-from tropism.wire.arrays import array_of, arrays_of
+from tropism.wire.arrays import decode_array, decode_arrays
 from tropism.wire.codec import pack, unpack
 
 DTYPES = st.sampled_from(["<f4", "<f8", "<i4", "<i8", "|u1", "|b1", "<f2"])
@@ -19,14 +19,14 @@ DTYPES = st.sampled_from(["<f4", "<f8", "<i4", "<i8", "|u1", "|b1", "<f2"])
     array=DTYPES.flatmap(lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)))
 )
 def test_an_array_comes_back_as_it_went(array: Any):
-    back = arrays_of(unpack(pack({"x": {"y": array}})))["x"]["y"]
+    back = decode_arrays(unpack(pack({"x": {"y": array}})))["x"]["y"]
     np.testing.assert_array_equal(back, array)
     assert back.dtype == array.dtype
     assert back.flags.writeable
 
 
 def test_a_list_is_an_array_too():
-    assert array_of([[1, 2], [3, 4]], "x").tolist() == [[1, 2], [3, 4]]
+    assert decode_array([[1, 2], [3, 4]], "x").tolist() == [[1, 2], [3, 4]]
 
 
 BAD: dict[str, Any] = {
@@ -54,4 +54,4 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_array_is_refused(name: str):
     with pytest.raises(ValidationError):
-        array_of(BAD[name], "actions")
+        decode_array(BAD[name], "actions")

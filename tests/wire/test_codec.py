@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tropism.errors import ServerError
-from tropism.wire.codec import DEEPEST, decode, decode_frame, encode, pack, unpack
+from tropism.wire.codec import MAX_DEPTH, decode, decode_frame, encode, pack, unpack
 
 JSON = st.recursive(
     st.none()
@@ -58,7 +58,7 @@ def test_half_a_character_is_told(half: str):
 def test_nesting_is_limited(depth: int, kind: str):
     opening = "[" if kind == "[]" else '{"a":'
     text = opening * depth + "1" + kind[1] * depth
-    if depth <= DEEPEST:
+    if depth <= MAX_DEPTH:
         decode(text)
         return
     with pytest.raises(ServerError, match="levels"):

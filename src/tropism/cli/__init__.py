@@ -1,4 +1,4 @@
-"""The command line: one file a group of commands."""
+"""The command line: one file per command."""
 
 import sys
 from typing import Annotated
@@ -7,17 +7,23 @@ import typer
 from rich.markup import escape
 
 from tropism import __version__
-from tropism.cli import tracebacks as blame
-from tropism.cli.check import check, list_environments
+from tropism.cli.bench import bench
+from tropism.cli.check import check
 from tropism.cli.demo import demo
 from tropism.cli.evaluate import evaluate
 from tropism.cli.interrupts import INTERRUPTED, Interrupts
-from tropism.cli.record import export_to_minari, import_from_minari, record, replay
-from tropism.cli.rollout import bench, render, rollout
+from tropism.cli.list import list_environments
+from tropism.cli.mcp import mcp
+from tropism.cli.minari import export_to_minari, import_from_minari
+from tropism.cli.record import record
+from tropism.cli.render import render
+from tropism.cli.replay import replay
+from tropism.cli.rollout import rollout
 from tropism.cli.sandbox import examine_sandbox
-from tropism.cli.serve import mcp, serve
+from tropism.cli.serve import serve
 from tropism.cli.show import show
 from tropism.cli.terminal import errors
+from tropism.cli.tracebacks import format_user_error
 from tropism.errors import MissingExtraError, TropismError
 
 app = typer.Typer(
@@ -27,9 +33,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-sandbox = typer.Typer(help="Where code of an agent is run.", no_args_is_help=True)
+sandbox = typer.Typer(help="The sandbox that runs agents' code.", no_args_is_help=True)
 app.add_typer(sandbox, name="sandbox")
-minari = typer.Typer(help="Recordings as Minari datasets, and back.", no_args_is_help=True)
+minari = typer.Typer(help="Convert recordings to Minari datasets and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
 app.command("list")(list_environments)
 for command in (show, check, rollout, render, record, replay, evaluate, serve, mcp, bench, demo):
@@ -37,7 +43,7 @@ for command in (show, check, rollout, render, record, replay, evaluate, serve, m
 
 
 def _add_train() -> None:
-    """Its options come from `tropism.train`: without that extra, the command says what to install."""
+    """Add the command train, whose options come from `tropism.train`; without that extra it reports what to install."""
     try:
         from tropism.cli.train import train
     except MissingExtraError as missing:
@@ -61,7 +67,7 @@ minari.command("import")(import_from_minari)
 def about(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     """Reinforcement-learning environments as pure functions."""
     if "" not in sys.path:
-        sys.path.insert(0, "")  # modules of the current folder can be named, as for `python -m`
+        sys.path.insert(0, "")  # modules of the current folder can be imported, as with `python -m`
     if version:
         print(__version__)
         raise typer.Exit
@@ -70,14 +76,14 @@ def about(version: Annotated[bool, typer.Option("--version", help="Print the ver
 def main() -> None:
     """Run the command line.
 
-    A user's mistake ends in one message and exit code 2, an exception in their code in 1, Ctrl-C in 130.
+    Exit codes: 2 for invalid input (with a one-line message), 1 for an exception in user code, 130 for Ctrl-C.
     """
     interrupts = Interrupts()
     try:
         with interrupts.handled():
             _run()
     except (SystemExit, KeyboardInterrupt):
-        if not interrupts.seen:
+        if not interrupts.received:
             raise
         errors.print("Interrupted.")
         sys.exit(INTERRUPTED)
@@ -90,9 +96,9 @@ def _run() -> None:
         errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except Exception as error:
-        words = blame.told(error)
-        if words is None:
+        message = format_user_error(error)
+        if message is None:
             raise
         errors.print("[red]error:[/]", end=" ")
-        sys.stderr.write(words)  # as it is: carets point at columns
+        sys.stderr.write(message)  # unwrapped: carets point at columns
         sys.exit(1)

@@ -1,42 +1,12 @@
-"""Commands about environments: list, check."""
+"""The command check."""
 
 import dataclasses
 import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from tropism.cli.terminal import (
-    Arguments,
-    AsJson,
-    Params,
-    Seed,
-    console,
-    environment,
-    progress_bar,
-)
-
-
-def list_environments(as_json: AsJson = False) -> None:
-    """Every environment there is.
-
-    Example: tropism list
-    """
-    from tropism.core.registry import registered, unavailable_reasons
-
-    specs, missing = registered(), unavailable_reasons()
-    if as_json:
-        rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
-        print(json.dumps([*rows, *({"id": id, "absent": why} for id, why in missing.items())], indent=2))
-        return
-    table = Table("id", "kind", "summary")
-    for spec in specs:
-        table.add_row(spec.id, "pure" if spec.traced else "host", spec.summary)
-    for id, reason in missing.items():
-        table.add_row(id, "[red]absent[/]", escape(reason))
-    console.print(table)
+from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, progress_bar
 
 
 def check(
@@ -46,7 +16,7 @@ def check(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Check an environment against the law; exit code 1 if it breaks one.
+    """Check that an environment follows the contract; exit code 1 if it does not.
 
     Example: tropism check my_package.maze:Maze
     """

@@ -18,14 +18,14 @@ from tropism.cli.terminal import (
     announce_duration,
     console,
     environment,
-    made_folder,
+    make_folder,
     progress_bar,
 )
 from tropism.errors import ValidationError
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="ID|MODULE:CLASS|URL", help="An id, your class, or the address of a served environment."),
+    typer.Argument(metavar="ID|MODULE:CLASS|URL", help="An id, your class, or the URL of a served environment."),
 ]
 
 
@@ -38,90 +38,90 @@ def evaluate(
             "FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. Repeatable."
         ),
     ] = None,
-    episodes: Annotated[int, typer.Option(help="Episodes; number i has the seed SEED + i.", min=1)] = 256,
+    episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
     seed: Seed = 10_000,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the likeliest action.")] = False,
-    steps: Annotated[int, typer.Option(help="Steps of an episode at most, where it is not compiled.", min=1)] = 1000,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the most likely action.")] = False,
+    steps: Annotated[int, typer.Option(help="Maximum steps per episode that is not compiled.", min=1)] = 1000,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and evaluation.png.")
     ] = None,
     env: Annotated[
         str | None,
-        typer.Option(help="Of a served environment of your own: its class, module:Class, or a registered id."),
+        typer.Option(help="The environment behind URL: module:Class or a registered id."),
     ] = None,
-    token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Of the server that URL names.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Token of the server at URL.")] = None,
     param: Params = None,
     arg: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let policies play the same seeded episodes, and compare them.
+    """Run policies on the same seeded episodes and compare them.
 
     Example: tropism evaluate PlumeNavMeander-v0 --policy cast-and-surge --policy runs/train/PlumeNavMeander-v0 -o out
     """
-    from tropism.train.policies import each, is_trained
+    from tropism.train.policies import expand_agents, is_trained
 
     remote = target.startswith(("http://", "https://"))
     if env is not None and not remote:
-        raise ValidationError("env", env, "none: --env is for the address of a served environment")
-    names = [one for name in policy or ["random"] for one in each(name)]
+        raise ValidationError("env", env, "no --env: it is only for the URL of a served environment")
+    names = [one for name in policy or ["random"] for one in expand_agents(name)]
     if (param or arg) and (remote or any(name.startswith("llm:") for name in names)):
         raise ValidationError(
-            "param", [*(param or []), *(arg or [])], "none: start a server with them and give its URL"
+            "param", [*(param or []), *(arg or [])], "none: pass them to `tropism serve` and give its URL"
         )
     if greedy and not any(is_trained(name) for name in names):
-        raise ValidationError("greedy", True, "a policy that was trained")
+        raise ValidationError("greedy", True, "a trained policy")
     if out is not None:
-        made_folder(out)  # before the episodes are played
+        make_folder(out)  # before the episodes run
     if remote:
-        known = _known(target, env)
-        results = [_there(target, known, name, greedy, token, seed, episodes, steps) for name in names]
+        local = _local_environment(target, env)
+        results = [_evaluate_remotely(target, local, name, greedy, token, seed, episodes, steps) for name in names]
     else:
-        known = environment(target, param, arg)
-        results = [_here(target, *known, name, greedy, seed, episodes, steps) for name in names]
+        local = environment(target, param, arg)
+        results = [_evaluate_locally(target, *local, name, greedy, seed, episodes, steps) for name in names]
     if out is not None:
-        _save(out, target, *(known or (None, None)), results)
+        _save(out, target, *(local or (None, None)), results)
     if as_json:
-        print(json.dumps(figures(target, results), indent=2))
+        print(json.dumps(to_json(target, results), indent=2))
         return
     print_evaluations(results)
     if out is not None:
-        console.print(f"Figures and pictures are in {escape(str(out))}/.")
+        console.print(f"Results and plots are in {escape(str(out))}/.")
 
 
-def _here(id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
+def _evaluate_locally(
+    id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int
+) -> Any:
     from tropism.core.session.session import Session
     from tropism.plume.strategies import Strategy
     from tropism.train.evaluate import evaluate as run
-    from tropism.train.evaluate import num_parts, play
+    from tropism.train.evaluate import num_batches
     from tropism.train.language_model import LanguageModel
-    from tropism.train.policies import Solo, named
-    from tropism.train.runner import Here
+    from tropism.train.policies import resolve_policy
+    from tropism.train.runner import LocalRunner
 
-    who = named(name, env, params, greedy)
-    if isinstance(who, LanguageModel):
-        return _launched(id, name, who, seed, episodes, steps)
-    if isinstance(who, Strategy) and env.traced:
-        if num_parts(episodes) > 1:
-            return _shown(name, episodes, lambda show: run(name, env, params, who, seed, episodes, show))
+    policy = resolve_policy(name, env, params, greedy)
+    if isinstance(policy, LanguageModel):
+        return _evaluate_language_model(id, name, policy, seed, episodes, steps)
+    if isinstance(policy, Strategy) and env.traced:
+        if num_batches(episodes) > 1:
+            return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
-            return run(name, env, params, who, seed, episodes)
-    player = Solo(who) if isinstance(who, Strategy) else who
+            return run(name, env, params, policy, seed, episodes)
     with Session(env, params) as session:
-        return _shown(name, episodes, lambda show: play(name, Here(session), player, seed, episodes, steps, show))
+        return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
 
 
-def _launched(id: str, name: str, who: Any, seed: int, episodes: int, steps: int) -> Any:
-    """A language model plays over a server, which speaks to it in words."""
+def _evaluate_language_model(id: str, name: str, policy: Any, seed: int, episodes: int, steps: int) -> Any:
+    """A language model needs a server, which describes observations as text."""
     from tropism.client import Client
-    from tropism.train.evaluate import play
-    from tropism.train.runner import There
+    from tropism.train.runner import RemoteRunner
 
     with Client.launch(id) as client:
-        return _shown(name, episodes, lambda show: play(name, There(client), who, seed, episodes, steps, show))
+        return _run_episodes(name, RemoteRunner(client), policy, seed, episodes, steps)
 
 
-def _known(url: str, env: str | None) -> tuple[Any, Any] | None:
-    """The served environment as it can be made here: the one given, or that of the id in the address."""
+def _local_environment(url: str, env: str | None) -> tuple[Any, Any] | None:
+    """The served environment, created in this process: the given one, or that of the id in the URL."""
     from tropism.core.registry import make, registered
 
     if env is not None:
@@ -130,25 +130,34 @@ def _known(url: str, env: str | None) -> tuple[Any, Any] | None:
     return make(id) if id in {spec.id for spec in registered()} else None
 
 
-def _there(
-    url: str, known: Any, name: str, greedy: bool, token: str | None, seed: int, episodes: int, steps: int
+def _evaluate_remotely(
+    url: str, local: Any, name: str, greedy: bool, token: str | None, seed: int, episodes: int, steps: int
 ) -> Any:
-    """Evaluate on a server. `known` is its environment as made here, or None."""
+    """Evaluate on a server. `local` is its environment, created in this process, or None."""
     from tropism.client import Client
-    from tropism.plume.strategies import Strategy
-    from tropism.train.evaluate import play
-    from tropism.train.policies import Solo, free, named
-    from tropism.train.runner import There
+    from tropism.train.policies import resolve_policy, resolve_standalone
+    from tropism.train.runner import RemoteRunner
 
-    who = free(name) if known is None else named(name, known[0], known[1], greedy)
-    player = Solo(who) if isinstance(who, Strategy) else who
+    policy = resolve_standalone(name) if local is None else resolve_policy(name, local[0], local[1], greedy)
     with Client(url, token=token) as client:
-        table = There(client, None if known is None else known[0].observation_space(known[1]))
-        return _shown(name, episodes, lambda show: play(name, table, player, seed, episodes, steps, show))
+        runner = RemoteRunner(client, None if local is None else local[0].observation_space(local[1]))
+        return _run_episodes(name, runner, policy, seed, episodes, steps)
 
 
-def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
-    """Show the episodes that are done, and how long the others take once two measurements say it."""
+def _run_episodes(name: str, runner: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
+    """Run a policy one episode at a time, with a progress bar."""
+    from tropism.plume.strategies import Strategy
+    from tropism.train.evaluate import evaluate_episodes
+    from tropism.train.policies import StrategyPolicy
+
+    host_policy = StrategyPolicy(policy) if isinstance(policy, Strategy) else policy
+    return _with_progress(
+        name, episodes, lambda show: evaluate_episodes(name, runner, host_policy, seed, episodes, steps, show)
+    )
+
+
+def _with_progress(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:
+    """Run with a progress bar; after the second progress report, announce the remaining time."""
     measured: list[tuple[float, int]] = []
 
     def show(done: int) -> None:
@@ -163,7 +172,7 @@ def _shown(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]
         return run(show)
 
 
-def figures(target: str, results: list[Any]) -> dict[str, Any]:
+def to_json(target: str, results: list[Any]) -> dict[str, Any]:
     from tropism.train.evaluate import Interval
 
     rows = [result.summary() for result in results]
@@ -175,12 +184,12 @@ def figures(target: str, results: list[Any]) -> dict[str, Any]:
 def _save(out: Path, target: str, env: Any, params: Any, results: list[Any]) -> None:
     from tropism.train import pictures
 
-    (out / "evaluation.json").write_text(json.dumps(figures(target, results), indent=2) + "\n")
-    pictures.evaluation(target, env, params, results, out / "evaluation.png")
+    (out / "evaluation.json").write_text(json.dumps(to_json(target, results), indent=2) + "\n")
+    pictures.draw_evaluation(target, env, params, results, out / "evaluation.png")
 
 
 def print_evaluations(results: list[Any]) -> None:
-    """A row for each policy; intervals are of 95 %."""
+    """Print a row per policy, with 95 % intervals."""
     names = {
         "success": "found the source",
         "time_to_find": "steps to find it",
@@ -189,19 +198,19 @@ def print_evaluations(results: list[Any]) -> None:
         "steps": "steps",
     }
     rows = [result.summary() for result in results]
-    table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
-    table.add_column("policy")
+    runner = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
+    runner.add_column("policy")
     if "success" in rows[0]:
-        del names["return"]  # what a search is about is whether it succeeds
+        del names["return"]  # success matters more than the return of a search
     shown = [name for name in names if any(name in row for row in rows)]
     for name in shown:
-        table.add_column(names[name], justify="right")
+        runner.add_column(names[name], justify="right")
     for row in rows:
-        table.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
-    console.print(table)
+        runner.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
+    console.print(runner)
 
 
-FORMS = {  # of a mean and its interval; short, so that four columns fit a terminal
+FORMATS = {  # of a mean and its interval; short, so that four columns fit a terminal
     "success": lambda mean, low, high: f"{mean:.1%} [{100 * low:.0f}, {100 * high:.0f}]",
     "time_to_find": "{:.1f} [{:.0f}, {:.0f}]".format,
     "path_efficiency": "{:.2f} [{:.2f}, {:.2f}]".format,
@@ -211,4 +220,4 @@ FORMS = {  # of a mean and its interval; short, so that four columns fit a termi
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    return escape(FORMS.get(name, "{:.4g} [{:.4g}, {:.4g}]".format)(*value))
+    return escape(FORMATS.get(name, "{:.4g} [{:.4g}, {:.4g}]".format)(*value))

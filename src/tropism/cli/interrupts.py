@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command with one line and exit code 130, also while it imports modules or compiles."""
+"""Ctrl-C handling: one line and exit code 130, also during imports and compilation."""
 
 import os
 import signal
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
-PATIENCE = 1.0  # seconds until a thread ends the program instead: while XLA compiles, Python handles no signal
-AGAIN = 0.02  # seconds
+INTERRUPTED = 130  # exit code after Ctrl-C
+GRACE = 1.0  # seconds until a thread exits instead: Python handles no signals while XLA compiles
+RETRY_DELAY = 0.02  # seconds
 FRAGILE = {"jax", "jaxlib", "equinox"}  # an exception raised in one of their callbacks is lost, or crashes
 
 
 class Interrupts:
-    """Ctrl-C for commands that clean up: it raises KeyboardInterrupt, as soon as that is safe."""
+    """Raises KeyboardInterrupt on Ctrl-C as soon as that is safe, for commands that clean up."""
 
     def __init__(self) -> None:
-        self.seen = False  # whether Ctrl-C was pressed
+        self.received = False  # whether Ctrl-C was pressed
         self._raised = False
 
     @contextmanager
@@ -31,12 +31,12 @@ class Interrupts:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _handle(self, _signal: int, frame: FrameType | None) -> None:
-        self.seen = True
+        self.received = True
         packages = _packages(frame)
         if self._raised or "importlib" in packages:
-            leave("Interrupted.")
+            exit_now("Interrupted.")
         if not packages.isdisjoint(FRAGILE):
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, RETRY_DELAY)
             return
         self._raised = True
         raise KeyboardInterrupt
@@ -44,36 +44,36 @@ class Interrupts:
     def _overdue(self) -> None:
         is_ours = signal.getsignal(signal.SIGINT) == self._handle  # a server handles Ctrl-C itself while it runs
         if is_ours and not self._raised:
-            leave("Interrupted.")
+            exit_now("Interrupted.")
 
 
 @contextmanager
-def interruptible(last_words: Callable[[], str]) -> Generator[None]:
-    """Ctrl-C ends the program at once, wherever it is, and says what it leaves.
+def interruptible(message: Callable[[], str]) -> Generator[None]:
+    """Exit immediately on Ctrl-C, with a message about what was saved.
 
-    For commands that compile and have nothing to clean up: files that they write must be whole at any time.
+    For commands that compile and have nothing to clean up: the files they write must be complete at any time.
     """
 
     def handle(*_: Any) -> NoReturn:
-        leave(f"Interrupted. {last_words()}")
+        exit_now(f"Interrupted. {message()}")
 
     with _handler(signal.SIGINT, handle), _watch(handle):
         yield
 
 
-def leave(words: str) -> NoReturn:
-    """End the program with a line on stderr, written directly: the signal may have come in the middle of a print.
+def exit_now(message: str) -> NoReturn:
+    """Exit with a line on stderr, written directly because the signal may have interrupted a print.
 
-    The interpreter does not end in its own way, because that crashes while another thread compiles.
+    Skips the interpreter's shutdown, which crashes while another thread compiles.
     """
     show_cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # progress bars hide it
-    os.write(2, f"{show_cursor}{words}\n".encode())
+    os.write(2, f"{show_cursor}{message}\n".encode())
     os._exit(INTERRUPTED)
 
 
 @contextmanager
 def _watch(overdue: Callable[[], Any]) -> Generator[None]:
-    """Call `overdue` from a thread where the main thread has not ended the program some time after Ctrl-C."""
+    """Call `overdue` from a thread if the program still runs `GRACE` seconds after Ctrl-C."""
     if not _can_handle():
         yield
         return
@@ -83,7 +83,7 @@ def _watch(overdue: Callable[[], Any]) -> Generator[None]:
     def watch() -> None:
         while number := os.read(reader, 1):
             if number[0] == signal.SIGINT:
-                time.sleep(PATIENCE)
+                time.sleep(GRACE)
                 overdue()
         os.close(reader)
 
@@ -109,7 +109,7 @@ def _handler(number: int, handle: Callable[..., Any]) -> Generator[None]:
 
 
 def _can_handle() -> bool:
-    """Only the main thread may handle signals; background processes of a shell go on ignoring Ctrl-C."""
+    """Only the main thread may handle signals; background jobs of a shell keep ignoring Ctrl-C."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 

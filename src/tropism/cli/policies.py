@@ -1,72 +1,73 @@
-"""Who acts in the episodes of `tropism record`: the policies of `tropism evaluate` that play in this process."""
+"""Policies of `tropism record` and `tropism render`: those of `tropism evaluate` that run in this process."""
 
 import inspect
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from tropism.cli.terminal import load
+from tropism.cli.terminal import load_class
 from tropism.errors import MissingExtraError, ValidationError
 
-DRAWN = 256  # random actions at a time
-SERVED = (
-    "one that plays here: a language model plays over a server, which can record it "
+DRAW_SIZE = 256  # random actions per draw
+NOT_REMOTE = (
+    "a policy that runs in this process; a language model needs a server, which can record its episodes "
     "(`tropism serve ID --record DIR`, then `tropism evaluate URL --policy llm:MODEL@URL`)"
 )
 
 
-class Policy(NamedTuple):
-    """What is called with the seed of each episode, and what acts on an observation."""
+class SessionPolicy(NamedTuple):
+    """`begin` is called with the seed of each episode, `act` with each observation."""
 
     begin: Callable[[int], None]
     act: Callable[[Any], Any]
 
 
-def policy_of(name: str, session: Any, greedy: bool) -> Policy:
-    """The policy that a name means in this session; `random` and plain functions need no extra."""
+def policy_of(name: str, session: Any, greedy: bool) -> SessionPolicy:
+    """The policy of this name for a session; `random` and plain functions need no extra."""
     if name == "random":
-        return _chance(session.action_space)
+        return _random_policy(session.action_space)
     if name.startswith("llm:"):
-        raise ValidationError("policy", name, SERVED)
+        raise ValidationError("policy", name, NOT_REMOTE)
     try:
         from tropism.plume.strategies import Strategy
-        from tropism.train.policies import Solo, named
-        from tropism.train.runner import Here
+        from tropism.train.policies import StrategyPolicy, resolve_policy
+        from tropism.train.runner import LocalRunner
     except ImportError as error:
-        return _function(name, error)
-    who = named(name, session.env, session.params, greedy)
-    player, table = Solo(who) if isinstance(who, Strategy) else who, Here(session)
-    return Policy(player.begin, lambda _: player.act(table.now()))
+        return _function_policy(name, error)
+    policy = resolve_policy(name, session.env, session.params, greedy)
+    host_policy = StrategyPolicy(policy) if isinstance(policy, Strategy) else policy
+    runner = LocalRunner(session)
+    return SessionPolicy(host_policy.begin, lambda _: host_policy.act(runner.current()))
 
 
-def _function(name: str, missing: ImportError) -> Policy:
-    made = load(name) if ":" in name else None
-    if not inspect.isroutine(made):
-        wanted = 'pip install "tropism[train,client]"'
-        message = f"the policy {name} needs more than is installed ({missing}): {wanted}"
-        raise MissingExtraError("policy", name, wanted, message) from missing
-    return Policy(lambda _: None, made)
+def _function_policy(name: str, missing: ImportError) -> SessionPolicy:
+    target = load_class(name) if ":" in name else None
+    if not inspect.isroutine(target):
+        command = 'pip install "tropism[train,client]"'
+        message = f"the policy {name} needs more than is installed ({missing}): {command}"
+        raise MissingExtraError("policy", name, command, message) from missing
+    return SessionPolicy(lambda _: None, target)
 
 
-def _chance(space: Any) -> Policy:
-    """The actions that random play has in `tropism evaluate`, too; here they are drawn many at a time."""
+def _random_policy(space: Any) -> SessionPolicy:
+    """The same random actions as in `tropism evaluate`, drawn many at a time."""
     import jax.numpy as jnp
 
     from tropism.core.episode import seed_words
     from tropism.core.rollout.episodes import policy_key
 
-    draw = _drawing(space)
+    draw = _action_stream(space)
     actions: Iterator[Any] = iter(())
 
     def begin(seed: int) -> None:
         nonlocal actions
         actions = draw(policy_key(jnp.asarray(seed_words(seed))))
 
-    return Policy(begin, lambda _: next(actions))
+    return SessionPolicy(begin, lambda _: next(actions))
 
 
-def _drawing(space: Any) -> Callable[[Any], Iterator[Any]]:
-    """From the key of an episode to its actions, one for each step; a draw costs as much as a hundred."""
+def _action_stream(space: Any) -> Callable[[Any], Iterator[Any]]:
+    """A function from an episode's key to its actions; one draw costs as much as a hundred."""
     import jax
     import jax.numpy as jnp
 
@@ -76,12 +77,12 @@ def _drawing(space: Any) -> Callable[[Any], Iterator[Any]]:
     several = jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
     def many(key: Any) -> Iterator[Any]:
-        for first in count(0, DRAWN):
-            drawn = jax.device_get(several(key, jnp.arange(first, first + DRAWN)))
-            yield from (space.coerce(jax.tree.map(lambda leaf, i=i: leaf[i], drawn)) for i in range(DRAWN))
+        for first in count(0, DRAW_SIZE):
+            drawn = jax.device_get(several(key, jnp.arange(first, first + DRAW_SIZE)))
+            yield from (space.coerce(jax.tree.map(lambda leaf, i=i: leaf[i], drawn)) for i in range(DRAW_SIZE))
 
     try:
         space.sample(jax.random.key(0), (1,))
-    except ValidationError:  # words and messages, which do not stack
+    except ValidationError:  # text and messages, which do not stack
         return lambda key: (one(key, step) for step in count())
     return many

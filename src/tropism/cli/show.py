@@ -1,4 +1,4 @@
-"""The command show: the spaces, params, arguments, options, rewards and ends of one environment."""
+"""The command show: spaces, params, arguments and reset options of an environment."""
 
 import ast
 import dataclasses
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, console, environment, load
+from tropism.cli.terminal import Arguments, AsJson, Id, Params, console, environment, load_class
 
 
 class Param(NamedTuple):
-    """A number of the params: its dotted name, its value, and the comment beside its definition."""
+    """A numeric param: its dotted name, its value, and the comment at its definition."""
 
     name: str
     value: Any
@@ -26,7 +26,7 @@ class Param(NamedTuple):
 
 
 def show(id: Id, param: Params = None, arg: Arguments = None, as_json: AsJson = False) -> None:
-    """Describe an environment: task, spaces, params, arguments, reset options, rewards and ends.
+    """Describe an environment: task, spaces, params, arguments and reset options.
 
     Example: tropism show CartPole-v1
     Example: tropism show my_package.maze:Maze
@@ -57,14 +57,14 @@ def _names(words: tuple[str, ...], space: Any) -> list[str]:
 
 
 def _factory(id: str) -> Any:
-    """The class or function that makes the environment."""
+    """The class or function that creates the environment."""
     from tropism.core.registry import find
 
-    return load(id) if ":" in id else find(id).factory
+    return load_class(id) if ":" in id else find(id).factory
 
 
 def _description(factory: Any) -> str:
-    """The docstring of the module, where it is about this class, and that of the class or function."""
+    """The docstring of the module, if it starts with the name of the class, and of the class or function."""
     own = inspect.cleandoc(factory.__doc__ or "")
     module = inspect.cleandoc(getattr(sys.modules.get(factory.__module__), "__doc__", None) or "")
     title = f"{factory.__name__}: "
@@ -83,7 +83,7 @@ def _arguments(factory: Any) -> dict[str, Any]:
 
 
 def walk_params(params: Any, prefix: str = "") -> Iterator[Param]:
-    """Every number that `--param` can change, those of parts by their dotted names."""
+    """All numbers that `--param` can change, nested ones by dotted names."""
     comments = field_comments(type(params))
     for field in dataclasses.fields(params):
         value = getattr(params, field.name)
@@ -99,7 +99,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def field_comments(cls: type) -> dict[str, str]:
-    """The comment on the line of each field of a dataclass, base classes included; empty without its source."""
+    """The comment on the line of each dataclass field, including base classes; empty without source code."""
     comments: dict[str, str] = {}
     for kind in reversed(cls.__mro__[:-1]):
         try:

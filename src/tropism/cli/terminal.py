@@ -1,4 +1,4 @@
-"""What the commands share: options, tables, progress bars, and how an environment is named."""
+"""Shared by the commands: options, tables, progress bars, and environments by name."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from rich.table import Table
 
 from tropism.errors import ObservationWarning, ValidationError
 
-console = Console(emoji=False)  # `module:Two:` is a name
-WORTH_SAYING = 10.0  # seconds
+console = Console(emoji=False)  # `:Two:` in `module:Two:` is not an emoji
+MIN_ANNOUNCED = 10.0  # seconds; shorter durations are not announced
 errors = Console(stderr=True, emoji=False)
 
 Id = Annotated[
@@ -25,10 +25,12 @@ Id = Annotated[
 ]
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID|MODULE:CLASS]...", help="Default: every registered one. A class goes by its name."),
+    typer.Argument(
+        metavar="[ID|MODULE:CLASS]...", help="Default: all registered ids. A class is served under its name."
+    ),
 ]
 Params = Annotated[
-    list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Change a number; repeatable.")
+    list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Override a param; repeatable.")
 ]
 Arguments = Annotated[
     list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
@@ -41,58 +43,67 @@ PolicyName = Annotated[
         "module:function of the observation.",
     ),
 ]
-Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the likeliest action.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the most likely action.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Fps = Annotated[
     float | None,
-    typer.Option(help="Pictures a second; 25 by default, fewer for a short episode.", min=0.1, max=100),
+    typer.Option(help="Frames per second; 25 by default, fewer for a short episode.", min=0.1, max=100),
 ]
-Seed = Annotated[int, typer.Option(help="Where all randomness comes from.", min=0)]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder of recordings.")]
+Processes = Annotated[
+    bool,
+    typer.Option(
+        "--processes",
+        help="Run each session of a blocking host environment in its own process, so that a crash in native code "
+        "does not end the server. Costs a fork per reset, a pipe round trip per step, and memory.",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 
 
 def environment(target: str, param: list[str] | None, arg: list[str] | None) -> tuple[Any, Any]:
-    """The environment that an id or `module:Class` names."""
+    """The environment and params of an id or `module:Class`."""
     from tropism.core.resolve import resolve_environment
 
-    params = dict(pair("--param", text) for text in param or [])
-    arguments = dict(pair("--arg", text) for text in arg or [])
+    params = dict(parse_pair("--param", text) for text in param or [])
+    arguments = dict(parse_pair("--arg", text) for text in arg or [])
     return resolve_environment(target, params, arguments)
 
 
 def id_of(target: str) -> str:
-    """The id of a target; a class that has none yet is registered under its name."""
+    """The id of a target; a class without an id is registered under its name."""
     from tropism.core.registry import id_of_factory, register
 
     if ":" not in target:
         return target
-    made = load(target)
-    known = id_of_factory(made)  # the module may have registered it
+    factory = load_class(target)
+    known = id_of_factory(factory)  # the module may have registered it
     if known is None:
-        register(made.__name__, made)
-    return known or made.__name__
+        register(factory.__name__, factory)
+    return known or factory.__name__
 
 
-def load(target: str) -> Any:
-    """A class of the user's own."""
+def load_class(target: str) -> Any:
+    """Import a user's `module:Class`."""
     from tropism.core.resolve import resolve
 
     return resolve("target", target, "module:Class")
 
 
-def made_folder(path: Path) -> Path:
-    """The folder, which exists now and can be written to."""
+def make_folder(path: Path) -> Path:
+    """Create the folder if needed, and check that it is writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValidationError("out", str(path), f"a folder that can be made ({error.strerror})") from None
+        raise ValidationError("out", str(path), f"a folder that can be created ({error.strerror})") from None
     if not os.access(path, os.W_OK):
-        raise ValidationError("out", str(path), "a folder that can be written to")
+        raise ValidationError("out", str(path), "a writable folder")
     return path
 
 
 @contextmanager
 def plain_warnings() -> Generator[None]:
-    """Show Tropism's own warnings without the place in its code that they come from."""
+    """Show Tropism's own warnings without a source location."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -106,16 +117,16 @@ def plain_warnings() -> Generator[None]:
 
 
 def announce_duration(name: str, seconds: float) -> None:
-    """Say how long a command is going to take, where that is worth a line."""
-    if seconds < WORTH_SAYING:
+    """Print how long a command will take, unless it is short."""
+    if seconds < MIN_ANNOUNCED:
         return
     minutes = seconds / 60
     short = f"{round(seconds, -1):.0f} seconds" if minutes < 1.5 else f"{minutes:.0f} minutes"
-    words = short if minutes < 90 else f"{minutes / 60:.1f} hours"
-    errors.print(f"{name}: about {words} on this machine.", highlight=False, markup=False, soft_wrap=True)
+    text = short if minutes < 90 else f"{minutes / 60:.1f} hours"
+    errors.print(f"{name}: about {text} on this machine.", highlight=False, markup=False, soft_wrap=True)
 
 
-def pair(option: str, text: str) -> tuple[str, Any]:
+def parse_pair(option: str, text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ValidationError(option, text, "NAME=VALUE")

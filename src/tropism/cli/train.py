@@ -18,20 +18,20 @@ from tropism.cli.terminal import (
     announce_duration,
     console,
     errors,
-    made_folder,
-    pair,
+    make_folder,
+    parse_pair,
     plain_warnings,
     print_rows,
     progress_bar,
 )
 from tropism.errors import ValidationError
 
-BUILT_IN_ONLY = {"hidden", "recurrent"}  # numbers that only the built-in network has
-COMPILING = "Compiling takes some seconds, up to a minute for a complex environment; then the remaining time is known."
+BUILT_IN_ONLY = {"hidden", "recurrent"}  # options of the built-in network only
+COMPILING = "Compilation takes seconds, up to a minute for a complex environment; then the remaining time is shown."
 
 
-def _takes_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Every field of PPO's `Config` as an option; None stands for the preset's or the default, which the help tells."""
+def _add_config_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add every field of PPO's `Config` as an option; None means the preset's value or the default."""
     from tropism.train.config import Config
 
     kinds = get_type_hints(Config)
@@ -50,106 +50,102 @@ def _takes_config(command: Callable[..., None]) -> Callable[..., None]:
     every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + options
     command.__signature__ = inspect.Signature(every)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {p.name: p.annotation for p in every}
-    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which go before the defaults below:\n\n{_presets()}"
+    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{_presets()}"
     return command
 
 
 def _presets() -> str:
-    """A paragraph for each preset: the environments that it is for, and its numbers."""
+    """A paragraph per preset: its environments and its values."""
     from tropism.train.presets import PRESETS
 
-    told: dict[str, list[str]] = {}
+    ids_by_preset: dict[str, list[str]] = {}
     for id, preset in PRESETS.items():
-        told.setdefault(", ".join(f"{name} {value}" for name, value in preset.items()), []).append(id)
-    return "\n\n".join(f"{', '.join(ids)}: {numbers}." for numbers, ids in told.items())
+        ids_by_preset.setdefault(", ".join(f"{name} {value}" for name, value in preset.items()), []).append(id)
+    return "\n\n".join(f"{', '.join(ids)}: {numbers}." for numbers, ids in ids_by_preset.items())
 
 
-@_takes_config
+@_add_config_options
 def train(
     id: Id,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the agent goes; runs/train/ID by default.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from. Default 0.", min=0)] = None,
-    seeds: Annotated[int | None, typer.Option(help="Agents trained side by side. Default 1.", min=1)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder; runs/train/ID by default.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness. Default 0.", min=0)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Agents trained in parallel. Default 1.", min=1)] = None,
     network: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:CLASS",
-            help="Your own network: Class(observation_space, action_space, *, key), called as "
-            "(obs, memory) -> (outputs, value, memory). Default: layers or convolutions, as the observation asks for.",
+            help="User-defined network: Class(observation_space, action_space, *, key), called as "
+            "(obs, memory) -> (outputs, value, memory). Default: convolutions for images, dense layers otherwise.",
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from the checkpoint in --out, exactly; --total-steps may lengthen it."),
+        typer.Option("--resume", help="Resume from the checkpoint in --out, bit for bit; --total-steps may grow."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the agent that is in --out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the agent in --out.")] = False,
     param: Params = None,
     arg: Arguments = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write events for TensorBoard into --out, too.")
-    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events to --out.")] = False,
     as_json: AsJson = False,
     **config: Any,
 ) -> None:
-    """Train an agent with PPO, compiled; numbers not given are those of the environment's preset, or the defaults.
+    """Train an agent with PPO, compiled. Options default to the environment's preset, then to the values below.
 
     Example: tropism train CartPole-v1 --seeds 4
     """
     folder = out or Path("runs") / "train" / id.replace(":", ".")
     if resume and force:
-        raise ValidationError("force", True, "False with --resume: one goes on, the other begins anew")
+        raise ValidationError("force", True, "no --force with --resume: one continues, the other starts over")
     numbers = {name: value for name, value in config.items() if value is not None}
-    given = _Given(id, param, arg, seed, seeds, network, numbers)
-    remains = _Remains(given, folder, resume, force)
-    with interruptible(remains.message), plain_warnings():
-        history = _run(given, folder, remains, tensorboard)
-    _tell(id, folder, history, as_json)
+    options = _Options(id, param, arg, seed, seeds, network, numbers)
+    interruption = _Interruption(options, folder, resume, force)
+    with interruptible(interruption.message), plain_warnings():
+        history = _run(options, folder, interruption, tensorboard)
+    _print_result(id, folder, history, as_json)
 
 
-def _run(given: "_Given", folder: Path, remains: "_Remains", tensorboard: bool) -> list[Any]:
-    """Train, draw the learning curve and return it; show how far the training is."""
+def _run(options: "_Options", folder: Path, interruption: "_Interruption", tensorboard: bool) -> list[Any]:
+    """Train with a progress bar, draw the learning curve, and return it."""
     from tropism.train import pictures
-    from tropism.train.checkpoint import history_of
-    from tropism.train.run import CHECKPOINT, Report
+    from tropism.train.checkpoint import load_history
+    from tropism.train.run import CHECKPOINT, TrainingReport
     from tropism.train.run import train as run
     from tropism.train.tensorboard import event_log, no_log
 
-    if (folder / CHECKPOINT).exists() and not remains.resume and not remains.force:
+    if (folder / CHECKPOINT).exists() and not interruption.resume and not interruption.force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
-    recipe = _begun(folder / CHECKPOINT, given) if remains.resume else _new(given)
-    before = history_of(folder / CHECKPOINT) if remains.resume else []
+    training = _resumed_training(folder / CHECKPOINT, options) if interruption.resume else _new_training(options)
+    before = load_history(folder / CHECKPOINT) if interruption.resume else []
     done = before[-1][0] if before else 0
-    if done >= recipe.config.num_updates * recipe.config.batch:
-        words = f"The training in {folder} is finished: {done:,} steps. A larger --total-steps lengthens it."
-        errors.print(words, highlight=False, markup=False, soft_wrap=True)
+    if done >= training.config.num_updates * training.config.batch:
+        message = f"The training in {folder} is finished: {done:,} steps. Increase --total-steps to continue."
+        errors.print(message, highlight=False, markup=False, soft_wrap=True)
         return before
-    log = event_log(made_folder(folder) / "tensorboard") if tensorboard else no_log
-    errors.print(_announcement(recipe.trainer(), recipe, done), highlight=False, markup=False, soft_wrap=True)
+    log = event_log(make_folder(folder) / "tensorboard") if tensorboard else no_log
+    errors.print(_announcement(training.trainer(), training, done), highlight=False, markup=False, soft_wrap=True)
     with progress_bar() as bar:
-        task = bar.add_task(f"{recipe.id}: compiling", total=recipe.config.num_updates * recipe.config.batch)
+        task = bar.add_task(f"{training.id}: compiling", total=training.config.num_updates * training.config.batch)
 
-        def show(report: Report) -> None:
+        def show(report: TrainingReport) -> None:
             log(report)
-            words = f"{recipe.id}: {_summary(report)}"
-            bar.update(task, completed=report.steps, total=report.total_steps, description=words)
+            description = f"{training.id}: {_summary(report)}"
+            bar.update(task, completed=report.steps, total=report.total_steps, description=description)
 
-        def started(steps: int, seconds: float) -> None:
-            announce_duration(recipe.id, seconds)
-            bar.update(task, completed=steps)  # the bar estimates the remaining time from this and the next report
+        def on_estimate(steps: int, seconds: float) -> None:
+            announce_duration(training.id, seconds)
+            bar.update(task, completed=steps)  # the bar computes the remaining time from this and the next report
 
-        _, history = run(recipe, made_folder(folder), show, remains.resume, started)
-    pictures.learning_curve(recipe.id, history, folder / "curve.part.png")
+        _, history = run(training, make_folder(folder), show, interruption.resume, on_estimate)
+    pictures.draw_learning_curve(training.id, history, folder / "curve.part.png")
     (folder / "curve.part.png").replace(folder / "curve.png")
     return history
 
 
 @dataclasses.dataclass
-class _Remains:
-    """What Ctrl-C leaves of a training."""
+class _Interruption:
+    """The message after Ctrl-C: whether and how the training can be resumed."""
 
-    given: "_Given"
+    options: "_Options"
     folder: Path
     resume: bool
     force: bool
@@ -158,31 +154,33 @@ class _Remains:
         self._before = self._agents()
 
     def _agents(self) -> set[int]:
-        """The checkpoint in the folder; each that is saved is another file, by its number."""
+        """The inodes of the checkpoints in the folder; each save creates another one."""
         return {path.stat().st_ino for path in self.folder.glob("*.tropism")}
 
     def message(self) -> str:
         for part in self.folder.glob("*.part*"):
             part.unlink(missing_ok=True)
         if self.resume or self._agents() - self._before:
-            total = self.given.config.get("total_steps") if self.resume else None
+            total = self.options.config.get("total_steps") if self.resume else None
             longer = "" if total is None else f" --total-steps {total}"
-            return f"Go on with: tropism train {self.given.id} --out {shlex.quote(str(self.folder))} --resume{longer}"
+            return (
+                f"Resume with: tropism train {self.options.id} --out {shlex.quote(str(self.folder))} --resume{longer}"
+            )
         if self.force:
             return f"Nothing was saved yet, so {self.folder} is unchanged; start again with the same command."
         return "Nothing was saved yet; start again with the same command."
 
 
-def _announcement(trainer: Any, recipe: Any, done: int) -> str:
-    """What is going to be done, and how long it takes until something is to be seen."""
-    config = recipe.config
-    agents = "" if recipe.seeds == 1 else f" of each of {recipe.seeds} agents"
+def _announcement(trainer: Any, training: Any, done: int) -> str:
+    """The steps to train, the network, and the expected compilation time."""
+    config = training.config
+    agents = "" if training.seeds == 1 else f" of each of {training.seeds} agents"
     steps = f"{config.num_updates * config.batch:,} steps{agents} in {config.num_updates:,} updates"
-    resumed = f" Going on from step {done:,}." if done else ""
-    return f"{recipe.id}: {steps}, {trainer.blueprint.summary}.{resumed} {COMPILING}"
+    resumed = f" Resuming from step {done:,}." if done else ""
+    return f"{training.id}: {steps}, {trainer.network_spec.summary}.{resumed} {COMPILING}"
 
 
-def _tell(id: str, folder: Path, history: list[Any], as_json: bool) -> None:
+def _print_result(id: str, folder: Path, history: list[Any], as_json: bool) -> None:
     from tropism.train.run import CHECKPOINT
 
     steps, returns = history[-1]
@@ -206,8 +204,8 @@ def _summary(report: Any) -> str:
     return f"{mean}{error}, {report.steps_per_second / 1e3:.3g} k steps/s"
 
 
-class _Given(NamedTuple):
-    """What the command line says of a training; None where it says nothing."""
+class _Options(NamedTuple):
+    """The command-line options of a training; None if not given."""
 
     id: str
     param: list[str] | None
@@ -219,45 +217,45 @@ class _Given(NamedTuple):
 
     @property
     def params(self) -> dict[str, Any]:
-        return dict(pair("--param", text) for text in self.param or [])
+        return dict(parse_pair("--param", text) for text in self.param or [])
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return dict(pair("--arg", text) for text in self.arg or [])
+        return dict(parse_pair("--arg", text) for text in self.arg or [])
 
 
-def _new(given: _Given) -> Any:
+def _new_training(options: _Options) -> Any:
     from tropism.train.checkpoint import Training
     from tropism.train.config import Config
     from tropism.train.presets import PRESETS
 
-    preset = PRESETS.get(given.id, {})
-    if given.network is not None:
-        for name in BUILT_IN_ONLY & set(given.config):
-            expected = "no value with --network: a network of your own has its own layers"
-            raise ValidationError(name, given.config[name], expected)
+    preset = PRESETS.get(options.id, {})
+    if options.network is not None:
+        for name in BUILT_IN_ONLY & set(options.config):
+            expected = "no value with --network: a user-defined network has its own layers"
+            raise ValidationError(name, options.config[name], expected)
         preset = {name: value for name, value in preset.items() if name not in BUILT_IN_ONLY}
-    config = Config(**preset | given.config)
-    seeds = (given.seed or 0, given.seeds or 1)
-    return Training(given.id, given.arguments, given.params, config, *seeds, given.network)
+    config = Config(**preset | options.config)
+    seeds = (options.seed or 0, options.seeds or 1)
+    return Training(options.id, options.arguments, options.params, config, *seeds, options.network)
 
 
-def _begun(path: Path, given: _Given) -> Any:
-    """The training in a checkpoint; what is given must be as it was begun, except for the steps in total."""
-    from tropism.train.checkpoint import recipe_of
-    from tropism.train.run import check_resumed
+def _resumed_training(path: Path, options: _Options) -> Any:
+    """The training in a checkpoint; given options must match it, except for `total_steps`."""
+    from tropism.train.checkpoint import load_training
+    from tropism.train.run import check_resumable
 
-    recipe = recipe_of(path)
-    asked: dict[str, Any] = {"id": given.id, **given.config}
-    asked |= {} if given.param is None else {"params": given.params}
-    asked |= {} if given.arg is None else {"arguments": given.arguments}
-    others = (("seed", given.seed), ("seeds", given.seeds), ("network", given.network))
-    asked |= {name: value for name, value in others if value is not None}
-    total = asked.pop("total_steps", recipe.config.total_steps)
-    was = recipe._asdict() | dataclasses.asdict(recipe.config)
-    for name, value in asked.items():
-        if was[name] != value:
-            raise ValidationError(name, value, f"{was[name]!r}, with which the training in {path.parent} was begun")
-    lengthened = recipe._replace(config=dataclasses.replace(recipe.config, total_steps=total))
-    check_resumed(path, lengthened)
-    return lengthened
+    training = load_training(path)
+    given: dict[str, Any] = {"id": options.id, **options.config}
+    given |= {} if options.param is None else {"params": options.params}
+    given |= {} if options.arg is None else {"arguments": options.arguments}
+    others = (("seed", options.seed), ("seeds", options.seeds), ("network", options.network))
+    given |= {name: value for name, value in others if value is not None}
+    total = given.pop("total_steps", training.config.total_steps)
+    stored = training._asdict() | dataclasses.asdict(training.config)
+    for name, value in given.items():
+        if stored[name] != value:
+            raise ValidationError(name, value, f"{stored[name]!r}, as in the training in {path.parent}")
+    extended = training._replace(config=dataclasses.replace(training.config, total_steps=total))
+    check_resumable(path, extended)
+    return extended

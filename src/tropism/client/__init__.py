@@ -1,4 +1,4 @@
-"""Clients of a Tropism server; this room imports neither JAX nor Gymnasium."""
+"""Clients of a Tropism server; imports neither JAX nor Gymnasium."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient", "Client", "StepResult", "VectorClient"]
 
-_HOME = {
+_MODULES = {
     "AsyncClient": "tropism.client.asynchronous",
     "Client": "tropism.client.sync",
     "StepResult": "tropism.client.result",
@@ -24,8 +24,8 @@ _HOME = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Each is loaded when it is first used: a vector client needs NumPy, the others do not."""
-        if name not in _HOME:
+        """Load each client on first use: only the vector client needs NumPy."""
+        if name not in _MODULES:
             raise AttributeError(f"module 'tropism.client' has no attribute {name!r}")
         require_extra("client", "tropism.client", "msgspec", "websockets")
-        return getattr(import_module(_HOME[name]), name)
+        return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""The asyncio client."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from tropism.client.protocol import (
     Connect,
+    Disconnect,
     Effect,
-    Exchange,
-    Hangup,
+    EffectGenerator,
     Protocol,
-    SilenceError,
+    ReplyTimeoutError,
+    RoundTrip,
     Sleep,
-    Talk,
-    lost,
-    refused,
+    error_from_socket,
+    error_from_status,
 )
 from tropism.client.result import StepResult
 from tropism.client.sync import SOCKET
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Drives one session of a served environment; reconnects and resumes by itself.
+    """Controls one session of a served environment; reconnects and resumes automatically.
 
     >>> async with AsyncClient("http://localhost:8000/envs/Echo-v0") as client:
     ...     first = await client.reset(seed=0)
@@ -39,8 +39,8 @@ class AsyncClient:
         self._protocol = Protocol(url, token, reconnect)
         self._timeout = timeout
         self._socket: ClientConnection | None = None
-        self._held = AsyncExitStack()  # the socket, entered
-        self._turn = asyncio.Lock()  # one request at a time, whoever awaits
+        self._exit_stack = AsyncExitStack()  # closes the socket
+        self._lock = asyncio.Lock()  # one request at a time, also with concurrent tasks
 
     @property
     def session_id(self) -> str | None:
@@ -52,7 +52,7 @@ class AsyncClient:
         return await self._run(self._protocol.reset(seed, options, episode_id))
 
     async def step(self, action: Any) -> StepResult:
-        """`action`: a message, a dict of its fields, words as a string, or the bare value of an array or number."""
+        """`action`: a message, a dict of its fields, a string for `parse`, or a bare array or number."""
         return await self._run(self._protocol.step(action))
 
     async def state(self) -> State:
@@ -65,7 +65,7 @@ class AsyncClient:
         return await self._run(self._protocol.restore(snapshot_id))
 
     async def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "AsyncClient":
-        """A client of a new session that goes on from where this one stands, from a snapshot, or from a step."""
+        """A client of a new session that continues from the current state, from a snapshot, or from a step."""
         protocol = await self._run(self._protocol.fork(origin, seed, step))
         twin = AsyncClient(protocol.url, timeout=self._timeout)
         twin._protocol = protocol
@@ -83,45 +83,45 @@ class AsyncClient:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def _run(self, talk: Talk[T]) -> T:
-        async with self._turn:
+    async def _run(self, effects: EffectGenerator[T]) -> T:
+        async with self._lock:
             try:
-                effect = next(talk)
+                effect = next(effects)
                 while True:
                     try:
-                        came = await self._perform(effect)
+                        result = await self._perform(effect)
                     except InvalidStatus as error:
-                        effect = talk.throw(refused(error.response.status_code, error.response.body))
-                    except SilenceError as error:
-                        await self._drop()
-                        effect = talk.throw(error)
+                        effect = effects.throw(error_from_status(error.response.status_code, error.response.body))
+                    except ReplyTimeoutError as error:
+                        await self._disconnect()
+                        effect = effects.throw(error)
                     except (OSError, WebSocketException) as error:
-                        await self._drop()
-                        effect = talk.throw(lost(error))
+                        await self._disconnect()
+                        effect = effects.throw(error_from_socket(error))
                     else:
-                        effect = talk.send(came)
+                        effect = effects.send(result)
             except StopIteration as stop:
                 return stop.value
             except asyncio.CancelledError:
-                await self._forget_reply()
+                await self._discard_reply()
                 raise
 
     async def _perform(self, effect: Effect) -> Any:
         match effect:
             case Connect(url, headers):
-                self._held = AsyncExitStack()
+                self._exit_stack = AsyncExitStack()
                 opening = connect(url, additional_headers=headers, **SOCKET)
-                self._socket = await self._held.enter_async_context(opening)
-            case Exchange(frame) if self._socket is not None:
-                with suppress(ConnectionClosed):  # what the server said before it hung up can still be read
+                self._socket = await self._exit_stack.enter_async_context(opening)
+            case RoundTrip(frame) if self._socket is not None:
+                with suppress(ConnectionClosed):  # a frame sent before the server closed can still be read
                     await self._socket.send(frame)
                 return await self._receive(self._socket)
             case Sleep(seconds):
                 await asyncio.sleep(seconds)
-            case Hangup(frame):
+            case Disconnect(frame):
                 if frame is not None and self._socket is not None:
                     await self._socket.send(frame)
-                await self._drop()
+                await self._disconnect()
             case _:
                 raise ConnectionError("no socket")
         return None
@@ -130,13 +130,13 @@ class AsyncClient:
         try:
             return await asyncio.wait_for(socket.recv(), self._timeout)
         except TimeoutError:
-            raise SilenceError from None
+            raise ReplyTimeoutError from None
 
-    async def _forget_reply(self) -> None:
-        """A reply that nobody waits for any more must not be taken for the next one."""
+    async def _discard_reply(self) -> None:
+        """Drop the connection, so that a late reply is not mistaken for the next one."""
         self._protocol.connected = False
-        await self._drop()
+        await self._disconnect()
 
-    async def _drop(self) -> None:
+    async def _disconnect(self) -> None:
         self._socket = None
-        await self._held.aclose()
+        await self._exit_stack.aclose()

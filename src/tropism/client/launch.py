@@ -1,4 +1,4 @@
-"""Servers that a client starts for itself."""
+"""Servers started by a client."""
 
 import atexit
 import os
@@ -17,59 +17,64 @@ from typing import TextIO
 
 from tropism.errors import MissingExtraError, ServerError
 
-STARTING = 60.0  # seconds
-STOPPING = 10.0
-LONGEST_WORDS = 2**16  # bytes of what a server says when it starts
+START_TIMEOUT = 60.0  # seconds
+STOP_TIMEOUT = 10.0  # seconds
+MAX_OUTPUT = 2**16  # bytes of server output that are read at startup
 
 
 @dataclass
-class Process:
-    """A server and how to stop it."""
+class ServerProcess:
+    """A running server and a function that stops it."""
 
     url: str
     stop: Callable[[], None]
     token: str | None = None
 
 
-def local_server(id: str) -> Process:
+def local_server(id: str) -> ServerProcess:
     """`tropism serve` of one environment, on a free port."""
     command = [sys.executable, "-m", "tropism", "serve", id, "--port", "0"]
-    said = tempfile.TemporaryFile("w+")  # noqa: SIM115  a pipe that nobody reads would stop the server when it is full
-    process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
+    output = tempfile.TemporaryFile("w+")  # noqa: SIM115  a full pipe would block the server
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True)
 
     def stop() -> None:
         atexit.unregister(stop)
         process.terminate()
         try:
-            process.wait(timeout=STOPPING)
+            process.wait(timeout=STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        said.close()
+        output.close()
 
-    deadline = time.monotonic() + STARTING
+    deadline = time.monotonic() + START_TIMEOUT
     while True:
-        words = _read(said)
-        address = re.search(r" at (http://\S+)", words)
+        text = _read(output)
+        address = re.search(r" at (http://\S+)", text)
         if address is not None:
-            atexit.register(stop)  # a server does not outlive the program that started it
-            return Process(f"{address[1]}/envs/{id.rpartition(':')[2]}", stop)
+            atexit.register(stop)  # stop the server when this program exits
+            return ServerProcess(f"{address[1]}/envs/{id.rpartition(':')[2]}", stop)
         if process.poll() is not None or time.monotonic() > deadline:
             stop()
-            raise ServerError("FACTORY_ERROR", f"the server of {id!r} did not start: {words.strip()}")
+            raise ServerError("FACTORY_ERROR", f"the server of {id!r} did not start: {text.strip()}")
         time.sleep(0.02)
 
 
-def docker_server(image: str) -> Process:
-    """A container of this image, whose port 8000 is reached on this machine only."""
+def docker_server(image: str) -> ServerProcess:
+    """A container from this image, with port 8000 published on loopback."""
     if shutil.which("docker") is None:
         raise MissingExtraError("docker", None, "the docker command", "Client.from_docker needs the docker command")
     token = secrets.token_urlsafe(16)
-    published = ("--publish", "127.0.0.1::8000", "--env", "TROPISM_TOKEN")  # its value is nobody else's to read
+    published = (
+        "--publish",
+        "127.0.0.1::8000",
+        "--env",
+        "TROPISM_TOKEN",
+    )  # not on the command line
     container = _docker("run", "--detach", "--rm", *published, image, TROPISM_TOKEN=token)
 
     def stop() -> None:
-        _docker("stop", "--time", str(int(STOPPING)), container)
+        _docker("stop", "--time", str(int(STOP_TIMEOUT)), container)
 
     try:
         address = _docker("port", container, "8000/tcp").splitlines()[0]
@@ -77,12 +82,12 @@ def docker_server(image: str) -> Process:
     except ServerError:
         stop()
         raise
-    return Process(f"http://{address}", stop, token)
+    return ServerProcess(f"http://{address}", stop, token)
 
 
 def _read(file: TextIO) -> str:
-    """All that was written so far; the writer has a place of its own in the file."""
-    return os.pread(file.fileno(), LONGEST_WORDS, 0).decode(errors="replace")
+    """The output so far, without moving the offset that the server writes at."""
+    return os.pread(file.fileno(), MAX_OUTPUT, 0).decode(errors="replace")
 
 
 def _docker(*arguments: str, **variables: str) -> str:
@@ -94,11 +99,11 @@ def _docker(*arguments: str, **variables: str) -> str:
 
 
 def _wait(url: str) -> None:
-    deadline = time.monotonic() + STARTING
+    deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
-    raise ServerError("UNREACHABLE", f"nothing answered at {url} in {STARTING:.0f} s")
+    raise ServerError("UNREACHABLE", f"no reply from {url} within {START_TIMEOUT:.0f} s")

@@ -1,6 +1,6 @@
-"""A client without input or output: generators that yield what to do and are sent what came of it.
+"""The client protocol without I/O: generators that yield effects and receive their results.
 
-Every rule of the protocol is here, once; `Client` and `AsyncClient` only carry it out.
+All rules of the protocol are here; `Client` and `AsyncClient` only perform the effects.
 """
 
 import json
@@ -17,21 +17,21 @@ from tropism.client.result import StepResult
 from tropism.errors import ServerError, StateError, ValidationError
 from tropism.wire.messages import MESSAGES, Action, State
 
-REFUSED, TOO_LARGE = 1008, 1009  # codes that a socket is closed with
-STARTING = 3.0  # seconds that a server gets to be there at all
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds between attempts to connect
+POLICY_VIOLATION, TOO_LARGE = 1008, 1009  # WebSocket close codes
+FIRST_CONNECT = 3.0  # seconds of attempts before the first session
+FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
 
 class Connect(NamedTuple):
-    """Open a socket; raises LostError where that fails, ServerError where the server refuses it."""
+    """Open a socket; raises ConnectionLostError if that fails, ServerError if the server rejects it."""
 
     url: str
     headers: dict[str, str]
 
 
-class Exchange(NamedTuple):
-    """Send a frame and wait for its reply; raises LostError where the socket closes first, SilenceError where
-    the reply does not come in time."""
+class RoundTrip(NamedTuple):
+    """Send a frame and wait for its reply; raises ConnectionLostError if the socket closes first, ReplyTimeoutError on
+    timeout."""
 
     frame: str | bytes
 
@@ -40,43 +40,43 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-class Hangup(NamedTuple):
+class Disconnect(NamedTuple):
     """Send a last frame, if any, and close the socket."""
 
     frame: str | None
 
 
-class LostError(Exception):
-    """The socket is gone, or could not be opened."""
+class ConnectionLostError(Exception):
+    """The socket was closed or could not be opened."""
 
 
-class SilenceError(Exception):
-    """The socket is there, but no reply came in time."""
+class ReplyTimeoutError(Exception):
+    """The socket is open, but the reply timed out."""
 
 
-Effect = Connect | Exchange | Sleep | Hangup
+Effect = Connect | RoundTrip | Sleep | Disconnect
 T = TypeVar("T")
-Talk = Generator[Effect, Any, T]
+EffectGenerator = Generator[Effect, Any, T]
 
 
 @dataclass
-class Patience:
-    """Longer and longer pauses between attempts, up to `most` seconds in all."""
+class Backoff:
+    """Exponentially growing pauses between attempts, up to `limit` seconds in total."""
 
-    most: float
+    limit: float
     waited: float = 0.0
     pause: float = FIRST_PAUSE
 
-    def wait(self, failure: str) -> Talk[None]:
-        if self.waited >= self.most:
+    def wait(self, failure: str) -> EffectGenerator[None]:
+        if self.waited >= self.limit:
             raise ServerError("UNREACHABLE", failure)
         yield Sleep(self.pause)
-        self.waited, self.pause = self.waited + self.pause, min(LONGEST_PAUSE, self.pause * 2)
+        self.waited, self.pause = self.waited + self.pause, min(MAX_PAUSE, self.pause * 2)
 
 
 @dataclass
 class Protocol:
-    """One client's side: where the server is, which session is ours, and how to get back to it."""
+    """The state of one client: server URL, session, and connection."""
 
     url: str
     token: str | None = None
@@ -89,109 +89,112 @@ class Protocol:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.netloc:
-            raise ValidationError("url", self.url, "an address such as 'http://localhost:8000/envs/Echo-v0'")
+            raise ValidationError("url", self.url, "a URL such as 'http://localhost:8000/envs/Echo-v0'")
         scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
         self._parts = parts._replace(scheme=scheme, path=parts.path.rstrip("/") + "/ws", query="", fragment="")
 
-    def reset(self, seed: int | None, options: Mapping[str, Any] | None, episode_id: str | None) -> Talk[StepResult]:
-        asked = {"seed": seed, "options": options, "episode_id": episode_id}
-        reply = yield from self.request("reset", {name: value for name, value in asked.items() if value is not None})
+    def reset(
+        self, seed: int | None, options: Mapping[str, Any] | None, episode_id: str | None
+    ) -> EffectGenerator[StepResult]:
+        arguments = {"seed": seed, "options": options, "episode_id": episode_id}
+        data = {name: value for name, value in arguments.items() if value is not None}
+        reply = yield from self.request("reset", data)
         self.session_id = reply.get("session_id", self.session_id)
         self.environment = reply.get("environment", self.environment)
         return self._result(reply)
 
-    def step(self, action: Any) -> Talk[StepResult]:
+    def step(self, action: Any) -> EffectGenerator[StepResult]:
         return self._result((yield from self.request("step", _fields(action))))
 
-    def state(self) -> Talk[State]:
+    def state(self) -> EffectGenerator[State]:
         reply = yield from self.request("state")
         return State(episode_id=reply.get("episode_id"), step_count=reply.get("step_count", 0))
 
-    def snapshot(self) -> Talk[str]:
+    def snapshot(self) -> EffectGenerator[str]:
         return (yield from self.request("snapshot", {}))["snapshot_id"]
 
-    def restore(self, snapshot_id: str) -> Talk[StepResult]:
+    def restore(self, snapshot_id: str) -> EffectGenerator[StepResult]:
         return self._result((yield from self.request("restore", {"from": snapshot_id})))
 
-    def fork(self, origin: str, seed: int | None, step: int | None) -> Talk["Protocol"]:
-        """The protocol of a client of the new session."""
+    def fork(self, origin: str, seed: int | None, step: int | None) -> EffectGenerator["Protocol"]:
+        """The protocol for a client of the new session."""
         if step is not None and origin != "now":
-            raise ValidationError("step", step, f"None, to fork from the snapshot {origin}, or no snapshot")
+            raise ValidationError("step", step, f"None with the snapshot {origin}: fork from either")
         data: dict[str, Any] = {"from": origin if step is None else {"step": step}}
         data |= {} if seed is None else {"seed": seed}
         reply = yield from self.request("fork", data)
         return Protocol(self.url, self.token, self.reconnect, reply["session_id"], self.environment)
 
-    def history(self, start: int) -> Talk[dict[str, Any]]:
+    def history(self, start: int) -> EffectGenerator[dict[str, Any]]:
         return (yield from self.request("history", {"from": start}))
 
-    def close(self) -> Talk[None]:
-        """End the session at the server; if that cannot be reached, the session expires there."""
+    def close(self) -> EffectGenerator[None]:
+        """Close the session on the server; if it is unreachable, the session expires there."""
         if self.closed:
             return
         self.closed = True
         self.reconnect = 0.0
-        with suppress(LostError, ServerError):
+        with suppress(ConnectionLostError, ServerError):
             if not self.connected and self.session_id is not None:
                 yield from self._connect()
             if self.connected:
-                yield Hangup('{"type":"close"}')
+                yield Disconnect('{"type":"close"}')
 
-    def request(self, kind: str, data: dict[str, Any] | None = None) -> Talk[Any]:
-        """The data of the reply. After a lost connection the same request is sent again, and done once."""
+    def request(self, kind: str, data: dict[str, Any] | None = None) -> EffectGenerator[Any]:
+        """The data of the reply. After a lost connection the request is resent; its id makes it idempotent."""
         frame: dict[str, Any] = {"type": kind} if data is None else {"type": kind, "data": data}
-        if self.session_id is not None:  # only our own servers know request ids, and they name the session
+        if self.session_id is not None:  # servers that report a session id also support request ids
             frame["request_id"] = secrets.token_hex(8)
-        text, patience = _encode(frame), Patience(self.reconnect)
+        text, backoff = _encode(frame), Backoff(self.reconnect)
         while True:
             yield from self.ensure_connected()
             try:
-                return read((yield Exchange(text)))
-            except LostError as failure:
+                return decode_reply((yield RoundTrip(text)))
+            except ConnectionLostError as failure:
                 self.connected = False
                 if self.session_id is None and kind != "reset":
-                    words = f"the connection was lost, and with it the episode: {failure}"
-                    raise ServerError("SESSION_ERROR", words) from None
-                yield from patience.wait(f"{self.url} hangs up on this request: {failure}")
-            except SilenceError:
-                self.connected = False  # the reply may still come, and is not the next one's
-                words = f"no reply to {kind} came in time; it may still be done, as state() would tell"
-                raise ServerError("TIMEOUT", words) from None
+                    message = f"the connection was lost and the episode has ended: {failure}"
+                    raise ServerError("SESSION_ERROR", message) from None
+                yield from backoff.wait(f"{self.url} closes the connection on this request: {failure}")
+            except ReplyTimeoutError:
+                self.connected = False  # a late reply must not be taken for the next one
+                message = f"timeout waiting for the reply to {kind}; it may still take effect: check state()"
+                raise ServerError("TIMEOUT", message) from None
             except ServerError as error:
                 if error.code == "TOO_LARGE":
                     self.connected = False
                 if error.code in ("SESSION_ERROR", "DIVERGED"):
-                    yield from self._forget_session()
+                    yield from self._drop_session()
                 raise
 
-    def _forget_session(self) -> Talk[None]:
-        """The server does not know our session any more, or cannot go on with it: a reset opens another."""
+    def _drop_session(self) -> EffectGenerator[None]:
+        """The session no longer exists on the server or cannot continue: a reset creates another."""
         self.session_id, self.connected = None, False
-        yield Hangup(None)
+        yield Disconnect(None)
 
-    def ensure_connected(self) -> Talk[None]:
+    def ensure_connected(self) -> EffectGenerator[None]:
         if self.closed:
-            raise StateError("client", "closed", "an open client", "the client is closed; make a new one")
+            raise StateError("client", "closed", "an open client", "the client is closed; create a new one")
         if not self.connected:
             yield from self._connect()
 
-    def _connect(self) -> Talk[None]:
-        patience = Patience(self.reconnect if self.session_id is not None else min(self.reconnect, STARTING))
+    def _connect(self) -> EffectGenerator[None]:
+        backoff = Backoff(self.reconnect if self.session_id is not None else min(self.reconnect, FIRST_CONNECT))
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         query = {} if self.session_id is None else {"session_id": self.session_id}
         url = urlunsplit(self._parts._replace(query=urlencode(query)))
         while True:
             try:
                 yield Connect(url, headers)
-            except LostError as failure:
-                yield from patience.wait(f"no server at {self.url}: {failure}")
+            except ConnectionLostError as failure:
+                yield from backoff.wait(f"no server at {self.url}: {failure}")
             else:
                 self.connected = True
                 return
 
     def _result(self, reply: dict[str, Any]) -> StepResult:
         done = bool(reply.get("done", False))
-        observation = self._typed(reply)
+        observation = self._to_message(reply)
         return StepResult(
             observation=observation,
             reward=reply.get("reward"),
@@ -202,37 +205,37 @@ class Protocol:
             error=(reply.get("observation") or {}).get("error"),
         )
 
-    def _typed(self, reply: dict[str, Any]) -> Any:
-        """The observation as the message of a known environment, or as the dict that came."""
+    def _to_message(self, reply: dict[str, Any]) -> Any:
+        """The observation as a typed message if the environment is known, else as a dict."""
         observation = reply.get("observation", {})
         message = MESSAGES.get(self.environment or "")
         if message is None:
             return observation
-        told = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
-        return msgspec.convert(told, message)
+        fields = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
+        return msgspec.convert(fields, message)
 
 
-def lost(error: Exception) -> Exception:
-    """What it means that a socket failed: a server may have said why it hangs up, anything else may pass."""
+def error_from_socket(error: Exception) -> Exception:
+    """The error for a failed socket: the server's close reason, or ConnectionLostError, which may be temporary."""
     close = getattr(error, "rcvd", None)  # of websockets' ConnectionClosed; other errors have none
     if close is not None and close.code == TOO_LARGE:
-        return ServerError("TOO_LARGE", close.reason or "the request is larger than the server reads")
-    if close is not None and close.code == REFUSED and close.reason:
-        return ServerError(close.reason, f"the server hung up: {close.reason}")
-    return LostError(str(error) or type(error).__name__)
+        return ServerError("TOO_LARGE", close.reason or "the request exceeds the server's size limit")
+    if close is not None and close.code == POLICY_VIOLATION and close.reason:
+        return ServerError(close.reason, f"the server closed the connection: {close.reason}")
+    return ConnectionLostError(str(error) or type(error).__name__)
 
 
-def refused(status: int, body: bytes | bytearray | None) -> Exception:
-    """What it means that a server answers a socket with an HTTP status."""
+def error_from_status(status: int, body: bytes | bytearray | None) -> Exception:
+    """The error for a WebSocket handshake that failed with an HTTP status."""
     try:
-        told = json.loads(body or b"")
-        return ServerError(told["code"], told["message"])
-    except (ValueError, TypeError, KeyError):  # not our server, or something in front of it
-        return LostError(f"HTTP {status}")
+        error = json.loads(body or b"")
+        return ServerError(error["code"], error["message"])
+    except (ValueError, TypeError, KeyError):  # not a Tropism server, or a proxy in front of it
+        return ConnectionLostError(f"HTTP {status}")
 
 
-def read(reply: str | bytes) -> Any:
-    """The data of a reply frame, or the error that it carries."""
+def decode_reply(reply: str | bytes) -> Any:
+    """The data of a reply frame; raises the error of an error frame."""
     frame = json.loads(reply)
     if frame.get("type") != "error":
         return frame.get("data")
@@ -256,10 +259,10 @@ def _encode(frame: dict[str, Any]) -> str:
     try:
         return json.dumps(frame, allow_nan=False, default=_plain)
     except ValueError:
-        raise ValidationError("action", frame.get("data"), "numbers that JSON has: no NaN, no infinity") from None
+        raise ValidationError("action", frame.get("data"), "finite numbers: JSON has no NaN or infinity") from None
 
 
 def _plain(value: Any) -> Any:
     if callable(getattr(value, "tolist", None)):
         return value.tolist()
-    raise ValidationError("action", value, "values that JSON has")
+    raise ValidationError("action", value, "values that JSON can represent")

@@ -1,16 +1,16 @@
-"""What a client gets back from a reset or a step."""
+"""The result of a client's reset or step."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-BESIDE = ("reward", "done", "metadata", "error")  # fields of the reply, not of what the agent observes
+REPLY_FIELDS = ("reward", "done", "metadata", "error")  # not part of what the agent observes
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """`observation` is typed where the environment is known, otherwise a dict."""
+    """`observation` is a typed message for known environments, otherwise a dict."""
 
     observation: Any
     reward: float | None
@@ -18,20 +18,20 @@ class StepResult:
     terminated: bool
     truncated: bool
     metadata: dict[str, Any] | None
-    error: str | None = None  # what was wrong with words that meant no action; then nothing happened
+    error: str | None = None  # why text could not be parsed as an action; the state is then unchanged
 
     @property
     def text(self) -> str:
-        """The observation's own `text`; otherwise its fields, one `name: value` per line."""
+        """The observation's `text`, or its fields, one `name: value` per line."""
         fields = _fields(self.observation)
         text = fields.get("text")
         if isinstance(text, str):
             return text
-        return "\n".join(f"{name}: {_written(value)}" for name, value in fields.items() if name not in BESIDE)
+        return "\n".join(f"{name}: {_to_text(value)}" for name, value in fields.items() if name not in REPLY_FIELDS)
 
 
 def _fields(observation: Any) -> dict[str, Any]:
-    """The fields of an observation; one without fields is the field `value`, None has no fields."""
+    """The fields of an observation; a bare value is the field `value`, None has no fields."""
     if observation is None:
         return {}
     if isinstance(observation, Mapping):
@@ -41,6 +41,6 @@ def _fields(observation: Any) -> dict[str, Any]:
     return {"value": observation}
 
 
-def _written(value: Any) -> str:
-    """A string as it is, anything else as JSON."""
+def _to_text(value: Any) -> str:
+    """A string unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -8,69 +8,69 @@ from typing import Any, TypeVar
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from tropism.client.launch import Process, docker_server, local_server
+from tropism.client.launch import ServerProcess, docker_server, local_server
 from tropism.client.protocol import (
     Connect,
+    Disconnect,
     Effect,
-    Exchange,
-    Hangup,
+    EffectGenerator,
     Protocol,
-    SilenceError,
+    ReplyTimeoutError,
+    RoundTrip,
     Sleep,
-    Talk,
-    lost,
-    refused,
+    error_from_socket,
+    error_from_status,
 )
 from tropism.client.result import StepResult
 from tropism.wire.messages import State
 
-# Of both clients: up to 128 MiB in one reply, and no long wait for a server that does not say goodbye.
+# For both clients: replies up to 128 MiB, and a short wait for the closing handshake.
 SOCKET: dict[str, Any] = {"max_size": 2**27, "proxy": None, "compression": None, "close_timeout": 1.0}
 T = TypeVar("T")
 
 
 class Driver:
-    """Carries out what a protocol asks for, on one socket, waiting."""
+    """Performs the effects of a protocol on one socket, blocking."""
 
     def __init__(self, timeout: float):
         self.timeout = timeout
         self._socket: ClientConnection | None = None
-        self._held = ExitStack()  # the socket, entered
+        self._exit_stack = ExitStack()  # closes the socket
 
-    def run(self, talk: Talk[T]) -> T:
+    def run(self, effects: EffectGenerator[T]) -> T:
         try:
-            effect = next(talk)
+            effect = next(effects)
             while True:
                 try:
-                    came = self._perform(effect)
+                    result = self._perform(effect)
                 except InvalidStatus as error:
-                    effect = talk.throw(refused(error.response.status_code, error.response.body))
-                except SilenceError as error:
-                    self._drop()
-                    effect = talk.throw(error)
+                    effect = effects.throw(error_from_status(error.response.status_code, error.response.body))
+                except ReplyTimeoutError as error:
+                    self._disconnect()
+                    effect = effects.throw(error)
                 except (OSError, WebSocketException) as error:
-                    self._drop()
-                    effect = talk.throw(lost(error))
+                    self._disconnect()
+                    effect = effects.throw(error_from_socket(error))
                 else:
-                    effect = talk.send(came)
+                    effect = effects.send(result)
         except StopIteration as stop:
             return stop.value
 
     def _perform(self, effect: Effect) -> Any:
         match effect:
             case Connect(url, headers):
-                self._held = ExitStack()
-                self._socket = self._held.enter_context(connect(url, additional_headers=headers, **SOCKET))
-            case Exchange(frame) if self._socket is not None:
-                with suppress(ConnectionClosed):  # what the server said before it hung up can still be read
+                self._exit_stack = ExitStack()
+                self._socket = self._exit_stack.enter_context(connect(url, additional_headers=headers, **SOCKET))
+            case RoundTrip(frame) if self._socket is not None:
+                with suppress(ConnectionClosed):  # a frame sent before the server closed can still be read
                     self._socket.send(frame)
                 return self._receive(self._socket)
             case Sleep(seconds):
                 time.sleep(seconds)
-            case Hangup(frame):
+            case Disconnect(frame):
                 if frame is not None and self._socket is not None:
                     self._socket.send(frame)
-                self._drop()
+                self._disconnect()
             case _:
                 raise ConnectionError("no socket")
         return None
@@ -79,15 +79,15 @@ class Driver:
         try:
             return socket.recv(self.timeout)
         except TimeoutError:
-            raise SilenceError from None
+            raise ReplyTimeoutError from None
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         self._socket = None
-        self._held.close()
+        self._exit_stack.close()
 
 
 class Client:
-    """Drives one session of a served environment; reconnects and resumes by itself.
+    """Controls one session of a served environment; reconnects and resumes automatically.
 
     >>> with Client("http://localhost:8000/envs/Echo-v0") as client:
     ...     first = client.reset(seed=0)
@@ -97,20 +97,20 @@ class Client:
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 60.0, reconnect: float = 30.0):
         self._protocol = Protocol(url, token, reconnect)
         self._driver = Driver(timeout)
-        self._server: Process | None = None
+        self._server: ServerProcess | None = None
 
     @classmethod
     def launch(cls, id: str, **settings: Any) -> "Client":
-        """A client of a server of its own, on this machine; closing it stops the server."""
-        return cls._of(local_server(id), **settings)
+        """Start a server on this machine and connect to it; closing the client stops the server."""
+        return cls._connect_to(local_server(id), **settings)
 
     @classmethod
     def from_docker(cls, image: str, **settings: Any) -> "Client":
-        """A client of a container of its own, made of this image; closing it removes the container."""
-        return cls._of(docker_server(image), **settings)
+        """Start a container from this image and connect to it; closing the client removes the container."""
+        return cls._connect_to(docker_server(image), **settings)
 
     @classmethod
-    def _of(cls, server: Process, **settings: Any) -> "Client":
+    def _connect_to(cls, server: ServerProcess, **settings: Any) -> "Client":
         try:
             client = (
                 cls(server.url, **settings) if server.token is None else cls(server.url, token=server.token, **settings)
@@ -131,7 +131,7 @@ class Client:
         return self._driver.run(self._protocol.reset(seed, options, episode_id))
 
     def step(self, action: Any) -> StepResult:
-        """`action`: a message, a dict of its fields, words as a string, or the bare value of an array or number."""
+        """`action`: a message, a dict of its fields, a string for `parse`, or a bare array or number."""
         return self._driver.run(self._protocol.step(action))
 
     def state(self) -> State:
@@ -144,7 +144,7 @@ class Client:
         return self._driver.run(self._protocol.restore(snapshot_id))
 
     def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "Client":
-        """A client of a new session that goes on from where this one stands, from a snapshot, or from a step."""
+        """A client of a new session that continues from the current state, from a snapshot, or from a step."""
         protocol = self._driver.run(self._protocol.fork(origin, seed, step))
         twin = Client(protocol.url, timeout=self._driver.timeout)
         twin._protocol = protocol

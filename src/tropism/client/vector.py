@@ -1,21 +1,28 @@
-"""Many environments of one kind, stepped together over one socket."""
+"""A batch of environments, stepped together over one socket."""
 
 from collections.abc import Iterable
 from operator import index
 from typing import Any, SupportsIndex
 
-from tropism.client.protocol import Exchange, LostError, Protocol, SilenceError, Talk, read
+from tropism.client.protocol import (
+    ConnectionLostError,
+    EffectGenerator,
+    Protocol,
+    ReplyTimeoutError,
+    RoundTrip,
+    decode_reply,
+)
 from tropism.client.sync import Driver
 from tropism.errors import ServerError
-from tropism.wire.arrays import arrays_of
+from tropism.wire.arrays import decode_arrays
 from tropism.wire.codec import pack, unpack
 
 
 class VectorClient:
-    """Arrays in, arrays out; environment i repeats a session with its seed.
+    """Steps a batch with stacked arrays; environment i gives the same results as a session with its seed.
 
-    `seed` is one for each environment, or the first of as many.
-    `mode` says when an environment that has finished begins again: "next_step", "same_step", "disabled".
+    `seed` is one seed per environment, or the first of consecutive seeds.
+    `mode` is the auto-reset mode: "next_step", "same_step", "disabled".
     """
 
     def __init__(
@@ -31,16 +38,16 @@ class VectorClient:
         self.count = count
         self._protocol = Protocol(url, token)
         self._driver = Driver(timeout)
-        asked = {"count": count, "mode": mode, "seeds": _plain(seed)}
+        data = {"count": count, "mode": mode, "seeds": _to_ints(seed)}
         try:
-            self.first = self._driver.run(_request(self._protocol, "open", asked))
+            self.first = self._driver.run(_request(self._protocol, "open", data))
         except BaseException:
             self.close()
             raise
 
     def reset(self, seed: Iterable[SupportsIndex] | int | None = None, mask: Any = None) -> dict[str, Any]:
-        """Begin episodes: all, or those of `mask`; without a seed, the next ones."""
-        return self._driver.run(_request(self._protocol, "reset_batch", {"seeds": _plain(seed), "mask": mask}))
+        """Start new episodes, in all environments or those in `mask`; without `seed`, with newly drawn seeds."""
+        return self._driver.run(_request(self._protocol, "reset_batch", {"seeds": _to_ints(seed), "mask": mask}))
 
     def step(self, actions: Any) -> dict[str, Any]:
         """`observation`, `reward`, `terminated`, `truncated` and `info`, each stacked."""
@@ -56,21 +63,21 @@ class VectorClient:
         self.close()
 
 
-def _request(protocol: Protocol, kind: str, data: dict[str, Any]) -> Talk[dict[str, Any]]:
-    """The reply with its arrays. A batch lives as long as its socket."""
+def _request(protocol: Protocol, kind: str, data: dict[str, Any]) -> EffectGenerator[dict[str, Any]]:
+    """The reply, with arrays decoded. A batch ends with its connection."""
     if kind != "open" and not protocol.connected:
-        raise ServerError("SESSION_ERROR", "the connection was lost, and with it the batch; open another")
+        raise ServerError("SESSION_ERROR", "the connection was lost and the batch has ended; create another client")
     yield from protocol.ensure_connected()
     try:
-        reply = yield Exchange(pack({"type": kind, "data": data}))
-    except LostError as lost:
+        reply = yield RoundTrip(pack({"type": kind, "data": data}))
+    except ConnectionLostError as error:
         protocol.connected = False
-        raise ServerError("SESSION_ERROR", f"the connection was lost, and with it the batch: {lost}") from None
-    except SilenceError:
+        raise ServerError("SESSION_ERROR", f"the connection was lost and the batch has ended: {error}") from None
+    except ReplyTimeoutError:
         protocol.connected = False
-        raise ServerError("TIMEOUT", f"no reply to {kind} came in time; the batch is lost") from None
-    return read(reply) if isinstance(reply, str) else arrays_of(unpack(reply)["data"])
+        raise ServerError("TIMEOUT", f"timeout waiting for the reply to {kind}; the batch has ended") from None
+    return decode_reply(reply) if isinstance(reply, str) else decode_arrays(unpack(reply)["data"])
 
 
-def _plain(seed: Iterable[SupportsIndex] | int | None) -> list[int] | int | None:
+def _to_ints(seed: Iterable[SupportsIndex] | int | None) -> list[int] | int | None:
     return seed if seed is None or isinstance(seed, int) else [index(each) for each in seed]

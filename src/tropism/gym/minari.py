@@ -22,8 +22,8 @@ from tropism.errors import ValidationError
 from tropism.gym.recording import manifest_of, registered
 from tropism.gym.registration import NAMESPACE
 from tropism.gym.spaces import to_gymnasium_space
-from tropism.record import Episode, Manifest, Reader, Writer, session_of
-from tropism.record.columns import Column, Json, Numbers, Parts
+from tropism.record import Manifest, Reader, RecordedEpisode, Writer, session_of
+from tropism.record.columns import Column, JsonColumn, NumericColumn, StructColumn
 
 OURS = "tropism"  # the key of what Minari has no place for
 INFO = "json"
@@ -56,7 +56,7 @@ def to_minari(folder: str | Path, dataset_id: str, session: Session | None = Non
             **about,
         )
     episodes = [_details(reader[number]) for number in numbers]
-    dataset.storage.update_metadata({OURS: {"manifest": columns.head(), "episodes": episodes}})
+    dataset.storage.update_metadata({OURS: {"manifest": columns.header(), "episodes": episodes}})
     return dataset
 
 
@@ -98,18 +98,18 @@ def _letters(reader: Reader, numbers: list[int]) -> dict[str, tuple[int, set[str
 
 
 def _leaves(column: Column, stacked: Any, path: str) -> Iterator[tuple[str, list[str]]]:
-    if isinstance(column, Parts):
+    if isinstance(column, StructColumn):
         for key, name, part in column.items():
             yield from _leaves(part, stacked[key], f"{path}.{name}")
-    elif not isinstance(column, Numbers):
+    elif not isinstance(column, NumericColumn):
         yield path, _values(column, stacked)
 
 
 def _space(column: Column, space: Any, seen: dict[str, tuple[int, set[str]]], path: str) -> Any:
     """The space as Minari can write it down: its texts name their letters, and messages are text."""
-    if isinstance(column, Numbers):
+    if isinstance(column, NumericColumn):
         return to_gymnasium_space(space)
-    if isinstance(column, Parts):
+    if isinstance(column, StructColumn):
         parts = {name: _space(part, space[key], seen, f"{path}.{name}") for key, name, part in column.items()}
         return spaces.Tuple(parts.values()) if column.ordered else spaces.Dict(parts)
     longest, letters = seen[path]
@@ -117,13 +117,13 @@ def _space(column: Column, space: Any, seen: dict[str, tuple[int, set[str]]], pa
 
 
 def _values(column: Column, stacked: Any) -> Any:
-    if isinstance(column, Parts):
+    if isinstance(column, StructColumn):
         parts = {key: _values(part, stacked[key]) for key, _, part in column.items()}
         return tuple(parts.values()) if column.ordered else parts
-    return [column.write(value) for value in stacked] if isinstance(column, Json) else stacked
+    return [column.write(value) for value in stacked] if isinstance(column, JsonColumn) else stacked
 
 
-def _buffer(episode: Episode) -> EpisodeBuffer:
+def _buffer(episode: RecordedEpisode) -> EpisodeBuffer:
     texts = [text or "{}" for text in episode.info_texts]
     return EpisodeBuffer(
         seed=episode.seed,
@@ -137,7 +137,7 @@ def _buffer(episode: Episode) -> EpisodeBuffer:
     )
 
 
-def _details(episode: Episode) -> dict[str, Any]:
+def _details(episode: RecordedEpisode) -> dict[str, Any]:
     return {
         "episode_id": episode.id,
         "seed": episode.seed,
@@ -182,10 +182,10 @@ def _write(writer: Writer, data: Any, detail: dict[str, Any]) -> None:
 
 
 def _read(column: Column, values: Any) -> Any:
-    if isinstance(column, Parts):
+    if isinstance(column, StructColumn):
         parts = {key: _read(part, values[key]) for key, _, part in column.items()}
         return tuple(parts.values()) if column.ordered else parts
-    return [json.loads(text) for text in values] if isinstance(column, Json) else values
+    return [json.loads(text) for text in values] if isinstance(column, JsonColumn) else values
 
 
 def _info(infos: Any, step: int) -> dict[str, Any]:

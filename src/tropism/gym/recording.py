@@ -13,7 +13,7 @@ from tropism.errors import StateError, ValidationError
 from tropism.gym.env import GymEnv
 from tropism.gym.spaces import from_gymnasium_space, inward
 from tropism.record import Manifest, Writer
-from tropism.record.writer import recordable
+from tropism.record.writer import check_seed
 
 PLAIN = ("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker")  # of a spec: they name no code
 GIVE = "a session of the environment, made by you: a recording is not asked what to import"
@@ -45,7 +45,7 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.spec
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        recordable(seed)  # before the environment leaves the episode it is in
+        check_seed(seed)  # before the environment leaves the episode it is in
         self._episode = None
         obs, info = self.env.reset(seed=seed, options=options)
         session, id = self._session, None
@@ -95,7 +95,7 @@ def registered(spec: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 def manifest_of(spec: EnvSpec | None, action_space: Any, observation_space: Any) -> Manifest:
     """The manifest of recordings that are not of a session of ours."""
     action, observation = from_gymnasium_space(action_space), from_gymnasium_space(observation_space)
-    return Manifest.made(_written(spec), {}, action, observation)
+    return Manifest.for_spaces(_written(spec), {}, action, observation)
 
 
 def _written(spec: EnvSpec | None) -> dict[str, Any] | None:

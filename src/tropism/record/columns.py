@@ -1,4 +1,4 @@
-"""How the values of a space lie in a column: numbers and arrays as they are, messages as JSON text."""
+"""Arrow columns for the values of a space: numbers and arrays natively, messages as JSON text."""
 
 import json
 from abc import ABC, abstractmethod
@@ -17,36 +17,36 @@ INT64 = np.dtype(np.int64)
 
 
 class Column(ABC):
-    """Writes values into one column and reads them back, without the environment they came from."""
+    """Converts values to and from one column, independent of the environment."""
 
     @abstractmethod
     def type(self) -> pa.DataType:
-        """What Arrow calls it."""
+        """The Arrow type."""
 
     @abstractmethod
     def write(self, value: Any) -> Any:
-        """The value as pyarrow takes it; equal values are written alike, bit for bit."""
+        """The value as pyarrow expects it; equal values give identical bits."""
 
     def unpack(self, data: Any) -> Any:
-        """What was written, from msgpack, where arrays are bytes."""
+        """A written value decoded from msgpack, where arrays are bytes."""
         return data
 
     @abstractmethod
     def stack(self, array: Any) -> Any:
-        """The values of many rows: an array where they are numbers, a list otherwise."""
+        """The values of many rows: an array of numbers, or a list."""
 
     def pick(self, stacked: Any, index: int) -> Any:
-        """One of the values that were stacked."""
+        """One of the stacked values."""
         return stacked[index]
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """This column as JSON; `column` reads it."""
+        """This column as JSON, the inverse of `column_from_json`."""
 
 
 @dataclass(frozen=True)
-class Numbers(Column):
-    """A number (where the shape is empty) or an array, flat in its list; rows first when stacked."""
+class NumericColumn(Column):
+    """A number (empty shape), or an array stored as a flat list; stacked along the first axis."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class Numbers(Column):
 
 
 @dataclass(frozen=True)
-class Words(Column):
+class TextColumn(Column):
     """A string."""
 
     def type(self) -> pa.DataType:
@@ -92,8 +92,8 @@ class Words(Column):
 
 
 @dataclass(frozen=True)
-class Json(Column):
-    """A message, or whatever else has no better form, as JSON text."""
+class JsonColumn(Column):
+    """Messages and other values without an Arrow type, as JSON text."""
 
     def type(self) -> pa.DataType:
         return pa.string()
@@ -109,15 +109,15 @@ class Json(Column):
 
 
 @dataclass(frozen=True)
-class Parts(Column):
-    """A struct with a field for each part of a Dict or Tuple; stacked part by part."""
+class StructColumn(Column):
+    """A struct with a field per part of a Dict or Tuple; stacked part by part."""
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
-    ordered: bool  # a tuple, whose parts are named "0", "1", …
+    ordered: bool  # a tuple, with fields "0", "1", …
 
     def items(self) -> Iterator[tuple[Any, str, Column]]:
-        """Of each part, where it is in a value, its name, and its column."""
+        """`(key in the value, field name, column)` of each part."""
         keys = range(len(self.names)) if self.ordered else self.names
         return zip(keys, self.names, self.columns, strict=True)
 
@@ -131,12 +131,12 @@ class Parts(Column):
         return {name: column.unpack(data[name]) for _, name, column in self.items()}
 
     def stack(self, array: Any) -> Any:
-        return self._joined([column.stack(part) for column, part in zip(self.columns, array.flatten(), strict=True)])
+        return self._combine([column.stack(part) for column, part in zip(self.columns, array.flatten(), strict=True)])
 
     def pick(self, stacked: Any, index: int) -> Any:
-        return self._joined([column.pick(stacked[key], index) for key, _, column in self.items()])
+        return self._combine([column.pick(stacked[key], index) for key, _, column in self.items()])
 
-    def _joined(self, parts: list[Any]) -> Any:
+    def _combine(self, parts: list[Any]) -> Any:
         return tuple(parts) if self.ordered else dict(zip(self.names, parts, strict=True))
 
     def describe(self) -> dict[str, Any]:
@@ -145,55 +145,55 @@ class Parts(Column):
 
 
 def column_of(space: Space) -> Column:
-    """The column that holds members of this space."""
+    """The column for members of this space."""
     match space:
         case Discrete():
-            return Numbers(INT64, ())
+            return NumericColumn(INT64, ())
         case Box() | MultiBinary() | MultiDiscrete() if _has_arrow_type(space):
-            return Numbers(np.dtype(space.dtype), tuple(space.shape))
+            return NumericColumn(np.dtype(space.dtype), tuple(space.shape))
         case Text():
-            return Words()
+            return TextColumn()
         case Dict() if space.keys_:
-            return Parts(space.keys_, tuple(column_of(part) for part in space.values_), False)
+            return StructColumn(space.keys_, tuple(column_of(part) for part in space.values_), False)
         case Tuple() if space.spaces:
             names = tuple(str(number) for number in range(len(space.spaces)))
-            return Parts(names, tuple(column_of(part) for part in space.spaces), True)
+            return StructColumn(names, tuple(column_of(part) for part in space.spaces), True)
         case _:
-            return Json()
+            return JsonColumn()
 
 
 def _has_arrow_type(space: Any) -> bool:
-    """Not bfloat16 and its like, nor an array without entries, which Parquet has no lists for."""
+    """False for bfloat16 and similar dtypes, and for empty arrays, which Parquet lists cannot hold."""
     return space.dtype.isbuiltin == 1 and 0 not in space.shape
 
 
-def column(description: Mapping[str, Any]) -> Column:
-    """The column that `describe` described."""
+def column_from_json(description: Mapping[str, Any]) -> Column:
+    """The column that `describe` returned."""
     match description:
         case {"kind": "numbers", "dtype": dtype, "shape": shape}:
-            return Numbers(np.dtype(dtype), tuple(shape))
+            return NumericColumn(np.dtype(dtype), tuple(shape))
         case {"kind": "words"}:
-            return Words()
+            return TextColumn()
         case {"kind": "json"}:
-            return Json()
+            return JsonColumn()
         case {"kind": "dict" | "tuple" as kind, "parts": parts}:
-            return Parts(tuple(parts), tuple(column(part) for part in parts.values()), kind == "tuple")
+            return StructColumn(tuple(parts), tuple(column_from_json(part) for part in parts.values()), kind == "tuple")
         case _:
             raise ValidationError("column", dict(description), "one of numbers, words, json, dict, tuple")
 
 
 def dumps(value: Any) -> str:
-    """JSON text; what JSON has no form for is written as the name of its type, which at least repeats."""
-    dump = getattr(value, "model_dump", None)  # pydantic's, of a stranger's class
+    """JSON text; values that JSON cannot represent become the name of their type, which is deterministic."""
+    dump = getattr(value, "model_dump", None)  # pydantic's, of a user's class
     return json.dumps(
         dump(mode="json") if callable(dump) else to_json(value), default=lambda x: f"<{x.__class__.__name__}>"
     )
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two written values are equal bit for bit (NaN too)."""
+def bitwise_equal(one: Any, other: Any) -> bool:
+    """Whether two written values are identical bit for bit, including NaN."""
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(bitwise_equal(one[name], other[name]) for name in one)
     if isinstance(one, str):
         return one == other
     return np.asarray(one).tobytes() == np.asarray(other).tobytes()

@@ -1,4 +1,4 @@
-"""Episodes as films: GIF, MP4, or one picture."""
+"""Films of episodes: GIF, MP4, or a single PNG."""
 
 import importlib
 import warnings
@@ -15,21 +15,21 @@ from tropism.core.session.session import Session
 from tropism.errors import ValidationError, require_extra
 
 FRAMES_PER_SECOND = 25
-SHORTEST = 4.0  # seconds; a short episode is filmed slowly enough to be watched
-HOLD = 1.0  # seconds that the last picture stays
+MIN_DURATION = 4.0  # seconds; short episodes are slowed down
+HOLD = 1.0  # seconds that the last frame stays
 SUFFIXES = (".gif", ".mp4", ".png")
 
 Act = Callable[[Session], Any]
 
 
 def frames(session: Session, act: Act, steps: int, seed: int) -> Iterator[NDArray[Any]]:
-    """The pictures of one episode, the first before any step."""
-    for _ in moments(session, act, steps, seed):
-        yield picture(session)
+    """The frames of one episode, from the reset on."""
+    for _ in play(session, act, steps, seed):
+        yield render_frame(session)
 
 
-def moments(session: Session, act: Act, steps: int, seed: int) -> Iterator[Session]:
-    """The session after its reset and after each step of one episode."""
+def play(session: Session, act: Act, steps: int, seed: int) -> Iterator[Session]:
+    """Run one episode, yielding the session after the reset and after each step."""
     timestep = session.reset(seed=seed)
     yield session
     while session.step_count < steps and not (timestep.terminated or timestep.truncated):
@@ -37,7 +37,7 @@ def moments(session: Session, act: Act, steps: int, seed: int) -> Iterator[Sessi
         yield session
 
 
-def picture(session: Session) -> NDArray[Any]:
+def render_frame(session: Session) -> NDArray[Any]:
     image = session.render()
     if image is None:
         raise ValidationError(
@@ -53,19 +53,19 @@ def check_path(path: Path) -> None:
         require_extra("video", "writing .mp4", "imageio_ffmpeg")
 
 
-def save(path: Path, pictures: Iterable[NDArray[Any]], fps: float | None = None) -> None:
-    """Write a film whose last picture stays for a second; a `.png` shows the last picture.
+def save(path: Path, images: Iterable[NDArray[Any]], fps: float | None = None) -> None:
+    """Write a film that holds its last frame for a second; a `.png` contains the last frame only.
 
-    Without `fps` a film has 25 pictures a second, or fewer where it would last less than four seconds.
+    Without `fps` a film has 25 frames per second, or fewer so that it lasts at least four seconds.
     """
     check_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() == ".png":
-        *_, last = pictures
+        *_, last = images
         Image.fromarray(last).save(path)
         return
-    first, rest = _head(iter(pictures), 0 if fps else round(SHORTEST * FRAMES_PER_SECOND))
-    fps = fps or max(1.0, min(FRAMES_PER_SECOND, len(first) / SHORTEST))
+    first, rest = _split(iter(images), 0 if fps else round(MIN_DURATION * FRAMES_PER_SECOND))
+    fps = fps or max(1.0, min(FRAMES_PER_SECOND, len(first) / MIN_DURATION))
     held = _hold_last(chain(first, rest), round(HOLD * fps))
     if path.suffix.lower() == ".mp4":
         _save_mp4(path, held, fps)
@@ -73,38 +73,38 @@ def save(path: Path, pictures: Iterable[NDArray[Any]], fps: float | None = None)
         path.write_bytes(_gif((Image.fromarray(image) for image in held), fps))
 
 
-def _head(pictures: Iterator[NDArray[Any]], number: int) -> tuple[list[NDArray[Any]], Iterator[NDArray[Any]]]:
-    """The first pictures, which tell whether a film is short, and the others."""
-    return list(islice(pictures, number)), pictures
+def _split(images: Iterator[NDArray[Any]], number: int) -> tuple[list[NDArray[Any]], Iterator[NDArray[Any]]]:
+    """The first `number` images, and the rest."""
+    return list(islice(images, number)), images
 
 
-def _hold_last(pictures: Iterator[NDArray[Any]], times: int) -> Iterator[NDArray[Any]]:
+def _hold_last(images: Iterator[NDArray[Any]], times: int) -> Iterator[NDArray[Any]]:
     last = None
-    for last in pictures:
+    for last in images:
         yield last
     if last is not None:
         yield from repeat(last, times)
 
 
 def _gif(images: Iterator[Image.Image], fps: float) -> bytes:
-    """Each picture is encoded as soon as it is drawn, so that the last one drawn ends the work."""
+    """Encode each image as soon as it is drawn, so that progress is reported evenly."""
     film = BytesIO()
     timing = {"duration": round(1000 / fps), "loop": 0}
     next(images).save(film, "GIF", save_all=True, append_images=images, **timing)
     return film.getvalue()
 
 
-def _save_mp4(path: Path, pictures: Iterator[NDArray[Any]], fps: float) -> None:
+def _save_mp4(path: Path, images: Iterator[NDArray[Any]], fps: float) -> None:
     encoder = importlib.import_module("imageio_ffmpeg")
-    first = next(pictures)
+    first = next(images)
     height, width, _ = first.shape
-    # H.264 wants even sides; the last row or column is left out where there is one too many.
+    # H.264 needs even sides: drop an odd last row or column.
     even = (slice(height // 2 * 2), slice(width // 2 * 2))
     writer = encoder.write_frames(str(path), (width // 2 * 2, height // 2 * 2), fps=fps, macro_block_size=1)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # the encoder's process runs nothing of ours
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # the encoder's process runs no code of this one
         writer.send(None)
     writer.send(first[even].copy())
-    for image in pictures:
+    for image in images:
         writer.send(image[even].copy())
     writer.close()

@@ -1,4 +1,4 @@
-"""What a folder of recordings is of: environment, params, columns, versions, and its shards with their digests."""
+"""The manifest of a folder of recordings: environment, params, columns, versions, and shards with digests."""
 
 import json
 import platform
@@ -18,15 +18,15 @@ from tropism.core.session import snapshot
 from tropism.core.session.session import Session
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
-from tropism.record.columns import Column, column, column_of
+from tropism.record.columns import Column, column_from_json, column_of
 
-NAME = "manifest.json"
-FORMAT = 1  # what this Tropism writes; it reads this and older ones
+MANIFEST = "manifest.json"
+FORMAT = 1  # written by this version, which also reads older formats
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file; `seeds` are those of the episodes that begin in it."""
+    """One Parquet file; `seeds` are those of the episodes that start in it."""
 
     file: str
     rows: int
@@ -36,36 +36,36 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`env` says how to make the environment: {"id", "arguments"}, {"gymnasium"}, or None where nothing can.
+    """`env` identifies the environment: {"id", "arguments"}, {"gymnasium"}, or None if it cannot be created by name.
 
-    That of a class without an id is {"class", "arguments"}: for people, since nothing that a file names is imported.
+    For a class without an id it is {"class", "arguments"}, for information only: names in a file are not imported.
 
-    `params` are by name, those that were not written down (large arrays) None.
+    `params` are by name; large arrays, which are not stored, are None.
     """
 
     env: dict[str, Any] | None
     params: dict[str, Any]
     action: Column
     observation: Column
-    spaces: dict[str, Any]  # JSON Schema, for people
+    spaces: dict[str, Any]  # JSON Schema, for information only
     versions: dict[str, Any]
     shards: tuple[Shard, ...] = ()
 
     @classmethod
     def of(cls, session: Session) -> "Manifest":
-        """That of what this session does."""
+        """The manifest of recordings of this session."""
         names = (jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(session.params))
         params = dict(zip(names, snapshot.write_params(session.params), strict=True))
-        return cls.made(identify(session.env), params, session.action_space, session.observation_space)
+        return cls.for_spaces(identify(session.env), params, session.action_space, session.observation_space)
 
     @classmethod
-    def made(cls, env: Any, params: dict[str, Any], action: Space, observation: Space) -> "Manifest":
+    def for_spaces(cls, env: Any, params: dict[str, Any], action: Space, observation: Space) -> "Manifest":
         schemas = {"action": action.json_schema(), "observation": observation.json_schema()}
         return cls(env, params, column_of(action), column_of(observation), schemas, versions())
 
     @property
     def schema(self) -> pa.Schema:
-        """One row a step; row 0 of an episode is its reset, or the moment where it was forked."""
+        """One row per step; row 0 of an episode is its reset, or the step where it was forked."""
         return pa.schema(
             [
                 ("episode", pa.int64()),
@@ -85,51 +85,51 @@ class Manifest:
 
     @property
     def subject(self) -> dict[str, Any]:
-        """What all rows of one folder have in common."""
+        """What all recordings in one folder share."""
         columns = {"action": self.action.describe(), "observation": self.observation.describe()}
         return {"env": self.env, "params": self.params, "columns": columns}
 
-    def head(self) -> dict[str, Any]:
-        """All but the shards, as JSON."""
+    def header(self) -> dict[str, Any]:
+        """All fields except the shards, as JSON."""
         return {"format": FORMAT, **self.subject, "spaces": self.spaces, "versions": self.versions}
 
     def write(self, folder: Path) -> None:
-        """Beside the old one, then in its place: a reader sees the one or the other."""
-        lines = [f' "{name}": {json.dumps(value)}' for name, value in self.head().items()]
+        """Replace the file atomically: readers see the old or the new one."""
+        lines = [f' "{name}": {json.dumps(value)}' for name, value in self.header().items()]
         shards = ",\n  ".join(json.dumps(asdict(shard)) for shard in self.shards)
-        beside = folder / f"{NAME}.new"
-        beside.write_text("{\n" + ",\n".join([*lines, f' "shards": [\n  {shards}\n ]']) + "\n}\n")
-        beside.replace(folder / NAME)
+        temporary = folder / f"{MANIFEST}.new"
+        temporary.write_text("{\n" + ",\n".join([*lines, f' "shards": [\n  {shards}\n ]']) + "\n}\n")
+        temporary.replace(folder / MANIFEST)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        path = folder / NAME
+        path = folder / MANIFEST
         if not path.is_file():
-            raise ValidationError("folder", str(folder), f"a folder with recordings: one that has a {NAME}")
+            raise ValidationError("folder", str(folder), f"a folder of recordings, with a {MANIFEST}")
         try:
             data = json.loads(path.read_text())
         except ValueError as error:
-            raise ValidationError("manifest", str(path), f"one that Tropism wrote ({error})") from None
+            raise ValidationError("manifest", str(path), f"a manifest written by Tropism ({error})") from None
         return cls.from_json(data, str(path))
 
     @classmethod
-    def from_json(cls, data: Any, place: str) -> "Manifest":
-        """What `head` and `write` wrote."""
+    def from_json(cls, data: Any, path: str) -> "Manifest":
+        """The inverse of `header` and `write`."""
         try:
-            written, tropism = data["format"], data["versions"]["tropism"]
-            if written > FORMAT:
-                raise ValidationError("format", written, f"at most {FORMAT}; a newer Tropism wrote it, {tropism}")
-            action, observation = (column(data["columns"][name]) for name in ("action", "observation"))
+            version, tropism = data["format"], data["versions"]["tropism"]
+            if version > FORMAT:
+                raise ValidationError("format", version, f"at most {FORMAT}; written by a newer Tropism, {tropism}")
+            action, observation = (column_from_json(data["columns"][name]) for name in ("action", "observation"))
             shards = tuple(Shard(**shard) for shard in data.get("shards", ()))
             return cls(data["env"], data["params"], action, observation, data["spaces"], data["versions"], shards)
         except (KeyError, TypeError) as error:
-            raise ValidationError("manifest", place, f"one that Tropism wrote ({error!r})") from None
+            raise ValidationError("manifest", path, f"a manifest written by Tropism ({error!r})") from None
 
     def with_shard(self, shard: Shard) -> "Manifest":
         return replace(self, shards=(*self.shards, shard))
 
-    def check_same_subject(self, other: "Manifest", folder: Path) -> None:
-        """Refuse to mix recordings of two environments."""
+    def check_same_environment(self, other: "Manifest", folder: Path) -> None:
+        """Reject recordings of another environment."""
         ours, theirs = (json.loads(json.dumps(each.subject)) for each in (self, other))
         for name in ours:
             if ours[name] != theirs[name]:
@@ -138,7 +138,7 @@ class Manifest:
 
 
 def versions() -> dict[str, Any]:
-    """What may change an episode besides its seed, options and actions."""
+    """Versions that can affect an episode temporarys its seed, options and actions."""
     return {
         "tropism": __version__,
         "jax": jax.__version__,
@@ -154,5 +154,5 @@ def sha256(path: Path) -> str:
 
 
 def params_of(env: Any, written: Mapping[str, Any]) -> Any:
-    """The params of this environment that a manifest has."""
+    """The params of an environment from a manifest."""
     return snapshot.read_params(env.default_params(), list(written.values()))

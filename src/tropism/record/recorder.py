@@ -1,4 +1,4 @@
-"""A session whose every reset and step is recorded."""
+"""Records a session."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,11 @@ from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.errors import StateError
 from tropism.record.manifest import Manifest
-from tropism.record.writer import Writer, recordable
+from tropism.record.writer import Writer, check_seed
 
 
 class Recorder:
-    """Reset and step the session through it, and what they return has been written.
+    """Resets and steps a session; each result is written before it is returned.
 
     >>> with Recorder(Session(env), "runs/cartpole") as recorder:
     ...     first = recorder.reset(seed=0)
@@ -24,7 +24,7 @@ class Recorder:
         self.episode: int | None = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Timestep:
-        recordable(seed)  # before the session leaves the episode it is in
+        check_seed(seed)  # before the session ends its current episode
         self.episode = None
         timestep = self.session.reset(seed=seed, options=options)
         self.episode = self.writer.begin(self.session.seed, options, timestep, self.session.episode_id)
@@ -36,7 +36,7 @@ class Recorder:
             message = "no episode is being recorded: call the recorder's reset() first"
             raise StateError("episode", None, "a reset through the recorder", message)
         timestep = session.step(action)
-        self.episode = None  # unless the step is written, the rest of the episode would have a gap
+        self.episode = None  # if writing fails, stop recording: the episode would have a gap
         self.writer.step(episode, session.step_count, session.action_space.coerce(action), timestep)
         self.episode = episode
         return timestep

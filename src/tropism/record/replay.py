@@ -1,4 +1,4 @@
-"""Lives recorded episodes through again, and says where one differs."""
+"""Replays recorded episodes and finds the first difference."""
 
 import importlib
 from collections.abc import Generator, Mapping
@@ -14,15 +14,15 @@ from tropism.core.registry import make
 from tropism.core.resolve import resolve_environment
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
-from tropism.record.columns import same
+from tropism.record.columns import bitwise_equal
 from tropism.record.manifest import Manifest, params_of
-from tropism.record.reader import Episode
+from tropism.record.reader import RecordedEpisode
 
-HOW = "an id that is registered here; give the class that was recorded (--env {})"
+EXPECTED = "a registered id; pass the recorded class with --env {}"
 
 
 class Difference(NamedTuple):
-    """The first thing that a replay had otherwise; `step` 0 is the reset."""
+    """The first value that differs in a replay; `step` 0 is the reset."""
 
     step: int
     name: str
@@ -31,42 +31,44 @@ class Difference(NamedTuple):
 
 
 def session_of(manifest: Manifest) -> Session:
-    """A session of the environment that was recorded, made by its id here or in Gymnasium's registry."""
-    if manifest.env is not None and "gymnasium" in manifest.env:  # which is an extra, and above this room
+    """A session of the recorded environment, created by its id in Tropism's or Gymnasium's registry."""
+    if manifest.env is not None and "gymnasium" in manifest.env:  # an optional extra, in a higher layer
         made = importlib.import_module("tropism.gym.recording").registered(manifest.env["gymnasium"])
         return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
     if manifest.env is None or "id" not in manifest.env:
         recorded = (manifest.env or {}).get("class")
-        raise ValidationError("env", recorded, HOW.format(recorded or "module:Class"))
+        raise ValidationError("env", recorded, EXPECTED.format(recorded or "module:Class"))
     try:
         env, _ = make(manifest.env["id"], **manifest.env["arguments"])
     except UnknownEnvironmentError:
-        raise ValidationError("env", manifest.env["id"], HOW.format("module:Class")) from None
+        raise ValidationError("env", manifest.env["id"], EXPECTED.format("module:Class")) from None
     return Session(env, params_of(env, manifest.params))
 
 
-def session_with(manifest: Manifest, target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> Session:
-    """A session of the class or id that `target` names, as it was recorded, except for what is given here."""
+def session_for_target(
+    manifest: Manifest, target: str, params: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Session:
+    """A session of `target`, a class or id, with the recorded params and arguments, overridden by the given ones."""
     recorded = manifest.env or {}
     env, _ = resolve_environment(target, {}, {**(recorded.get("arguments") or {}), **arguments})
     as_recorded = params_of(env, manifest.params) if manifest.params else env.default_params()
     return Session(env, override(as_recorded, dict(params)))
 
 
-def replay(session: Session, episode: Episode) -> Generator[Timestep, None, None]:
-    """The timesteps of the episode when its actions are taken again: its reset, then its steps."""
-    with closing(sessions_of(session, episode)) as sessions:
+def replay(session: Session, episode: RecordedEpisode) -> Generator[Timestep, None, None]:
+    """Replay an episode and yield the timesteps of its reset and its steps."""
+    with closing(replay_sessions(session, episode)) as sessions:
         for each in sessions:
             yield each.timestep
 
 
-def sessions_of(session: Session, episode: Episode) -> Generator[Session, None, None]:
-    """The session after the reset and after each step of a replay; where the episode was reseeded, a fork goes on."""
+def replay_sessions(session: Session, episode: RecordedEpisode) -> Generator[Session, None, None]:
+    """Replay an episode and yield the session after each step; reseeded steps continue in a fork."""
     if not session.env.replayable:
-        message = f"{name_of(session.env)} says that it cannot be replayed"
+        message = f"{name_of(session.env)} declares that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
-        raise ValidationError("seed", None, f"a seed: episode {episode.number} was begun without one")
+        raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
     identity = episode.id if session.env.takes_episode_id else None
     session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     yield session
@@ -78,13 +80,13 @@ def sessions_of(session: Session, episode: Episode) -> Generator[Session, None, 
             yield session
 
 
-def first_difference(session: Session, episode: Episode) -> Difference | None:
-    """None where the replay repeats every observation, reward and flag, bit for bit."""
+def first_difference(session: Session, episode: RecordedEpisode) -> Difference | None:
+    """None if the replay gives the same observations, rewards and flags, bit for bit."""
     with closing(replay(session, episode)) as timesteps:
         return next((found for found in map(partial(_difference, episode), count(), timesteps) if found), None)
 
 
-def _difference(episode: Episode, step: int, timestep: Timestep) -> Difference | None:
+def _difference(episode: RecordedEpisode, step: int, timestep: Timestep) -> Difference | None:
     column = episode.columns["obs"]
     recorded = {"obs": column.write(episode.observation(step))}
     replayed = {"obs": column.write(timestep.obs)}
@@ -93,6 +95,6 @@ def _difference(episode: Episode, step: int, timestep: Timestep) -> Difference |
         recorded["truncated"] = episode.truncated[step - 1]
         replayed |= {"reward": timestep.reward, "terminated": timestep.terminated, "truncated": timestep.truncated}
     for name, value in recorded.items():
-        if not same(value, replayed[name]):
+        if not bitwise_equal(value, replayed[name]):
             return Difference(step, name, value, replayed[name])
     return None

@@ -1,4 +1,4 @@
-"""Rows that are in no shard yet: a file that grows by one row at a time and is readable up to the last whole one."""
+"""Tails: append-only files of rows that are not in a shard yet, readable up to the last complete row."""
 
 import os
 import struct
@@ -17,7 +17,7 @@ from tropism.record.manifest import Manifest
 
 SUFFIX = ".tail"
 STEM = "steps-"
-HEAD = struct.Struct("<II")  # before each row: how many bytes it has, and their checksum
+HEAD = struct.Struct("<II")  # before each row: its size in bytes and its checksum
 CHUNK = 256  # rows read at a time
 
 _encode = msgspec.msgpack.Encoder(enc_hook=lambda array: array.tobytes()).encode
@@ -25,7 +25,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 class Tail:
-    """Appends rows to a file; each has reached the operating system when `append` returns, or is not there."""
+    """Appends rows to a file. When `append` returns, the row has reached the operating system; if it raises, not."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -40,7 +40,7 @@ class Tail:
             while written < len(data):
                 written += os.write(self._file, data[written:])
         except OSError:
-            os.ftruncate(self._file, self.size)  # half a row would hide those after it
+            os.ftruncate(self._file, self.size)  # a partial row would hide later ones
             raise
         self.rows += 1
         self.size += len(data)
@@ -50,12 +50,12 @@ class Tail:
 
 
 def read_tail(path: Path, manifest: Manifest) -> pa.Table:
-    """The rows of a tail; one that was cut short by a crash is left out."""
+    """The rows of a tail, without a last row truncated by a crash."""
     kind, rows = pa.struct(manifest.schema), _rows(path, manifest)
     chunks: list[Any] = []
     while chunk := list(islice(rows, CHUNK)):
         chunks.append(pa.RecordBatch.from_struct_array(pa.array(chunk, kind)))
-        time.sleep(0)  # others may go on meanwhile
+        time.sleep(0)  # let other threads run
     return pa.Table.from_batches(chunks, manifest.schema).combine_chunks()
 
 
@@ -67,7 +67,7 @@ def _rows(path: Path, manifest: Manifest) -> Iterator[dict[str, Any]]:
         if at + size > len(data):
             return
         if crc32(data[at : at + size]) != checksum:
-            raise ValidationError("tail", str(path), f"rows as they were written; they are damaged at byte {at}")
+            raise ValidationError("tail", str(path), f"intact rows; the file is damaged at byte {at}")
         row = _decode(data[at : at + size])
         row["obs"] = manifest.observation.unpack(row["obs"])
         if "action" in row:

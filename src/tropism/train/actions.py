@@ -1,4 +1,4 @@
-"""How actions are drawn from a network's outputs, and how likely they were."""
+"""Action distributions: sampling, log probability and entropy, given a network's outputs."""
 
 import math
 from typing import Any
@@ -12,34 +12,34 @@ from tropism.errors import ValidationError
 
 
 def outputs_shape(space: Space) -> tuple[int, ...]:
-    """The shape of a network's outputs: logits of a Discrete space, means of a Box of real numbers."""
+    """The shape of a network's outputs: logits for a Discrete space, means for a Box of floats."""
     if isinstance(space, Discrete):
         return (space.n,)
     if isinstance(space, Box) and space.dtype.kind == "f":
         return space.shape
-    raise ValidationError("action_space", space, "Discrete, or a Box of real numbers: PPO supports no other")
+    raise ValidationError("action_space", space, "Discrete or a Box of floats; PPO supports no other action space")
 
 
 def num_outputs(space: Space) -> int:
     return math.prod(outputs_shape(space))
 
 
-class Actions(Module):
-    """The actions of one space. A Box is scaled so that its bounds are -1 and 1 for the network."""
+class ActionDistribution(Module):
+    """Categorical for Discrete, diagonal Gaussian for Box. The network sees the bounds of a Box as -1 and 1."""
 
     space: Space
 
-    def draw(self, key: Any, log_std: Any, outputs: Any) -> Any:
-        """An action in the units of the outputs: an index from 0, or an array whose box is -1 to 1."""
+    def sample(self, key: Any, log_std: Any, outputs: Any) -> Any:
+        """An action in network units: an index from 0, or an array scaled to -1..1."""
         if isinstance(self.space, Discrete):
             return random.categorical(key, outputs)
         return outputs + jnp.exp(log_std) * random.normal(key, outputs.shape)
 
-    def best(self, outputs: Any) -> Any:
+    def mode(self, outputs: Any) -> Any:
         return jnp.argmax(outputs) if isinstance(self.space, Discrete) else outputs
 
-    def played(self, action: Any) -> Any:
-        """The action as the environment takes it."""
+    def to_env(self, action: Any) -> Any:
+        """Convert from network units to the action space."""
         if isinstance(self.space, Discrete):
             return (action + self.space.start).astype(jnp.int32)
         low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)  # pyright: ignore
@@ -47,7 +47,7 @@ class Actions(Module):
         inside = jnp.clip(low + (jnp.clip(action, -1, 1) + 1) / 2 * (high - low), low, high)
         return jnp.where(bounded, inside, jnp.clip(action, low, high)).astype(self.space.dtype)
 
-    def log_prob(self, log_std: Any, outputs: Any, action: Any) -> tuple[Any, Any]:
+    def log_prob_and_entropy(self, log_std: Any, outputs: Any, action: Any) -> tuple[Any, Any]:
         """`(log probability, entropy)` of one action."""
         if isinstance(self.space, Discrete):
             logits = nn.log_softmax(outputs)

@@ -1,8 +1,8 @@
-"""An agent: a network, built-in or the user's own, and the spread of its continuous actions.
+"""An agent: a network, built-in or user-defined, and the log standard deviation of its continuous actions.
 
-A network is an `equinox.Module`, made as `Network(observation_space, action_space, *, key)` and called for one
+A network is an `equinox.Module`, constructed as `Network(observation_space, action_space, *, key)` and called for one
 observation as `network(obs, memory) -> (outputs, value, memory)`. Two methods are optional: `memory()` returns the
-memory at the start of an episode (None without it), `remember(memory, action)` the memory after an action was chosen.
+memory at the start of an episode (default None); `remember(memory, action)` returns the memory after an action.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from jaxtyping import Array, Float
 from tropism.core.module import Module
 from tropism.core.spaces import Box, Space
 from tropism.train.network import ActorCritic
-from tropism.train.observations import flat
+from tropism.train.observations import flatten_obs
 
 
-class Hashed:
-    """Remembers its hash: what is static in a compiled function is hashed at each call."""
+class CachedHash:
+    """Caches the hash, because JAX hashes static arguments at each call of a compiled function."""
 
     @cached_property
     def _hash(self) -> int:
@@ -34,78 +34,80 @@ class Hashed:
 
 
 @dataclass(frozen=True)
-class Blueprint(Hashed):
-    """How the network of a training is made; hashable, so that equal trainings share one compilation."""
+class NetworkSpec(CachedHash):
+    """How to construct a network; hashable, so that equal trainings share one compilation."""
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
-    kind: Any  # a class
+    network_class: Any
     recurrent: bool  # whether the network has a memory
-    options: tuple[tuple[str, Any], ...] = ()  # of the built-in network
+    options: tuple[tuple[str, Any], ...] = ()  # keyword arguments of the built-in network
     observation_space: Space | None = None  # None: observations are flattened into a vector
-    action_space: Space | None = None  # None: the built-in network takes that of the trainer
+    action_space: Space | None = None  # None: use the trainer's
 
     @property
     def flatten(self) -> bool:
         return self.observation_space is None
 
-    def agent(self, obs: Any, action_space: Space, key: Any) -> "Agent":
-        """An agent for observations like this one."""
-        observed = Box(-np.inf, np.inf, flat(obs).shape) if self.observation_space is None else self.observation_space
-        acted_in = action_space if self.action_space is None else self.action_space
-        return Agent(self.kind(observed, acted_in, key=key, **dict(self.options)), action_space)
+    def make_agent(self, obs: Any, action_space: Space, key: Any) -> "Agent":
+        """An agent for observations shaped like `obs`."""
+        inputs = self.observation_space
+        if inputs is None:
+            inputs = Box(-np.inf, np.inf, flatten_obs(obs).shape)
+        outputs = action_space if self.action_space is None else self.action_space
+        return Agent(self.network_class(inputs, outputs, key=key, **dict(self.options)), action_space)
 
     @property
     def summary(self) -> str:
-        if self.kind is not ActorCritic:
-            return f"the network {self.kind.__name__}"
+        if self.network_class is not ActorCritic:
+            return f"the network {self.network_class.__name__}"
         if not self.flatten:
-            return "a network for pictures"
+            return "a convolutional network"
         return "a recurrent network" if self.recurrent else "a vector network"
 
 
 @dataclass(frozen=True)
-class Form(Hashed):
-    """What is left of a network without its arrays."""
+class NetworkStructure(CachedHash):
+    """A network without its arrays."""
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
     network: Any
 
 
 class Agent(Module):
-    """The arrays of a network apart from the rest of it, so that a training is a pytree of arrays alone."""
+    """A network, split into arrays and static structure so that the training state is a pytree of arrays."""
 
     weights: Any
     log_std: Float[Array, "..."]  # of continuous actions; empty for discrete ones
-    form: Form = eqx.field(static=True)
+    structure: NetworkStructure = eqx.field(static=True)
 
     def __init__(self, network: Any, action_space: Space):
         network = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, network)
         self.weights, rest = eqx.partition(network, eqx.is_array)
-        self.form = Form(rest)
+        self.structure = NetworkStructure(rest)
         self.log_std = jnp.zeros(action_space.shape if isinstance(action_space, Box) else 0)
 
     @property
     def network(self) -> Any:
-        return eqx.combine(self.weights, self.form.network)
+        return eqx.combine(self.weights, self.structure.network)
 
     def memory(self) -> Any:
-        """At the start of an episode."""
-        return first_memory(self.network)
+        """The memory at the start of an episode."""
+        return initial_memory(self.network)
 
     def __call__(self, obs: Any, memory: Any) -> tuple[Any, Any, Any]:
         outputs, value, memory = self.network(obs, memory)
-        return outputs, value, jax.tree.map(strong, memory)
+        return outputs, value, jax.tree.map(drop_weak_type, memory)
 
     def remember(self, memory: Any, action: Any) -> Any:
-        """The memory after an action was chosen."""
+        """The memory after an action."""
         return next_memory(self.network, memory, action)
 
 
-def first_memory(network: Any) -> Any:
+def initial_memory(network: Any) -> Any:
     match network:
         case object(memory=memory) if callable(memory):
-            return jax.tree.map(strong, memory())
+            return jax.tree.map(drop_weak_type, memory())
         case _:
             return None
 
@@ -113,21 +115,21 @@ def first_memory(network: Any) -> Any:
 def next_memory(network: Any, memory: Any, action: Any) -> Any:
     match network:
         case object(remember=remember) if callable(remember):
-            return jax.tree.map(strong, remember(memory, action))
+            return jax.tree.map(drop_weak_type, remember(memory, action))
         case _:
             return memory
 
 
-def strong(leaf: Any) -> Any:
-    """Without JAX's weak type, which would compile a second program."""
+def drop_weak_type(leaf: Any) -> Any:
+    """Remove JAX's weak type, which would trigger a second compilation."""
     array = jnp.asarray(leaf)
     return lax.convert_element_type(array, array.dtype)
 
 
-def forget_where(done: Any, memory: Any, blank: Any) -> Any:
-    """A batch of memories; those of finished episodes begin anew."""
+def reset_memory_where(done: Any, memory: Any, initial: Any) -> Any:
+    """Replace the memories of finished episodes in a batch by the initial memory."""
 
     def choose(leaf: Any, first: Any) -> Any:
         return jnp.where(done.reshape(-1, *[1] * (leaf.ndim - 1)), first, leaf)
 
-    return jax.tree.map(choose, memory, blank)
+    return jax.tree.map(choose, memory, initial)

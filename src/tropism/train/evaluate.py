@@ -1,6 +1,6 @@
-"""Evaluate: the same seeded episodes for every policy, and how sure one can be of what came out.
+"""Evaluation: run every policy on the same seeded episodes and report means with confidence intervals.
 
-A policy that is pure plays compiled, all episodes at once; any other plays them one by one, here or on a server.
+Pure policies run compiled, in batches; others run one episode at a time, in a local or remote session.
 """
 
 import math
@@ -16,58 +16,58 @@ from tropism.core.rollout.episodes import run_episodes
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.search import rate_interval, search
 from tropism.plume.strategies import Strategy
-from tropism.train.runner import Moment, Player, Table
+from tropism.train.runner import EpisodeRunner, HostPolicy, StepOutcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
-LARGEST = 1024  # episodes of a part that is played at once
-PATIENCE = 5  # answers in a row that are no action, before an episode is given up
+MAX_BATCH = 1024  # episodes that run at once
+MAX_REFUSED = 5  # consecutive invalid actions before an episode is abandoned
 
 
 class Interval(NamedTuple):
-    """A mean, and the interval that covers it with 95 % confidence."""
+    """A mean and its 95 % confidence interval."""
 
     mean: float
     low: float
     high: float
 
 
-class Search(NamedTuple):
-    """What became of each search for a source."""
+class SearchResults(NamedTuple):
+    """Per-episode results of searches for a source."""
 
     found: NDArray[Any]
-    efficiency: NDArray[Any]  # the straight way over the way gone
-    paths: NDArray[Any]  # (moments, episodes, 2), from the start; agents rest where they end
+    efficiency: NDArray[Any]  # straight distance over path length
+    paths: NDArray[Any]  # (steps + 1, episodes, 2); the last position is repeated after an episode ends
 
     @property
     def success(self) -> Interval:
-        return wilson(self.found)
+        return wilson_interval(self.found)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of each episode; episode i has the seed `seed + i`."""
+    """Per-episode results of a policy; episode i has the seed `seed + i`."""
 
     policy: str
     seed: int
     returns: NDArray[Any]
     lengths: NDArray[Any]
-    search: Search | None = None  # where there is something to find
+    search: SearchResults | None = None  # of plume environments
 
     def summary(self) -> dict[str, Any]:
-        """The figures of a report; time and efficiency are those of episodes that found the source."""
+        """Summary statistics; time and efficiency cover only episodes that found the source."""
         figures: dict[str, Any] = {"policy": self.policy, "episodes": len(self.returns), "seed": self.seed}
         if self.search is None:
-            return figures | {"return": bootstrap(self.returns), "steps": bootstrap(self.lengths)}
+            return figures | {"return": bootstrap_interval(self.returns), "steps": bootstrap_interval(self.lengths)}
         found = self.search.found
         times = self.lengths[found]
         quantiles = np.percentile(times, (10, 50, 90)).tolist() if times.size else None
         return figures | {
             "success": self.search.success,
-            "time_to_find": bootstrap(times),
+            "time_to_find": bootstrap_interval(times),
             "time_quantiles": quantiles,
-            "path_efficiency": bootstrap(self.search.efficiency[found]),
-            "return": bootstrap(self.returns),
+            "path_efficiency": bootstrap_interval(self.search.efficiency[found]),
+            "return": bootstrap_interval(self.returns),
         }
 
 
@@ -78,98 +78,100 @@ def evaluate(
     strategy: Strategy,
     seed: int,
     num_episodes: int,
-    show: Callable[[int], None] = lambda _done: None,
+    on_progress: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
-    """A pure policy in a pure environment: compiled. Many episodes run in parts, and `show` is called after each."""
-    size = math.ceil(num_episodes / num_parts(num_episodes))  # equal parts share one compilation
-    parts: list[Evaluation] = []
+    """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch."""
+    size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
+    batches: list[Evaluation] = []
     for done in range(0, num_episodes, size):
-        parts.append(_part(name, env, params, strategy, seed + done, size))
-        show(min(done + size, num_episodes))
-    return parts[0] if len(parts) == 1 else _joined(parts, num_episodes)
+        batches.append(_evaluate_batch(name, env, params, strategy, seed + done, size))
+        on_progress(min(done + size, num_episodes))
+    return batches[0] if len(batches) == 1 else _concatenate(batches, num_episodes)
 
 
-def num_parts(num_episodes: int) -> int:
-    return math.ceil(num_episodes / LARGEST)
+def num_batches(num_episodes: int) -> int:
+    return math.ceil(num_episodes / MAX_BATCH)
 
 
-def _part(name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int) -> Evaluation:
+def _evaluate_batch(
+    name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int
+) -> Evaluation:
     if isinstance(env, PlumeNav):
         outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
-        searched = Search(*(np.asarray(part) for part in (outcome.found, outcome.efficiency, outcome.path)))
-        return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), searched)
-    done = run_episodes(env, strategy, seed, num_episodes, params, _nothing)
+        results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
+        return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), results)
+    done = run_episodes(env, strategy, seed, num_episodes, params, _no_probe)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
 
 
-def _joined(parts: list[Evaluation], num_episodes: int) -> Evaluation:
-    """One evaluation; the last part may have played more episodes than were asked for."""
+def _concatenate(batches: list[Evaluation], num_episodes: int) -> Evaluation:
+    """Join batches; the last one may have run more episodes than requested."""
     returns, lengths = (
         np.concatenate(each)[:num_episodes]
-        for each in ([part.returns for part in parts], [part.lengths for part in parts])
+        for each in ([batch.returns for batch in batches], [batch.lengths for batch in batches])
     )
-    searches = [part.search for part in parts if part.search is not None]
+    searches = [batch.search for batch in batches if batch.search is not None]
     if not searches:
-        return Evaluation(parts[0].policy, parts[0].seed, returns, lengths)
+        return Evaluation(batches[0].policy, batches[0].seed, returns, lengths)
     found, efficiency = (np.concatenate([each[i] for each in searches])[:num_episodes] for i in (0, 1))
     paths = np.concatenate([each.paths for each in searches], 1)[:, :num_episodes]
-    return Evaluation(parts[0].policy, parts[0].seed, returns, lengths, Search(found, efficiency, paths))
+    return Evaluation(batches[0].policy, batches[0].seed, returns, lengths, SearchResults(found, efficiency, paths))
 
 
-def _nothing(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:
-    """What there is to note of an episode without a source."""
+def _no_probe(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:
+    """Collects nothing: the environment has no source to find."""
     return ()
 
 
-def play(
+def evaluate_episodes(
     name: str,
-    table: Table,
-    player: Player,
+    runner: EpisodeRunner,
+    policy: HostPolicy,
     seed: int,
     num_episodes: int,
     max_steps: int = 1000,
-    show: Callable[[int], None] = lambda _done: None,
+    on_progress: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
-    """Any other policy, wherever the table stands: one episode after the other, of `max_steps` at most."""
-    episodes: list[list[Moment]] = []
+    """Run any policy, local or remote, one episode at a time, with at most `max_steps` steps each."""
+    episodes: list[list[StepOutcome]] = []
     for number in range(num_episodes):
-        episodes.append(_episode(table, player, seed + number, max_steps))
-        show(number + 1)
-    returns = np.array([sum(moment.reward for moment in moments) for moments in episodes])
-    lengths = np.array([len(moments) - 1 for moments in episodes])
-    if any(moment.xy is None for moments in episodes for moment in moments):
+        episodes.append(_run_episode(runner, policy, seed + number, max_steps))
+        on_progress(number + 1)
+    returns = np.array([sum(outcome.reward for outcome in outcomes) for outcomes in episodes])
+    lengths = np.array([len(outcomes) - 1 for outcomes in episodes])
+    if any(outcome.xy is None for outcomes in episodes for outcome in outcomes):
         return Evaluation(name, seed, returns, lengths)
-    found = np.array([moments[-1].found for moments in episodes])
+    found = np.array([outcomes[-1].found for outcomes in episodes])
     longest = lengths.max() + 1
-    paths = np.array([[moments[min(k, len(moments) - 1)].xy for moments in episodes] for k in range(longest)], float)
-    return Evaluation(name, seed, returns, lengths, Search(found, _efficiency(paths), paths))
+    paths = np.array([[outcomes[min(k, len(outcomes) - 1)].xy for outcomes in episodes] for k in range(longest)], float)
+    return Evaluation(name, seed, returns, lengths, SearchResults(found, _path_efficiency(paths), paths))
 
 
-def _episode(table: Table, player: Player, seed: int, max_steps: int) -> list[Moment]:
-    moment = table.reset(seed)
-    player.begin(seed)
-    moments, refused = [moment], 0
-    while not moment.done and len(moments) <= max_steps and refused < PATIENCE:
-        moment = table.step(player.act(moment))
-        refused = 0 if moment.error is None else refused + 1
+def _run_episode(runner: EpisodeRunner, policy: HostPolicy, seed: int, max_steps: int) -> list[StepOutcome]:
+    outcome = runner.reset(seed)
+    policy.begin(seed)
+    outcomes, refused = [outcome], 0
+    while not outcome.done and len(outcomes) <= max_steps and refused < MAX_REFUSED:
+        outcome = runner.step(policy.act(outcome))
+        refused = 0 if outcome.error is None else refused + 1
         if not refused:
-            moments.append(moment)
-    return moments
+            outcomes.append(outcome)
+    return outcomes
 
 
-def _efficiency(paths: NDArray[Any]) -> NDArray[Any]:
-    gone = np.linalg.norm(np.diff(paths, axis=0), axis=-1).sum(0)
-    return np.linalg.norm(paths[-1] - paths[0], axis=-1) / np.maximum(gone, 1e-9)
+def _path_efficiency(paths: NDArray[Any]) -> NDArray[Any]:
+    length = np.linalg.norm(np.diff(paths, axis=0), axis=-1).sum(0)
+    return np.linalg.norm(paths[-1] - paths[0], axis=-1) / np.maximum(length, 1e-9)
 
 
-def wilson(hits: NDArray[Any]) -> Interval:
-    """A rate with Wilson's interval, which, other than a bootstrap, is not empty where all or none succeed."""
+def wilson_interval(hits: NDArray[Any]) -> Interval:
+    """A rate with Wilson's interval, which, unlike a bootstrap, has a width when all or none succeed."""
     rate = float(np.mean(hits))
     return Interval(rate, *rate_interval(rate, len(hits)))
 
 
-def bootstrap(values: NDArray[Any]) -> Interval | None:
-    """A mean with the percentile interval of its bootstrap; None where there is no value."""
+def bootstrap_interval(values: NDArray[Any]) -> Interval | None:
+    """A mean with its bootstrap percentile interval; None without values."""
     if not values.size:
         return None
     draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))

@@ -1,4 +1,4 @@
-"""Numbers that spoil a training: found inside the compiled update, reported by the host."""
+"""Non-finite numbers and observations outside their space: detected in the compiled update, reported by the host."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from tropism.core.spaces.space import is_traced
 from tropism.train.config import Config
 from tropism.train.observations import is_real
 
-NONE = 2**31 - 1  # the key where there is no fault
-OUTSIDE = 2**30  # added to the key of an observation that is finite, but not in its space
+NO_FAULT = 2**31 - 1  # key of an update without a fault
+OUTSIDE_SPACE = 2**30  # added to the key of a finite observation that is not in its space
 
 
 class Fault(NamedTuple):
-    """The first fault of an update; numbers that are not finite go before observations outside their space.
+    """The first fault of an update; non-finite numbers take precedence over observations outside their space.
 
-    `key` is twice the number of the observation, plus 1 for the outcome of a step and 0 for what a step began with.
-    Observations are numbered row by row: 0 to num_envs - 1 are those before the first step, then come those after it.
+    `key` is twice the index of the observation, plus 1 if it is the result of a step and 0 if it precedes one.
+    Indices are row-major: 0 to num_envs - 1 precede the first step, the next num_envs follow it, and so on.
     """
 
     key: Any
@@ -32,33 +32,33 @@ class Fault(NamedTuple):
     reward: Any  # of the step that led to the observation
 
 
-def survey(space: Space, obs: Any, next_obs: Any, reward: Any) -> Fault:
-    """Look for a fault in what was seen, (time, envs, …); with one reduction, because each takes time to compile."""
+def find_fault(space: Space, obs: Any, next_obs: Any, reward: Any) -> Fault:
+    """The first fault in arrays of shape (time, envs, …); uses one reduction, because each takes time to compile."""
     numbers = np.arange(reward.size, dtype=np.int32).reshape(reward.shape)
     keys = np.stack([2 * numbers, 2 * (numbers + reward.shape[1]) + 1])
-    spoilt = jnp.stack([jnp.zeros_like(reward, bool), ~jnp.isfinite(reward)])
-    if _holds_all_bytes(space) and isinstance(obs, jax.Array):  # nothing to look for in pixels but their shape
+    non_finite = jnp.stack([jnp.zeros_like(reward, bool), ~jnp.isfinite(reward)])
+    if _holds_all_bytes(space) and isinstance(obs, jax.Array):  # any uint8 value is valid: check the shape only
         fits = obs.shape[2:] == space.shape and obs.dtype == space.dtype
-        key = jnp.min(jnp.where(spoilt, keys, NONE if fits else keys + OUTSIDE))
+        key = jnp.min(jnp.where(non_finite, keys, NO_FAULT if fits else keys + OUTSIDE_SPACE))
         return Fault(key, obs[0, 0], _pick(reward, _index(key, reward) - reward.size))
     both = jax.tree.map(lambda before, after: jnp.stack([before, after]), obs, next_obs)
     inside = jax.vmap(jax.vmap(jax.vmap(space.contains)))(both)
-    key = jnp.min(jnp.where(spoilt | _not_finite(both), keys, jnp.where(inside, NONE, keys + OUTSIDE)))
+    key = jnp.min(jnp.where(non_finite | _non_finite(both), keys, jnp.where(inside, NO_FAULT, keys + OUTSIDE_SPACE)))
     index = _index(key, reward)
     return Fault(key, jax.tree.map(lambda leaf: _pick(leaf, index, 3), both), _pick(reward, index - reward.size))
 
 
 def _index(key: Any, reward: Any) -> Any:
-    """Where the observation of this key is among those before the steps, followed by those after them."""
-    return (key % OUTSIDE) // 2 + (key % 2) * (reward.size - reward.shape[1])
+    """The index of a key's observation in the concatenation of those before and those after the steps."""
+    return (key % OUTSIDE_SPACE) // 2 + (key % 2) * (reward.size - reward.shape[1])
 
 
 def _pick(values: Any, index: Any, axes: int = 2) -> Any:
-    """One value of an array whose first axes count as one; an index beyond its ends is clamped."""
+    """One value of an array whose leading axes are flattened; the index is clamped."""
     return lax.dynamic_index_in_dim(values.reshape(-1, *values.shape[axes:]), index, keepdims=False)
 
 
-def _not_finite(both: Any) -> Bool[Array, "2 time envs"]:
+def _non_finite(both: Any) -> Bool[Array, "2 time envs"]:
     leaves = jax.tree.leaves(both)
     masks = [~jnp.isfinite(leaf).all(range(3, leaf.ndim)) for leaf in leaves if is_real(leaf)]
     return reduce(jnp.logical_or, masks, jnp.zeros(leaves[0].shape[:3], bool))
@@ -70,8 +70,8 @@ def _holds_all_bytes(space: Space) -> bool:
     return not np.any(space.low) and bool(np.all(space.high == 255))
 
 
-class Finding(NamedTuple):
-    """A fault in words."""
+class FaultDescription(NamedTuple):
+    """The faulty quantity, its value, and a message."""
 
     quantity: str
     value: Any
@@ -79,58 +79,60 @@ class Finding(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some updates as they came from the device, (agents, updates, …), after `done` others."""
+    """Faults and losses of consecutive updates, (agents, updates, …), after `done` earlier ones."""
 
     config: Config
     done: int
     fault: Fault
     loss: Any
 
-    def not_finite(self) -> Finding | None:
+    def first_non_finite(self) -> FaultDescription | None:
         """The first reward, observation or loss that is NaN or infinite."""
-        keys = np.where(self.fault.key < OUTSIDE, self.fault.key, NONE)
-        last = 2 * (self.config.batch + self.config.num_envs)  # a loss comes after all observations
-        keys = np.minimum(keys, np.where(np.isfinite(self.loss), NONE, last))
-        agent, update = _first(keys)
+        keys = np.where(self.fault.key < OUTSIDE_SPACE, self.fault.key, NO_FAULT)
+        last = 2 * (self.config.batch + self.config.num_envs)  # a loss follows all observations
+        keys = np.minimum(keys, np.where(np.isfinite(self.loss), NO_FAULT, last))
+        agent, update = _first_fault(keys)
         key = int(keys[agent, update])
-        if key == NONE:
+        if key == NO_FAULT:
             return None
         if key == last:
             value, step = float(self.loss[agent, update]), (self.done + update + 1) * self.config.batch
-            return Finding("loss", value, f"loss is {value} {self._where(step, agent)}")
-        seen = {"observation": self.fault.obs, "reward": self.fault.reward if key % 2 else np.zeros(keys.shape)}
-        for quantity, values in seen.items():
-            found = _not_finite_entry(quantity, jax.tree.map(lambda leaf: leaf[agent, update], values))
+            return FaultDescription("loss", value, f"loss is {value} {self._location(step, agent)}")
+        rewards = self.fault.reward if key % 2 else np.zeros(keys.shape)
+        for quantity, values in (("observation", self.fault.obs), ("reward", rewards)):
+            found = _non_finite_entry(quantity, jax.tree.map(lambda leaf: leaf[agent, update], values))
             if found is not None:
-                return Finding(quantity, found[1], f"{found[0]} is {found[1]} {self._at(key, agent, update)}")
+                place = self._location_of(key, agent, update)
+                return FaultDescription(quantity, found[1], f"{found[0]} is {found[1]} {place}")
         return None
 
-    def outside(self, observation_space: Callable[[], Space]) -> Finding | None:
+    def first_outside_space(self, observation_space: Callable[[], Space]) -> FaultDescription | None:
         """The first observation that is not in its space."""
-        keys = np.where(self.fault.key >= OUTSIDE, self.fault.key, NONE)
-        agent, update = _first(keys)
-        if keys[agent, update] == NONE:
+        keys = np.where(self.fault.key >= OUTSIDE_SPACE, self.fault.key, NO_FAULT)
+        agent, update = _first_fault(keys)
+        if keys[agent, update] == NO_FAULT:
             return None
         obs = jax.tree.map(lambda leaf: leaf[agent, update], self.fault.obs)
         space = observation_space()
-        what = _outside_entry(space, obs, "observation") or f"observation is outside {space!r}"
-        return Finding("observation", obs, f"{what}, {self._at(int(keys[agent, update]) - OUTSIDE, agent, update)}")
+        problem = _describe_outside(space, obs, "observation") or f"observation is outside {space!r}"
+        place = self._location_of(int(keys[agent, update]) - OUTSIDE_SPACE, agent, update)
+        return FaultDescription("observation", obs, f"{problem}, {place}")
 
-    def spoilt(self, **parts: Any) -> Finding | None:
-        """A weight or running statistic of the agents that is NaN or infinite after the last update."""
+    def non_finite_state(self, **parts: Any) -> FaultDescription | None:
+        """The first weight or running statistic that is NaN or infinite after the last update."""
         step = (self.done + self.loss.shape[1]) * self.config.batch
         for part, tree in parts.items():
-            found = _not_finite_entry(part, tree)
+            found = _non_finite_entry(part, tree)
             if found is not None:
-                return Finding(part, found[1], f"{found[0]} is {found[1]} {self._where(step, None)}")
+                return FaultDescription(part, found[1], f"{found[0]} is {found[1]} {self._location(step, None)}")
         return None
 
-    def _at(self, key: int, agent: int, update: int) -> str:
+    def _location_of(self, key: int, agent: int, update: int) -> str:
         number = key // 2
         step = (self.done + update) * self.config.batch + number - self.config.num_envs + 1
-        return self._where(step, agent, number % self.config.num_envs)
+        return self._location(step, agent, number % self.config.num_envs)
 
-    def _where(self, step: int, agent: int | None, environment: int | None = None) -> str:
+    def _location(self, step: int, agent: int | None, environment: int | None = None) -> str:
         which = [] if environment is None else [f"environment {environment}"]
         which += [f"agent {agent}"] if self.loss.shape[0] > 1 and agent is not None else []
         if step < 1:
@@ -139,26 +141,26 @@ class Chunk(NamedTuple):
         return f"at step {step:,} ({', '.join([f'update {update:,}', *which])})"
 
 
-def _first(keys: Any) -> tuple[int, int]:
-    """`(agent, update)` of the first fault: of the earliest update that has one."""
-    update = int(np.argmax((keys != NONE).any(0)))
+def _first_fault(keys: Any) -> tuple[int, int]:
+    """`(agent, update)` of the first fault in the earliest update that has one."""
+    update = int(np.argmax((keys != NO_FAULT).any(0)))
     return int(np.argmin(keys[:, update])), update
 
 
-def _not_finite_entry(name: str, tree: Any) -> tuple[str, float] | None:
+def _non_finite_entry(name: str, tree: Any) -> tuple[str, float] | None:
     """The name and value of the first number that is NaN or infinite."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         bad: Any = np.argwhere(~np.isfinite(leaf)) if is_real(leaf) else ()
         if len(bad):
-            return f"{name}{jax.tree_util.keystr(path)}{_position(bad[0])}", float(leaf[tuple(bad[0])])
+            return f"{name}{jax.tree_util.keystr(path)}{_index_suffix(bad[0])}", float(leaf[tuple(bad[0])])
     return None
 
 
-def _position(index: Any) -> str:
+def _index_suffix(index: Any) -> str:
     return f"[{', '.join(map(str, index))}]" if len(index) else ""
 
 
-def _outside_entry(space: Space, x: Any, name: str) -> str | None:
+def _describe_outside(space: Space, x: Any, name: str) -> str | None:
     """Why a value is not in a space."""
     parts: list[tuple[Space, Any, str]] = []
     if isinstance(space, Dict) and isinstance(x, Mapping) and set(x) == set(space.spaces):
@@ -166,13 +168,13 @@ def _outside_entry(space: Space, x: Any, name: str) -> str | None:
     elif isinstance(space, Tuple) and isinstance(x, tuple) and len(x) == len(space.spaces):
         parts = [(part, x[i], f"{name}[{i}]") for i, part in enumerate(space.spaces)]
     if parts:
-        return next(filter(None, (_outside_entry(*part) for part in parts)), None)
+        return next(filter(None, (_describe_outside(*part) for part in parts)), None)
     if space.contains(x):
         return None
     if isinstance(space, Box) and isinstance(x, np.ndarray | np.generic) and x.shape == space.shape:
         beyond = np.argwhere(~((x >= space.low) & (x <= space.high)))
         if len(beyond):
-            return f"{name}{_position(beyond[0])} is {np.asarray(x)[tuple(beyond[0])]}, outside {space!r}"
+            return f"{name}{_index_suffix(beyond[0])} is {np.asarray(x)[tuple(beyond[0])]}, outside {space!r}"
     if isinstance(x, np.ndarray) and x.ndim:
         return f"{name} has the shape {x.shape} and dtype {x.dtype}, outside {space!r}"
     return f"{name} is {x}, outside {space!r}"

@@ -1,4 +1,4 @@
-"""A language model as a player: it is told the observation in words and answers with an action in words."""
+"""A policy that sends observations as text to a language model and returns its replies as actions."""
 
 import json
 import os
@@ -8,37 +8,37 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tropism.errors import ServerError, ValidationError
-from tropism.train.runner import Moment, Player
+from tropism.train.runner import HostPolicy, StepOutcome
 
-MEMORY = 39  # messages that are sent along; odd, so that they begin and end with what the model is told
-RULES = (
+MAX_MESSAGES = 39  # messages of context per request; odd, so that the first and the last are observations
+SYSTEM_PROMPT = (
     "You act in an environment, step by step. Each message tells you what you observe and which actions there are. "
     "Answer with one action and nothing else."
 )
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else, where the key is not meant for."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Rejects redirects, so that the key is not sent to another host."""
 
     def redirect_request(self, *_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None
 
 
-OPENER = urllib.request.build_opener(_Stay)
+OPENER = urllib.request.build_opener(_NoRedirects)
 
 
-class LanguageModel(Player):
-    """Any server that speaks the chat completions protocol.
+class LanguageModel(HostPolicy):
+    """A client of any server with the chat completions API.
 
-    The key in OPENAI_API_KEY is sent where nobody can read it on the way: over https, or on this machine.
+    The key in OPENAI_API_KEY is sent only over https or to this machine.
     """
 
     def __init__(self, model: str, url: str, timeout: float = 120.0):
         if not url.startswith(("http://", "https://")):
-            raise ValidationError("policy", url, "llm:MODEL@URL with an address such as http://127.0.0.1:8080/v1")
+            raise ValidationError("policy", url, "llm:MODEL@URL with a URL such as http://127.0.0.1:8080/v1")
         self._model = model
         self._url = url.rstrip("/") + "/chat/completions"
-        self._private = url.startswith("https://") or urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+        self._sends_key = url.startswith("https://") or urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
         self._timeout = timeout
         self._messages: list[dict[str, str]] = []
         self._seed = 0
@@ -46,32 +46,31 @@ class LanguageModel(Player):
     def begin(self, seed: int) -> None:
         self._messages, self._seed = [], seed
 
-    def act(self, moment: Moment) -> str:
-        told = str(moment.obs) if moment.text is None else moment.text
-        said = told if moment.error is None else f"That was no action: {moment.error}\n{told}"
-        self._messages.append({"role": "user", "content": said})
-        answer = self._answer()
-        self._messages.append({"role": "assistant", "content": answer})
-        return answer.strip()
+    def act(self, outcome: StepOutcome) -> str:
+        text = str(outcome.obs) if outcome.text is None else outcome.text
+        content = text if outcome.error is None else f"That was no action: {outcome.error}\n{text}"
+        self._messages.append({"role": "user", "content": content})
+        reply = self._complete()
+        self._messages.append({"role": "assistant", "content": reply})
+        return reply.strip()
 
-    def _answer(self) -> str:
-        messages = [{"role": "system", "content": RULES}, *self._messages[-MEMORY:]]
-        body = json.dumps({"model": self._model, "messages": messages, "seed": self._seed}).encode()
-        request = urllib.request.Request(self._url, body, self._headers())
+    def _complete(self) -> str:
+        messages = [{"role": "system", "content": SYSTEM_PROMPT}, *self._messages[-MAX_MESSAGES:]]
+        payload = json.dumps({"model": self._model, "messages": messages, "seed": self._seed}).encode()
+        request = urllib.request.Request(self._url, payload, self._headers())
         try:
             with OPENER.open(request, timeout=self._timeout) as reply:
                 return _content(json.load(reply))
         except urllib.error.HTTPError as error:
             raise ServerError(
-                "MODEL_ERROR", f"{self._url} answered {error.code}: {error.read()[:300].decode(errors='replace')}"
+                "MODEL_ERROR",
+                f"{self._url} replied with status {error.code}: {error.read()[:300].decode(errors='replace')}",
             ) from None
         except (urllib.error.URLError, TimeoutError, ValueError) as error:
-            raise ServerError(
-                "MODEL_ERROR", f"{self._url} does not answer as a language model does ({error})"
-            ) from None
+            raise ServerError("MODEL_ERROR", f"{self._url} did not return a chat completion ({error})") from None
 
     def _headers(self) -> dict[str, str]:
-        key = os.environ.get("OPENAI_API_KEY") if self._private else None
+        key = os.environ.get("OPENAI_API_KEY") if self._sends_key else None
         return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 

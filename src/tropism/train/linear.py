@@ -10,36 +10,36 @@ from jaxtyping import Array, Float
 
 from tropism.core.module import Module
 
-ROUNDS = 50  # that make a matrix orthogonal: the smallest singular value grows by a half in each
+ITERATIONS = 50  # until a matrix is orthogonal: each multiplies the smallest singular value by about 1.5
 
 
 class Linear(Module):
     weight: Float[Array, "out in"]
     bias: Float[Array, " out"]
 
-    def __init__(self, drawn: Float[Array, "out in"], gain: float):
-        self.weight = gain * orthogonal(drawn)
-        self.bias = jnp.zeros(len(drawn))
+    def __init__(self, normals: Float[Array, "out in"], gain: float):
+        self.weight = gain * orthogonalize(normals)
+        self.bias = jnp.zeros(len(normals))
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         return x @ self.weight.T + self.bias  # in this order a batch stays in rows, without a transpose
 
 
-def normals(key: Any, shapes: tuple[tuple[int, int], ...]) -> list[Float[Array, "out in"]]:
-    """Matrices of normal numbers from a single draw, because each draw takes time to compile."""
+def normal_matrices(key: Any, shapes: tuple[tuple[int, int], ...]) -> list[Float[Array, "out in"]]:
+    """Matrices of normal samples from a single draw, because each draw takes time to compile."""
     sizes = [math.prod(shape) for shape in shapes]
-    drawn = jnp.split(random.normal(key, (sum(sizes),)), list(itertools.accumulate(sizes[:-1])))
-    return [numbers.reshape(shape) for numbers, shape in zip(drawn, shapes, strict=True)]
+    samples = jnp.split(random.normal(key, (sum(sizes),)), list(itertools.accumulate(sizes[:-1])))
+    return [numbers.reshape(shape) for numbers, shape in zip(samples, shapes, strict=True)]
 
 
-def orthogonal(drawn: Float[Array, "out in"]) -> Float[Array, "out in"]:
-    """Normal numbers as the nearest matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014).
+def orthogonalize(normals: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    """The nearest matrix with orthonormal rows or columns, whichever are fewer (Saxe et al. 2014).
 
-    By products alone (Björck and Bowie 1971): each takes all singular values nearer to 1, from anywhere between 0
-    and √3. A decomposition would take half a second longer to compile.
+    Iterated products (Björck and Bowie 1971) move all singular values between 0 and √3 towards 1. A decomposition
+    would take half a second longer to compile.
     """
-    wide = drawn.shape[0] < drawn.shape[1]
-    tall = drawn.T if wide else drawn
+    wide = normals.shape[0] < normals.shape[1]
+    tall = normals.T if wide else normals
     first = tall / jnp.linalg.norm(tall)
-    q = lax.fori_loop(0, ROUNDS, lambda _, q: 1.5 * q - 0.5 * q @ (q.T @ q), first)
+    q = lax.fori_loop(0, ITERATIONS, lambda _, q: 1.5 * q - 0.5 * q @ (q.T @ q), first)
     return q.T if wide else q

@@ -1,4 +1,4 @@
-"""How observations reach a network: flattened or as they are, real numbers standardised by what was seen so far."""
+"""Network inputs: observations, optionally flattened and normalized by running statistics."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from tropism.core.module import Module
 
 
-def flat(obs: Any) -> Float[Array, " size"]:
-    """An observation as one vector of real numbers."""
+def flatten_obs(obs: Any) -> Float[Array, " size"]:
+    """Flatten an observation into one float vector."""
     leaves = [jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(obs)]
     return jnp.concatenate(leaves) if len(leaves) > 1 else leaves[0]
 
@@ -20,21 +20,21 @@ def is_real(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
-class Moments(Module):
-    """Running mean and variance of the real arrays in a pytree; None in place of other leaves."""
+class RunningStatistics(Module):
+    """Running mean and variance of the float arrays in a pytree; other leaves are None."""
 
     mean: Any
     var: Any
     count: Any
 
     @classmethod
-    def none(cls, like: Any) -> "Moments":
+    def empty(cls, like: Any) -> "RunningStatistics":
         real = eqx.filter(like, is_real)
         means = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), real)
         return cls(means, jax.tree.map(jnp.ones_like, means), jnp.float32(1e-4))
 
-    def with_batch(self, batch: Any) -> "Moments":
-        """Chan's formula, over the first two axes: time and environment."""
+    def with_batch(self, batch: Any) -> "RunningStatistics":
+        """Update by Chan's formula over the first two axes, time and environment."""
         leaves = jax.tree.leaves(eqx.filter(batch, is_real))
         if not leaves:
             return self
@@ -48,26 +48,26 @@ class Moments(Module):
             square = var * self.count + x.var((0, 1)) * count + delta**2 * self.count * count / total
             after.append((mean + delta * count / total, square / total))
         means, variances = (form.unflatten(each) for each in zip(*after, strict=True))
-        return Moments(means, variances, total)
+        return RunningStatistics(means, variances, total)
 
-    def scaled(self, obs: Any) -> Any:
+    def normalize(self, obs: Any) -> Any:
         real, rest = eqx.partition(obs, is_real)
-        scaled = jax.tree.map(
+        normalized = jax.tree.map(
             lambda x, mean, var: jnp.clip((x - mean) / jnp.sqrt(var + 1e-8), -10, 10), real, self.mean, self.var
         )
-        return eqx.combine(scaled, rest)
+        return eqx.combine(normalized, rest)
 
 
-class Inputs(Module):
-    """From an observation to what the network is called with."""
+class Preprocessor(Module):
+    """Converts an observation to the network's input."""
 
     flatten: bool = eqx.field(static=True)
     normalize: bool = eqx.field(static=True)
 
     def features(self, obs: Any) -> Any:
-        """The observation as a vector for the built-in network of vectors, unchanged for any other."""
-        return flat(obs) if self.flatten else obs
+        """The observation, flattened if the network takes vectors."""
+        return flatten_obs(obs) if self.flatten else obs
 
-    def __call__(self, moments: Moments, obs: Any) -> Any:
+    def __call__(self, statistics: RunningStatistics, obs: Any) -> Any:
         features = self.features(obs)
-        return moments.scaled(features) if self.normalize else features
+        return statistics.normalize(features) if self.normalize else features

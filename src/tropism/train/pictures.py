@@ -1,4 +1,4 @@
-"""Pictures of trainings and evaluations: learning curves, paths through plumes, success by start."""
+"""Plots of trainings and evaluations: learning curves, paths through plumes, success by start."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from tropism.core.episode import seed_words, start_episode, step_episode
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume import picture
-from tropism.train.evaluate import Evaluation, Search
+from tropism.train.evaluate import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one plume
 COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
-FOUND, LOST, EDGE = "#ffffff", "#ff5c38", "#05070f"
+FOUND, NOT_FOUND, EDGE = "#ffffff", "#ff5c38", "#05070f"
 DARK: Any = {
     "figure.facecolor": "#0b0e1d",
     "axes.facecolor": "#0b0e1d",
@@ -38,19 +38,19 @@ SHARES = ScalarMappable(Normalize(0, 1), "viridis")
 
 
 def dark_path(path: Path) -> Path:
-    """Where the dark version of a picture lies, beside the light one."""
+    """The file of the dark version of a plot."""
     return path.with_name(f"{path.stem}.dark{path.suffix}")
 
 
-def draw_both(draw: Callable[[Path], None], path: Path) -> None:
-    """Draw a picture for light pages, and again for dark ones."""
+def draw_light_and_dark(draw: Callable[[Path], None], path: Path) -> None:
+    """Draw a plot for light pages, and again for dark ones."""
     draw(path)
     with rc_context(DARK):
         draw(dark_path(path))
 
 
-def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
-    """Every agent's curve, and their mean with its interval where they are several."""
+def draw_learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
+    """The curve of each agent; for several, also their mean and its confidence interval."""
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     steps = np.array([row[0] for row in history])
@@ -58,9 +58,9 @@ def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
     many = returns.shape[1] > 1
     axes.plot(steps, returns, color=COLORS[1], alpha=0.25 if many else 1.0, linewidth=1 if many else 2)
     if many:
-        known = np.maximum(1, (~np.isnan(returns)).sum(1))
-        mean = np.where(np.isnan(returns).all(1), np.nan, np.nansum(returns, 1) / known)
-        half = 1.96 * np.sqrt(np.nansum((returns - mean[:, None]) ** 2, 1) / np.maximum(1, known - 1) / known)
+        counts = np.maximum(1, (~np.isnan(returns)).sum(1))
+        mean = np.where(np.isnan(returns).all(1), np.nan, np.nansum(returns, 1) / counts)
+        half = 1.96 * np.sqrt(np.nansum((returns - mean[:, None]) ** 2, 1) / np.maximum(1, counts - 1) / counts)
         axes.plot(steps, mean, color=COLORS[1], linewidth=2, label=f"mean of {returns.shape[1]} agents, 95 % interval")
         axes.fill_between(steps, mean - half, mean + half, color=COLORS[1], alpha=0.2)
         axes.legend(frameon=False)
@@ -69,22 +69,22 @@ def learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
 
 
 def _smooth(returns: NDArray[Any]) -> NDArray[Any]:
-    """The mean over the last few reports; NaN where there are none yet."""
+    """Moving average over the last reports; NaN before the first."""
     windows = [returns[max(0, end - WINDOW) : end] for end in range(1, len(returns) + 1)]
-    known = np.array([(~np.isnan(window)).sum(0) for window in windows])
+    counts = np.array([(~np.isnan(window)).sum(0) for window in windows])
     sums = np.array([np.nansum(window, 0) for window in windows])
-    return np.where(known > 0, sums / np.maximum(known, 1), np.nan)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Of a search: paths, each over the plume of its own episode, and success by start; else the returns."""
+def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
+    """Plume environments: paths over the plume of each episode, and success by start; others: returns."""
     if not isinstance(env, PlumeNav) or any(each.search is None for each in evaluations):
-        return _returns(id, evaluations, path)
+        return _draw_returns(id, evaluations, path)
     shown = min(EPISODES_SHOWN, len(evaluations[0].returns))
     shape = (env.high[1] - env.low[1]) / (env.high[0] - env.low[0])
     figure = Figure((SIDE * (shown + 1) + 1.4, SIDE * shape * len(evaluations) + 1.8), layout="compressed")
     grid = figure.subplots(len(evaluations), shown + 1, squeeze=False)
-    draw_plume = _plume_painter(env, params)
+    draw_plume = _plume_renderer(env, params)
     for row, each in zip(grid, evaluations, strict=True):
         for episode in range(shown):
             plume = draw_plume(each.seed + episode, int(each.lengths[episode]))
@@ -102,8 +102,8 @@ def evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation]
     return None
 
 
-def found_in_time(evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Which share had found the source after how many steps."""
+def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> None:
+    """The share of episodes that found the source, by step."""
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
@@ -117,7 +117,7 @@ def found_in_time(evaluations: Sequence[Evaluation], path: Path) -> None:
     _save(figure, axes, path)
 
 
-def _returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
+def _draw_returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
     figure = Figure((7, 1.2 + 0.7 * len(evaluations)), layout="constrained")
     axes = figure.subplots()
     axes.boxplot([each.returns for each in evaluations], orientation="horizontal", showmeans=True)
@@ -128,10 +128,10 @@ def _returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
     _save(figure, axes, path)
 
 
-def _plume_painter(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[Any]]:
-    """A function of seed and step that paints the plume of that moment; row 0 is the lowest y.
+def _plume_renderer(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[Any]]:
+    """A function that draws the plume of a seed at a step; row 0 is the lowest y.
 
-    The plume does not depend on the agent, so any actions lead to it.
+    The plume does not depend on the agent, so any actions will do.
     """
     action = env.action_space(params).sample(jax.random.key(0))
 
@@ -147,13 +147,13 @@ def _plume_painter(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[A
 def _draw_path(
     axes: Axes, env: PlumeNav, params: Any, plume: NDArray[Any], evaluation: Evaluation, episode: int
 ) -> None:
-    """The path of one episode, over the plume as the episode ended."""
+    """The path of one episode, over the plume at its end."""
     search, steps = evaluation.search, int(evaluation.lengths[episode])
     assert search is not None
     extent = (env.low[0], env.high[0], env.low[1], env.high[1])
     axes.imshow(plume, origin="lower", extent=extent)
     edge = [Stroke(linewidth=3.4, foreground=EDGE), Normal()]
-    color, outcome = (FOUND, "found") if search.found[episode] else (LOST, "not found")
+    color, outcome = (FOUND, "found") if search.found[episode] else (NOT_FOUND, "not found")
     path = search.paths[: steps + 1, episode]
     axes.plot(*path.T, color=color, linewidth=1.6, path_effects=edge, solid_joinstyle="round")
     axes.plot(*path[0], "o", color=color, markersize=6, markeredgecolor=EDGE)
@@ -164,14 +164,14 @@ def _draw_path(
     axes.set_xlabel(f"{outcome}, {steps} steps", fontsize=9)
 
 
-def _draw_starts(axes: Axes, search: Search | None, env: PlumeNav) -> None:
-    """The share of searches that succeed, by where they begin, at the scale of the paths."""
+def _draw_starts(axes: Axes, search: SearchResults | None, env: PlumeNav) -> None:
+    """The success rate by start position, at the scale of the paths."""
     assert search is not None
     x, y = search.paths[0].T
     edges = [np.linspace(side.min(), side.max() + 1e-6, BINS + 1) for side in (x, y)]
-    begun = np.histogram2d(x, y, edges)[0]
-    won = np.histogram2d(x[search.found], y[search.found], edges)[0]
-    share = np.where(begun > 0, won / np.maximum(begun, 1), np.nan)
+    starts = np.histogram2d(x, y, edges)[0]
+    successes = np.histogram2d(x[search.found], y[search.found], edges)[0]
+    share = np.where(starts > 0, successes / np.maximum(starts, 1), np.nan)
     axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap=SHARES.cmap)
     axes.set(facecolor="#9aa0ac", xticks=[], yticks=[], xlim=(env.low[0], env.high[0]), ylim=(env.low[1], env.high[1]))
     axes.set_aspect("equal")

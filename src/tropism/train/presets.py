@@ -1,4 +1,4 @@
-"""Numbers that work: what differs from the defaults of `Config`, by environment."""
+"""Tuned hyperparameters per environment, as differences from the defaults of `Config`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A report of a training and its evaluation: one HTML file that opens anywhere, pictures inside."""
+"""HTML reports of a training and its evaluation: one self-contained file with embedded images."""
 
 import base64
 import html
@@ -43,25 +43,25 @@ DEFINITIONS = {
 }
 
 
-class Shown(NamedTuple):
-    """A picture and its caption; a wide one scrolls on a narrow screen."""
+class ReportImage(NamedTuple):
+    """An image and its caption; a wide one scrolls on a narrow screen."""
 
     path: Path
     caption: str
     wide: bool = False
 
 
-def write(
+def write_report(
     path: Path,
     title: str,
     lead: str,
     evaluations: Sequence[Evaluation],
-    pictures: Sequence[Shown],
+    images: Sequence[ReportImage],
     facts: Mapping[str, str],
     next_steps: str,
 ) -> None:
-    """Write the report; pictures that were not drawn are left out. `facts` say how the figures were made."""
-    drawn = "\n".join(_figure(shown) for shown in pictures if shown.path.exists())
+    """Write the report, skipping images that do not exist; `facts` describes how the numbers were obtained."""
+    drawn = "\n".join(_figure(image) for image in images if image.path.exists())
     body = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -117,12 +117,12 @@ def _definitions(terms: Mapping[str, str]) -> str:
     return f"<dl>{''.join(items)}</dl>"
 
 
-def _figure(shown: Shown) -> str:
-    caption, kind = html.escape(shown.caption), " class='wide'" if shown.wide else ""
-    dark = dark_path(shown.path)
+def _figure(image: ReportImage) -> str:
+    caption, kind = html.escape(image.caption), " class='wide'" if image.wide else ""
+    dark = dark_path(image.path)
     source = f'<source srcset="{_data(dark)}" media="(prefers-color-scheme: dark)">' if dark.exists() else ""
-    image = f'<picture>{source}<img{kind} src="{_data(shown.path)}" alt="{caption}"></picture>'
-    return f'<figure><div class="scroll">{image}</div><figcaption>{caption}</figcaption></figure>'
+    picture = f'<picture>{source}<img{kind} src="{_data(image.path)}" alt="{caption}"></picture>'
+    return f'<figure><div class="scroll">{picture}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _data(path: Path) -> str:

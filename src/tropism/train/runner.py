@@ -1,4 +1,4 @@
-"""A table at which any policy can play, one episode after the other: a session here, or one on a server."""
+"""Running episodes with any policy, in a local session or on a server."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -13,91 +13,94 @@ from tropism.core.session.session import Session
 from tropism.core.spaces import Space
 
 
-class Moment(NamedTuple):
-    """What a player is told after a reset or a step."""
+class StepOutcome(NamedTuple):
+    """The result of a reset or a step, as policies see it."""
 
     obs: Any
     text: str | None
     reward: float
     done: bool
     found: bool
-    xy: tuple[float, float] | None  # where the agent of a plume environment is
-    error: str | None = None  # what was wrong with the last action; then nothing happened
+    xy: tuple[float, float] | None  # agent position in a plume environment
+    error: str | None = None  # why the last action was rejected; the state is then unchanged
 
 
 @runtime_checkable
-class Table(Protocol):
-    """Where episodes are played."""
+class EpisodeRunner(Protocol):
+    """Runs episodes of one environment."""
 
-    def reset(self, seed: int) -> Moment: ...
+    def reset(self, seed: int) -> StepOutcome: ...
 
-    def step(self, action: Any) -> Moment: ...
+    def step(self, action: Any) -> StepOutcome: ...
 
 
-class Here:
-    """A session in this process."""
+class LocalRunner:
+    """Runs episodes in a session of this process."""
 
     def __init__(self, session: Session):
         self._session = session
 
-    def reset(self, seed: int) -> Moment:
-        return self._moment(self._session.reset(seed=seed))
+    def reset(self, seed: int) -> StepOutcome:
+        return self._outcome(self._session.reset(seed=seed))
 
-    def step(self, action: Any) -> Moment:
-        return self._moment(self._session.step(action))
+    def step(self, action: Any) -> StepOutcome:
+        return self._outcome(self._session.step(action))
 
-    def now(self) -> Moment:
-        return self._moment(self._session.timestep)
+    def current(self) -> StepOutcome:
+        return self._outcome(self._session.timestep)
 
-    def _moment(self, timestep: Timestep) -> Moment:
+    def _outcome(self, timestep: Timestep) -> StepOutcome:
         done = timestep.terminated or timestep.truncated
-        return Moment(timestep.obs, None, timestep.reward, done, *_place(timestep.info))
+        return StepOutcome(timestep.obs, None, timestep.reward, done, *_search_state(timestep.info))
 
 
-class There:
-    """A session on a server; actions may be words. Where its space is known, a bare observation is as it is here."""
+class RemoteRunner:
+    """Runs episodes in a session on a server; actions may be text.
+
+    With the observation space, bare observations get the same dtype and shape as in a local session.
+    """
 
     def __init__(self, client: Client, space: Space | None = None):
         self._client = client
         self._space = space
 
-    def reset(self, seed: int) -> Moment:
-        return self._moment(self._client.reset(seed=seed))
+    def reset(self, seed: int) -> StepOutcome:
+        return self._outcome(self._client.reset(seed=seed))
 
-    def step(self, action: Any) -> Moment:
-        return self._moment(self._client.step(action))
+    def step(self, action: Any) -> StepOutcome:
+        return self._outcome(self._client.step(action))
 
-    def _moment(self, result: StepResult) -> Moment:
+    def _outcome(self, result: StepResult) -> StepOutcome:
         obs = result.observation
         if isinstance(obs, dict) and "value" in obs:
             obs = (
                 np.asarray(obs["value"]) if self._space is None else self._space.from_json(obs["value"], "observation")
             )
-        place = _place(result.metadata or {})
-        return Moment(obs, result.text, result.reward or 0.0, result.done, *place, result.error)
+        place = _search_state(result.metadata or {})
+        return StepOutcome(obs, result.text, result.reward or 0.0, result.done, *place, result.error)
 
 
-def _place(info: dict[str, Any]) -> tuple[bool, tuple[float, float] | None]:
+def _search_state(info: dict[str, Any]) -> tuple[bool, tuple[float, float] | None]:
     if "agent_xy" not in info:
         return False, None
     x, y = info["agent_xy"]
     return bool(info["goal_reached"]), (float(x), float(y))
 
 
-class Player(ABC):
-    """Abstract: whoever plays at a table."""
+class HostPolicy(ABC):
+    """Abstract: a policy that runs in Python, one step at a time."""
 
     @abstractmethod
     def begin(self, seed: int) -> None:
-        """An episode begins."""
+        """Called at the start of each episode."""
 
     @abstractmethod
-    def act(self, moment: Moment) -> Any:
+    def act(self, outcome: StepOutcome) -> Any:
         """The next action."""
 
 
-class Own(Player):
-    """A function of the observation, or an object that is called with it and may have a `reset(seed)`."""
+class FunctionPolicy(HostPolicy):
+    """A function of the observation, or a callable object, optionally with a method `reset(seed)`."""
 
     def __init__(self, function: Callable[[Any], Any]):
         self._function: Any = function() if inspect.isclass(function) else function
@@ -109,5 +112,5 @@ class Own(Player):
             case _:
                 return
 
-    def act(self, moment: Moment) -> Any:
-        return self._function(moment.obs)
+    def act(self, outcome: StepOutcome) -> Any:
+        return self._function(outcome.obs)

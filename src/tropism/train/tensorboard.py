@@ -1,4 +1,4 @@
-"""A training as events for TensorBoard (extra `tensorboard`)."""
+"""TensorBoard events of a training run (extra `tensorboard`)."""
 
 import importlib
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tropism.errors import require_extra
-from tropism.train.run import Report
+from tropism.train.run import TrainingReport
 
 
-def event_log(folder: Path) -> Callable[[Report], None]:
-    """Writes every report into `folder`: a return for each agent, their mean, and the speed."""
+def event_log(folder: Path) -> Callable[[TrainingReport], None]:
+    """A function that logs a report to `folder`: the return of each agent, their mean, and steps per second."""
     require_extra("tensorboard", "--tensorboard", "tensorboardX")
     writer: Any = importlib.import_module("tensorboardX").SummaryWriter(str(folder))
 
-    def log(report: Report) -> None:
+    def log(report: TrainingReport) -> None:
         numbers = {f"return/{agent}": value for agent, value in enumerate(report.returns)}
         numbers |= {"return/mean": report.mean, "steps_per_second": report.steps_per_second}
         for name, value in numbers.items():
@@ -25,6 +25,6 @@ def event_log(folder: Path) -> Callable[[Report], None]:
     return log
 
 
-def no_log(report: Report) -> None:
-    """Nothing is written."""
+def no_log(report: TrainingReport) -> None:
+    """Discard the report."""
     del report

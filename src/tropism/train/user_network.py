@@ -1,4 +1,4 @@
-"""Which network a training uses, and the checks of a user's own before anything is trained."""
+"""Selects the network of a training run, and checks user-defined networks before training starts."""
 
 import inspect
 from collections.abc import Callable
@@ -10,42 +10,41 @@ import jax.numpy as jnp
 from jax import random
 
 from tropism.core.environment import Environment
-from tropism.core.resolve import resolve
 from tropism.core.spaces import Discrete, Space
 from tropism.errors import ValidationError
 from tropism.train.actions import outputs_shape
-from tropism.train.agent import Blueprint, first_memory, next_memory
+from tropism.train.agent import NetworkSpec, initial_memory, next_memory
 from tropism.train.config import Config
 from tropism.train.network import ActorCritic
-from tropism.train.pixels import has_bytes, has_picture, is_picture
+from tropism.train.pixels import has_image, has_uint8, is_image
 
-MADE = "Network(observation_space, action_space, *, key)"
-CALLED = "network(obs, memory)"
+CONSTRUCTOR = "Network(observation_space, action_space, *, key)"
+CALL = "network(obs, memory)"
 
 
 def network_name(network: Any) -> str | None:
-    """A network as a checkpoint records it: None for the built-in one, `module:Class` for a user's."""
+    """The name stored in a checkpoint: None for the built-in network, else `module:Class`."""
     return f"{network.__module__}:{network.__qualname__}" if isinstance(network, type) else network
 
 
-def blueprint(env: Environment, params: Any, config: Config, network: Any = None) -> Blueprint:
+def make_network_spec(env: Environment, params: Any, config: Config, network: Any = None) -> NetworkSpec:
     """The built-in network, or `network`: a class, or `module:Class`."""
-    # By their shapes alone: the numbers of a space may have to be compiled, which takes a tenth of a second.
-    likes = eqx.filter_eval_shape(lambda: (env.observation_space(params), env.action_space(params)))
-    outputs_shape(likes[1])  # refuses a space that PPO cannot act in
+    # Only shapes: computing the bounds of a space may need a compilation, which takes a tenth of a second.
+    shapes = eqx.filter_eval_shape(lambda: (env.observation_space(params), env.action_space(params)))
+    outputs_shape(shapes[1])  # rejects an unsupported action space
     if network is not None:
-        return _own(network, env, params, config)
+        return _check_user_network(network, env, params, config)
     options = (("hidden", config.hidden), ("recurrent", config.recurrent))
-    space = env.observation_space(params) if has_bytes(likes[0]) else None
-    if space is None or not has_picture(space):
-        return Blueprint(ActorCritic, config.recurrent, options)
-    if not is_picture(space):
-        expected = "a picture alone, or no picture in it: combine a picture with other observations in --network"
+    space = env.observation_space(params) if has_uint8(shapes[0]) else None
+    if space is None or not has_image(space):
+        return NetworkSpec(ActorCritic, config.recurrent, options)
+    if not is_image(space):
+        expected = "an image alone, or no image: use --network to combine an image with other observations"
         raise ValidationError("observation_space", space, expected)
-    return Blueprint(ActorCritic, config.recurrent, options, space)
+    return NetworkSpec(ActorCritic, config.recurrent, options, space)
 
 
-def _own(network: Any, env: Environment, params: Any, config: Config) -> Blueprint:
+def _check_user_network(network: Any, env: Environment, params: Any, config: Config) -> NetworkSpec:
     kind = resolve("network", network, "module:Class") if isinstance(network, str) else network
     space, action_space = env.observation_space(params), env.action_space(params)
     obs = eqx.filter_eval_shape(lambda key: env.reset(key, params)[0], random.key(0))
@@ -55,23 +54,23 @@ def _own(network: Any, env: Environment, params: Any, config: Config) -> Bluepri
         raise ValidationError("minibatches", config.minibatches, expected)
     for name, default in (("recurrent", False), ("hidden", Config.hidden)):
         if vars(config)[name] != default:
-            raise ValidationError(name, vars(config)[name], f"{default}: a network of your own has its own layers")
-    return Blueprint(kind, recurrent, (), space, action_space)
+            raise ValidationError(name, vars(config)[name], f"{default}: a user-defined network has its own layers")
+    return NetworkSpec(kind, recurrent, (), space, action_space)
 
 
 def _check(kind: Any, name: str, obs: Any, space: Space, action_space: Space) -> Any:
-    """The network's first memory, by shapes; a ValidationError where the network does not fit its environment."""
+    """The shapes of the initial memory; a ValidationError if the network does not fit the environment."""
     if not isinstance(kind, type) or not issubclass(kind, eqx.Module):
-        _refuse(name, "a class that derives from equinox.Module")
-    made: Any = kind
-    _check_call(made, name, MADE, space, action_space, key=None)
+        _reject(name, "a class that derives from equinox.Module")
+    constructor: Any = kind
+    _check_call(constructor, name, CONSTRUCTOR, space, action_space, key=None)
 
     def attempt(key: Any, obs: Any) -> Any:
-        network: Any = made(space, action_space, key=key)
+        network: Any = constructor(space, action_space, key=key)
         if not callable(network):
-            _refuse(name, f"a class whose instances are called as {CALLED}")
-        memory = first_memory(network)
-        _check_call(network, name, CALLED, obs, memory)
+            _reject(name, f"a class whose instances are called as {CALL}")
+        memory = initial_memory(network)
+        _check_call(network, name, CALL, obs, memory)
         result: Any = network(obs, memory)
         _check_result(name, memory, result, action_space)
         action = jnp.zeros((), jnp.int32) if isinstance(action_space, Discrete) else result[0]
@@ -81,39 +80,41 @@ def _check(kind: Any, name: str, obs: Any, space: Space, action_space: Space) ->
     return eqx.filter_eval_shape(attempt, random.key(0), obs)
 
 
-def _check_call(function: Callable[..., Any], name: str, form: str, *arguments: Any, **named: Any) -> None:
+def _check_call(function: Callable[..., Any], name: str, form: str, *arguments: Any, **keywords: Any) -> None:
     try:
-        inspect.signature(function).bind(*arguments, **named)
+        inspect.signature(function).bind(*arguments, **keywords)
     except TypeError as error:
-        _refuse(name, f"a class that is used as {form} ({error})")
+        _reject(name, f"a class that is used as {form} ({error})")
 
 
 def _check_result(name: str, memory: Any, result: Any, action_space: Space) -> None:
     if not isinstance(result, tuple) or len(result) != 3:
-        _refuse(name, f"{CALLED} to return the tuple (outputs, value, memory), not {_form(result)}")
+        _reject(name, f"{CALL} to return the tuple (outputs, value, memory), not {_describe(result)}")
     outputs, value, after = result
     meaning = "the logits of" if isinstance(action_space, Discrete) else "the means of"
-    for what, each, shape in (
+    for label, each, shape in (
         (f"outputs, {meaning} {action_space!r},", outputs, outputs_shape(action_space)),
         ("a value", value, ()),
     ):
         real = isinstance(each, jax.Array) and jnp.issubdtype(each.dtype, jnp.floating)
         if not real or each.shape != shape:
-            _refuse(name, f"{what} of shape {shape} and a real dtype, not {_form(each)}")
-    _check_memory(name, CALLED, memory, after)
+            _reject(name, f"{label} of shape {shape} and a real dtype, not {_describe(each)}")
+    _check_memory(name, CALL, memory, after)
 
 
 def _check_memory(name: str, call: str, before: Any, after: Any) -> None:
-    """Memories keep their shapes and dtypes from step to step."""
-    if _form(before) == _form(after):
+    """Reject a memory whose shapes or dtypes change from step to step."""
+    if _describe(before) == _describe(after):
         return
     if not jax.tree.leaves(before):
-        _refuse(name, f"a method memory() that returns the first memory, because {call} returns one: {_form(after)}")
-    _refuse(name, f"{call} to return a memory like that of memory(), {_form(before)}, not {_form(after)}")
+        _reject(
+            name, f"a method memory() that returns the initial memory, because {call} returns one: {_describe(after)}"
+        )
+    _reject(name, f"{call} to return a memory like that of memory(), {_describe(before)}, not {_describe(after)}")
 
 
-def _form(value: Any) -> str:
-    """The shapes and dtypes of a value."""
+def _describe(value: Any) -> str:
+    """The shapes and dtypes of a value, as text."""
 
     def form(leaf: Any) -> str:
         return f"{leaf.dtype}{list(leaf.shape)}" if isinstance(leaf, jax.Array) else type(leaf).__name__
@@ -122,5 +123,5 @@ def _form(value: Any) -> str:
     return str(structure.unflatten([form(leaf) for leaf in leaves])).replace("'", "")
 
 
-def _refuse(name: str, expected: str) -> NoReturn:
+def _reject(name: str, expected: str) -> NoReturn:
     raise ValidationError("network", name, expected)

@@ -1,1 +1,1 @@
-"""Messages that cross the wire; imports no JAX."""
+"""Messages and their encoding; imports no JAX."""

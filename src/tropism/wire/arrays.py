@@ -8,42 +8,42 @@ from numpy.typing import NDArray
 
 from tropism.errors import ValidationError
 
-KINDS = "biuf"
+NUMERIC_KINDS = "biuf"
 
 
-def array_of(data: Any, name: str) -> NDArray[Any]:
-    """The array that `pack` wrote; a plain list is read as one."""
+def decode_array(data: Any, name: str) -> NDArray[Any]:
+    """Decode an array that `pack` encoded; a plain list is also accepted."""
     if isinstance(data, list):
-        return _plain(data, name)
+        return _from_list(data, name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data"}:
         raise ValidationError(name, data, "an array: a map of dtype, shape and data, or a list")
     dtype, shape, raw = _dtype(data["dtype"], name), data["shape"], data["data"]
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValidationError(f"{name}.shape", shape, "a list of whole numbers")
+        raise ValidationError(f"{name}.shape", shape, "a list of non-negative integers")
     expected = math.prod(shape) * dtype.itemsize
     if not isinstance(raw, bytes) or len(raw) != expected:
-        raise ValidationError(f"{name}.data", raw, f"{expected} bytes, as the shape and dtype say")
+        raise ValidationError(f"{name}.data", raw, f"{expected} bytes, according to shape and dtype")
     try:
         return np.frombuffer(raw, dtype).reshape(shape)
     except ValueError:
-        raise ValidationError(f"{name}.shape", shape, "sizes that an array can have") from None
+        raise ValidationError(f"{name}.shape", shape, "a valid array shape") from None
 
 
-def arrays_of(data: Any) -> Any:
-    """A whole reply with its arrays read."""
+def decode_arrays(data: Any) -> Any:
+    """Decode all arrays in a reply."""
     if isinstance(data, dict):
         if set(data) == {"dtype", "shape", "data"}:
-            return array_of(data, "array").copy()
-        return {name: arrays_of(part) for name, part in data.items()}
-    return [arrays_of(part) for part in data] if isinstance(data, list) else data
+            return decode_array(data, "array").copy()
+        return {name: decode_arrays(part) for name, part in data.items()}
+    return [decode_arrays(part) for part in data] if isinstance(data, list) else data
 
 
-def _plain(data: list[Any], name: str) -> NDArray[Any]:
+def _from_list(data: list[Any], name: str) -> NDArray[Any]:
     try:
         array = np.asarray(data)
     except ValueError:
         raise ValidationError(name, data, "rows of equal length") from None
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in NUMERIC_KINDS:
         raise ValidationError(name, data, "numbers")
     return array
 
@@ -53,6 +53,6 @@ def _dtype(text: Any, name: str) -> np.dtype[Any]:
         dtype = np.dtype(text) if isinstance(text, str) else None
     except TypeError:
         dtype = None
-    if dtype is None or dtype.kind not in KINDS or dtype.byteorder == ">":
+    if dtype is None or dtype.kind not in NUMERIC_KINDS or dtype.byteorder == ">":
         raise ValidationError(f"{name}.dtype", text, "a little-endian number type such as '<f4'")
     return dtype

@@ -1,4 +1,4 @@
-"""Requests and replies as bytes: JSON with a limit on its depth, msgpack where arrays travel."""
+"""Encoding of requests and replies: JSON with a depth limit, and msgpack for arrays."""
 
 import json
 import re
@@ -9,20 +9,20 @@ import msgspec
 
 from tropism.errors import ServerError
 
-DEEPEST = 64  # levels of nesting in a stranger's JSON
-LONE = "a string has a lone surrogate, \\ud800 to \\udfff without the other half of its pair"
+MAX_DEPTH = 64  # levels of nesting in untrusted JSON
+LONE_SURROGATE = "a string has a lone surrogate, \\ud800 to \\udfff without the other half of its pair"
 
-# Matches from every quote on, closed or not, so that no text makes it search twice.
+# Also matches unterminated strings, so that the search is linear in the text.
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-UP_OR_DOWN = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signed bytes
-NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
+BRACKET_DELTAS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signed bytes
+NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 Id = str | int | float | bool | msgspec.UnsetType | None
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True):
-    """One request on a socket. `id` comes back in the reply; `request_id` makes a step happen exactly once."""
+    """One request on a socket. The reply repeats `id`; `request_id` makes the request idempotent."""
 
     type: str
     data: dict[str, Any] | None = None
@@ -30,19 +30,19 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True):
     request_id: str | None = None
 
 
-class Named(msgspec.Struct):
-    """The id of a frame that may be wrong in all else."""
+class FrameId(msgspec.Struct):
+    """The id of a frame that may be otherwise invalid."""
 
     id: Id = msgspec.UNSET
 
 
 def encode(value: Any) -> bytes:
-    """JSON; arrays become lists, and what is no number (NaN, infinity) becomes null."""
+    """JSON; arrays become lists, NaN and infinity become null."""
     return _encoder.encode(value)
 
 
 def decode(raw: bytes | str) -> Any:
-    """Any JSON value, from a stranger."""
+    """Decode untrusted JSON."""
     return _decode(_any.decode, raw)
 
 
@@ -51,20 +51,20 @@ def decode_frame(raw: bytes | str) -> Frame:
 
 
 def frame_id(raw: bytes | str) -> Id:
-    """The id of a frame that could not be read, if it has one that can be sent back."""
+    """The id of an invalid frame, if it has a valid one."""
     try:
-        return _decode(_named.decode, raw).id
+        return _decode(_frame_id_decoder.decode, raw).id
     except ServerError:
         return msgspec.UNSET
 
 
 def pack(value: Any) -> bytes:
-    """Msgpack; an array is a map of its dtype, its shape and its bytes."""
+    """Msgpack; an array is a map of dtype, shape and data."""
     return _packer.encode(value)
 
 
 def unpack(raw: bytes) -> Any:
-    """What `pack` wrote, arrays still as maps: see `tropism.wire.arrays`."""
+    """The inverse of `pack`, with arrays as maps, see `tropism.wire.arrays`."""
     try:
         return _unpacker.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -78,12 +78,12 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        reason = LONE if _has_lone_surrogate(raw) else error
+        reason = LONE_SURROGATE if _has_lone_surrogate(raw) else error
         raise ServerError("INVALID_JSON", f"the request is not JSON: {reason}") from None
 
 
 def _has_lone_surrogate(raw: bytes | str) -> bool:
-    """Whether this would be JSON, were it not for half a character: msgspec has misleading words for that."""
+    """Whether a lone surrogate is the only error: msgspec's message for that is misleading."""
     try:
         json.dumps(json.loads(raw), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -94,30 +94,30 @@ def _has_lone_surrogate(raw: bytes | str) -> bool:
 
 
 def _check_depth(raw: bytes | str) -> None:
-    """Refuse deep nesting before anything recurses into it; brackets inside strings do not count."""
-    if len(raw) <= DEEPEST:
+    """Reject deep nesting before parsing; brackets inside strings do not count."""
+    if len(raw) <= MAX_DEPTH:
         return
     opened = raw.count("[") + raw.count("{") if isinstance(raw, str) else raw.count(b"[") + raw.count(b"{")
-    if opened <= DEEPEST:
+    if opened <= MAX_DEPTH:
         return
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
-    brackets = STRINGS.sub(b"", data).translate(UP_OR_DOWN, NO_BRACKET)
-    if max(accumulate(memoryview(brackets).cast("b")), default=0) > DEEPEST:
-        raise ServerError("INVALID_JSON", f"the JSON is nested more than {DEEPEST} levels deep")
+    brackets = STRINGS.sub(b"", data).translate(BRACKET_DELTAS, NOT_BRACKETS)
+    if max(accumulate(memoryview(brackets).cast("b")), default=0) > MAX_DEPTH:
+        raise ServerError("INVALID_JSON", f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
-def _plain(value: Any) -> Any:
-    """Arrays and NumPy numbers as lists and numbers."""
+def _to_list(value: Any) -> Any:
+    """Convert arrays and NumPy scalars to lists and numbers."""
     return value.tolist()
 
 
-def _array(value: Any) -> Any:
+def _to_map(value: Any) -> Any:
     return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=_to_list)
 _any = msgspec.json.Decoder()
 _frame = msgspec.json.Decoder(Frame)
-_named = msgspec.json.Decoder(Named)
-_packer = msgspec.msgpack.Encoder(enc_hook=_array)
+_frame_id_decoder = msgspec.json.Decoder(FrameId)
+_packer = msgspec.msgpack.Encoder(enc_hook=_to_map)
 _unpacker = msgspec.msgpack.Decoder()

@@ -1,4 +1,4 @@
-"""The typed messages of agent environments, as frozen dataclasses; imports no JAX."""
+"""Typed messages of agent environments, as frozen dataclasses; imports no JAX."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,15 +8,15 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """What an agent does; subclass it, and add fields."""
+    """Base class of actions; subclasses add fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What an agent sees; subclass it, and add fields.
+    """Base class of observations; subclasses add fields.
 
-    `metadata` is a copy of the dict it was made with, and a session hands out copies of its observations:
-    changing one changes nothing of ours.
+    `metadata` is copied on construction, and a session returns copies of its observations: changing one has no effect
+    on the session.
     """
 
     done: bool = False
@@ -29,7 +29,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a session stands: its episode and the steps taken in it."""
+    """The episode of a session and the number of steps taken in it."""
 
     episode_id: str | None = None
     step_count: int = 0
@@ -37,14 +37,14 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class EchoAction(Action):
-    """What is to be echoed."""
+    """The message to echo."""
 
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class EchoObservation(Observation):
-    """The message that came back, and how long it is."""
+    """The echoed message and its length."""
 
     echoed_message: str
     message_length: int
@@ -60,7 +60,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatAction(Action):
-    """What the agent says, and in which role."""
+    """The agent's message and its role."""
 
     role: Role = "user"
     content: str
@@ -68,7 +68,7 @@ class ChatAction(Action):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatObservation(Observation):
-    """The whole conversation, and its tokens where the environment has a tokenizer."""
+    """The whole conversation, and its tokens if the environment has a tokenizer."""
 
     messages: tuple[ChatMessage, ...]
     tokens: tuple[int, ...] = ()
@@ -76,8 +76,8 @@ class ChatObservation(Observation):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeAction(Action):
-    """Python to run after all that was run before; with `submit` it is the answer to the task, where there is one,
-    and ends the episode."""
+    """Python code to run in the session's interpreter; with `submit` it is the solution of the task, if any, and ends
+    the episode."""
 
     code: str
     submit: bool = False
@@ -85,9 +85,9 @@ class CodeAction(Action):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeObservation(Observation):
-    """What the code printed and how it ended: 0, 1 after an exception, minus the signal that killed it.
+    """The output and exit code of the code: 0, 1 after an exception, or minus the signal that killed it.
 
-    `prompt` is the task, where there is one; `metadata` has the sandbox's tier and a digest of all results so far.
+    `prompt` is the task, if any; `metadata` has the sandbox's tier and a digest of all results so far.
     """
 
     stdout: str = ""
@@ -107,9 +107,9 @@ class ConnectFourAction(Action):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectFourObservation(Observation):
-    """`board` as the player to move sees it (1 own disc, -1 the other's, 0 empty, top row first);
-    `legal_actions` are the open columns; `winner` is 1 for X, -1 for O, 0 for nobody;
-    `text` says it all in words."""
+    """`board` from the view of the player to move (1 own disc, -1 opponent's, 0 empty, top row first);
+    `legal_actions` are the open columns; `winner` is 1 for X, -1 for O, 0 for none;
+    `text` is the board as text."""
 
     board: list[list[int]]
     legal_actions: list[int]
@@ -117,7 +117,7 @@ class ConnectFourObservation(Observation):
     text: str = ""
 
 
-# What a client makes of the observations of these environments.
+# Message types that clients decode observations into, by environment id.
 MESSAGES: dict[str, type[Observation]] = {
     "Echo-v0": EchoObservation,
     "Chat-v0": ChatObservation,

@@ -474,7 +474,7 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("options", "words"),
     [
         (["--durability", "off", "--journal", "x"], "none with --durability off"),
-        (["--port", "0", "--durability", "power"], "--journal FILE beside it"),
+        (["--port", "0", "--durability", "power"], "--journal FILE as well"),
         (["--port", "0", "--journal", "/dev/null/x"], "a file that can be written"),
     ],
 )

@@ -9,7 +9,7 @@ from tests.serve.replies import assert_error, talk_close
 from tests.serve.running import Running, labs, running, talk
 
 from tropism.serve.storage import memory
-from tropism.wire.arrays import arrays_of
+from tropism.wire.arrays import decode_arrays
 from tropism.wire.codec import pack, unpack
 
 
@@ -190,10 +190,10 @@ def test_a_batch_is_as_many_sessions_and_speaks_json_or_msgpack(server: Running)
         packed.send(pack({"type": "open", "data": {"count": count, "seeds": [11, 12, 13]}, "id": 5}))
         reply = unpack(packed.recv(30))  # pyright: ignore[reportArgumentType]
         assert (reply["type"], reply["id"]) == ("batch", 5)
-        assert np.array_equal(arrays_of(reply["data"])["observation"], opened["data"]["observation"])
+        assert np.array_equal(decode_arrays(reply["data"])["observation"], opened["data"]["observation"])
         stepped = talk(connection, "step_batch", {"actions": [1, 0, 1]})["data"]
         packed.send(pack({"type": "step_batch", "data": {"actions": np.array([1, 0, 1])}}))
-        arrays = arrays_of(unpack(packed.recv(30))["data"])  # pyright: ignore[reportArgumentType]
+        arrays = decode_arrays(unpack(packed.recv(30))["data"])  # pyright: ignore[reportArgumentType]
         assert np.array_equal(arrays["observation"], np.asarray(stepped["observation"], np.float32))
     for number, action in enumerate((1, 0, 1)):
         with server.ws() as connection:

@@ -6,9 +6,9 @@ from typing import Any
 
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, ValidationError
-from tropism.record import Episode, Reader
-from tropism.record.columns import same
-from tropism.record.manifest import NAME
+from tropism.record import Reader, RecordedEpisode
+from tropism.record.columns import bitwise_equal
+from tropism.record.manifest import MANIFEST
 from tropism.record.tail import tail_numbers, tail_path
 from tropism.serve.recordings.protocol import KEY
 from tropism.serve.session.environment import ServedEnvironment
@@ -32,7 +32,7 @@ class Shelf:
             numbers = [number for number in reader.episodes if before is None or number < before]
             return [_row(reader, number) for number in numbers[: -MOST_LISTED - 1 : -1]]
 
-    def episode(self, id: str, number: int) -> Episode:
+    def episode(self, id: str, number: int) -> RecordedEpisode:
         with self._reading:
             reader = self._reader(id)
             if number not in reader.episodes:
@@ -43,7 +43,7 @@ class Shelf:
         """What was read before, unless something was written since."""
         folder = self._folder / id
         tails = [tail_path(folder, number) for number in tail_numbers(folder)]
-        found = (id, (folder / NAME).stat().st_mtime_ns, [(tail.name, _size(tail)) for tail in tails])
+        found = (id, (folder / MANIFEST).stat().st_mtime_ns, [(tail.name, _size(tail)) for tail in tails])
         if self._last is None or self._last[0] != found:
             self._last = None  # what was read before may go, before there is more
             self._last = found, Reader(folder)
@@ -57,7 +57,7 @@ class RecordedSource:
         self.environment = environment
         self._shelf = shelf
         self._number = number
-        self._episode: Episode | None = None
+        self._episode: RecordedEpisode | None = None
         self._entries: list[Entry] = []
 
     def entries(self) -> list[Entry]:
@@ -76,7 +76,7 @@ class RecordedSource:
         episode, step = self._recorded, session.step_count
         column = episode.columns["obs"]
         recorded, replayed = column.write(episode.observation(step)), column.write(session.timestep.obs)
-        if not same(recorded, replayed):
+        if not bitwise_equal(recorded, replayed):
             message = f"replayed, step {step} of episode {self._number} is not as it was recorded"
             raise DivergedError("replay", replayed, f"the observation {recorded}", message)
 
@@ -84,12 +84,12 @@ class RecordedSource:
         return _lifecycle(self._recorded), len(self._recorded)
 
     @property
-    def _recorded(self) -> Episode:
+    def _recorded(self) -> RecordedEpisode:
         assert self._episode is not None, "what is asked about is read first"
         return self._episode
 
 
-def _entries(episode: Episode, environment: ServedEnvironment) -> list[Entry]:
+def _entries(episode: RecordedEpisode, environment: ServedEnvironment) -> list[Entry]:
     begin = {"seed": episode.seed, "options": episode.options or None, "episode_id": episode.id, KEY: episode.number}
     entries = [Entry("reset", begin, 0.0, False)]
     for step in range(1, len(episode) + 1):
@@ -118,7 +118,7 @@ def _row(reader: Reader, number: int) -> dict[str, Any]:
     }
 
 
-def _lifecycle(episode: Episode) -> str:
+def _lifecycle(episode: RecordedEpisode) -> str:
     """As a session would say it."""
     if not len(episode):
         return "ready"

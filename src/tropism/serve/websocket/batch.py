@@ -17,7 +17,7 @@ from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.registry import Sessions
 from tropism.serve.session.requests import convert
-from tropism.wire.arrays import array_of
+from tropism.wire.arrays import decode_array
 
 MOST = 2**16  # environments in one batch
 LARGEST = 2**28  # bytes
@@ -82,7 +82,7 @@ class Batch:
 
     async def reset(self, data: dict[str, Any]) -> dict[str, Any]:
         asked = convert(data, ResetBatch)
-        mask = np.ones(self.count, bool) if asked.mask is None else array_of(asked.mask, "mask")
+        mask = np.ones(self.count, bool) if asked.mask is None else decode_array(asked.mask, "mask")
         if mask.dtype != bool or mask.shape != (self.count,):
             raise ValidationError("mask", asked.mask, f"{self.count} bools")
         await in_thread(self._threads, self._begin, _seeds(asked.seeds, self.count, needed=False), mask)
@@ -130,4 +130,4 @@ def _actions(space: Space, data: Any) -> Any:
         if not isinstance(data, list) or len(data) != len(space.spaces):
             raise ValidationError("actions", data, f"a list of {len(space.spaces)} arrays")
         return tuple(_actions(part, item) for part, item in zip(space.spaces, data, strict=True))
-    return array_of(data, "actions")
+    return decode_array(data, "actions")

@@ -18,7 +18,7 @@ from tropism.serve.session.requests import convert
 from tropism.serve.storage.protocol import settled
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import DirectSocket, direct_socket
-from tropism.wire.codec import Frame, Id, Named, decode_frame, encode, frame_id, pack, unpack
+from tropism.wire.codec import Frame, FrameId, Id, decode_frame, encode, frame_id, pack, unpack
 
 BATCHED = ("open", "reset_batch", "step_batch")
 OBSERVED = ("reset", "step", "restore")  # their reply is an observation
@@ -244,7 +244,7 @@ async def _received(receive: Any, direct: DirectSocket | None) -> Any:
 def _tail(said: Any) -> dict[str, Any]:
     """The id of a binary frame, to be sent back."""
     try:
-        id = convert(said, Named).id
+        id = convert(said, FrameId).id
     except ServerError:
         return {}
     return {} if id is msgspec.UNSET else {"id": id}
