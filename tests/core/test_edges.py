@@ -42,7 +42,7 @@ def test_two_randomizations_draw_different_numbers() -> None:
 def test_options_that_change_the_structure_of_params_are_rejected(change: dict[str, object]) -> None:
     session = Session(CartPole())
     session.reset(seed=0)
-    with pytest.raises(ValidationError, match="of the same shape"):
+    with pytest.raises(ValidationError, match="the same structure and shapes"):
         session.reset(options={"params": change})
     session.step(1)
 

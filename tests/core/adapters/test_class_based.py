@@ -63,7 +63,7 @@ def test_a_registered_class_is_built_by_its_id_with_its_arguments():
     restored = Session.restore(session.snapshot())
     assert restored.timestep.obs == Hint(text="yes", reward=1.0, done=True, metadata={"step": 1})
     (spec,) = [spec for spec in registry.registered() if spec.id == "Guessing-v0"]
-    assert (spec.traced, spec.summary) == (False, "Guess a number from 0 to 9; a seed decides which.")
+    assert (spec.traced, spec.summary) == (False, "Guess a number from 0 to 9 that depends on the seed.")
     with pytest.raises(ValidationError, match="lowest"):
         make("Guessing-v0", lowest=3)
     gym = gymnasium.make("tropism.gym:tropism/Guessing-v0")

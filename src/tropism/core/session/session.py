@@ -37,7 +37,7 @@ ADVICE = {
     EnvironmentState.CREATED: "call reset() first",
     EnvironmentState.TERMINATED: "call reset() to start the next episode",
     EnvironmentState.TRUNCATED: "call reset() to start the next episode",
-    EnvironmentState.CLOSED: "create a new Session",
+    EnvironmentState.CLOSED: "make a new Session",
 }
 
 
