@@ -59,6 +59,8 @@ class Counting:
 word = "left"
 """
 
+play = evaluate_episodes
+
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +80,7 @@ def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: An
     env, params = meander
     strategy: Any = resolve_policy(name, env, params)
     compiled = evaluate(name, env, params, strategy, 3, 4)
-    played = evaluate_episodes(name, LocalRunner(Session(env, params)), StrategyPolicy(strategy), 3, 4)
+    played = play(name, LocalRunner(Session(env, params)), StrategyPolicy(strategy), 3, 4)
     assert compiled.search is not None
     assert played.search is not None
     assert played.lengths.tolist() == compiled.lengths.tolist()
@@ -144,15 +146,12 @@ def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.M
 def test_functions_of_the_users() -> None:
     env, params = make("CartPole-v1")
     leaning: Any = resolve_policy("own_policies:upright", env, params)
-    result = evaluate_episodes("upright", LocalRunner(Session(env, params)), leaning, 0, 5)
+    result = play("upright", LocalRunner(Session(env, params)), leaning, 0, 5)
     assert result.returns.mean() > 30  # better than chance
     counting: Any = resolve_policy("own_policies:Counting", env, params)
-    once = evaluate_episodes("counting", LocalRunner(Session(env, params)), counting, 4, 2)
-    assert (
-        evaluate_episodes("counting", LocalRunner(Session(env, params)), counting, 4, 2).returns.tolist()
-        == once.returns.tolist()
-    )
-    assert evaluate_episodes("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [
+    once = play("counting", LocalRunner(Session(env, params)), counting, 4, 2)
+    assert play("counting", LocalRunner(Session(env, params)), counting, 4, 2).returns.tolist() == once.returns.tolist()
+    assert play("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [
         3,
         3,
     ]
@@ -285,11 +284,9 @@ def test_a_language_model_that_fails_is_an_error(model: tuple[str, type[Model]])
     kind.answers = ["FAIL"]
     env, params = make("GridWorld-v0")
     with pytest.raises(ServerError, match=r"replied with status 500.*overheated"):
-        evaluate_episodes("llm", LocalRunner(Session(env, params)), LanguageModel("parrot", url), 0, 1)
+        play("llm", LocalRunner(Session(env, params)), LanguageModel("parrot", url), 0, 1)
     with pytest.raises(ServerError, match="did not return a chat completion"):
-        evaluate_episodes(
-            "llm", LocalRunner(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1
-        )
+        play("llm", LocalRunner(Session(env, params)), LanguageModel("parrot", "http://127.0.0.1:9/v1"), 0, 1)
 
 
 @pytest.fixture(scope="module")

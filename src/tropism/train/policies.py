@@ -12,6 +12,7 @@ from jax import Array, random
 
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
+from tropism.core.resolve import resolve
 from tropism.core.rollout.episodes import policy_key
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.envs.plume.nav import PlumeNav

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.resolve import resolve
 from tropism.core.spaces import Discrete, Space
 from tropism.errors import ValidationError
 from tropism.train.actions import outputs_shape
