@@ -1,4 +1,4 @@
-"""Runs a command of the command line inside the test."""
+"""Runs a command in the test process."""
 
 import sys
 
@@ -8,7 +8,7 @@ from tropism import cli
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Its exit code."""
+    """Run a command and return its exit code."""
     monkeypatch.setattr(sys, "argv", ["tropism", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -1,4 +1,4 @@
-"""The command line: what it prints, where it writes, how it fails."""
+"""The command line: output, files, and errors."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tropism import cli, registered
 from tropism.train.presets import PRESETS
 
 
-def test_list_names_every_id(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_all_ids(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "list", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in rows] == [spec.id for spec in registered()]
@@ -52,7 +52,7 @@ def test_params_and_arguments_reach_the_environment(
         (("render", "GridWorld-v0", "-o", "film.avi"), ".gif, .mp4, .png"),
     ],
 )
-def test_a_mistake_ends_in_one_message_and_exit_code_2(
+def test_invalid_input_gives_one_message_and_exit_code_2(
     arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, *arguments) == 2
@@ -91,7 +91,7 @@ class Two(GridWorld):
         ("check", "own_unread:Broken"),
     ],
 )
-def test_an_exception_in_the_users_code_shows_that_code_and_none_of_ours(
+def test_exception_in_user_code_shows_only_user_frames(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = {"own": OWN, "own_sooner": "x = 1 / 0", "own_unread": "x = ("}
@@ -108,7 +108,7 @@ def test_an_exception_in_the_users_code_shows_that_code_and_none_of_ours(
     assert "JAX" not in printed
 
 
-def test_what_an_environment_returns_is_its_users_too(
+def test_invalid_values_of_a_user_environment_are_user_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.py").write_text(OWN)
@@ -122,7 +122,7 @@ def test_what_an_environment_returns_is_its_users_too(
 
 
 @pytest.mark.slow
-def test_a_recording_is_read_from_its_file(
+def test_movie_plume_reads_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     film = tmp_path / "film.npy"
@@ -142,7 +142,7 @@ def test_a_recording_is_read_from_its_file(
 
 
 @pytest.mark.slow
-def test_check_passes_and_fails_by_exit_code(tmp_path: Path) -> None:
+def test_check_exit_codes(tmp_path: Path) -> None:
     broken = """
 from tropism.envs.grid_world import GridWorld
 
@@ -199,14 +199,14 @@ def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 @pytest.mark.slow
 def test_render_writes_a_video(tmp_path: Path) -> None:
-    """In a process of its own: the encoder is started by a fork, which JAX warns of."""
+    """In a separate process: the encoder is started by a fork, for which JAX warns."""
     path = tmp_path / "film.mp4"
     command = [sys.executable, "-m", "tropism", "render", "GridWorld-v0", "--steps", "5", "-o", str(path)]
     assert subprocess.run(command, capture_output=True).returncode == 0
     assert b"ftyp" in path.read_bytes()[:16]
 
 
-def test_every_command_has_an_example_in_its_help(
+def test_all_commands_have_an_example_in_their_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in cli.app.registered_commands:
@@ -216,9 +216,7 @@ def test_every_command_has_an_example_in_its_help(
         assert "Example: tropism" in capsys.readouterr().out
 
 
-def test_the_help_of_train_tells_the_presets(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_help_lists_the_presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "train", "--help") == 0
     told = " ".join(capsys.readouterr().out.split())
     for id, preset in PRESETS.items():
@@ -227,7 +225,7 @@ def test_the_help_of_train_tells_the_presets(
 
 
 @pytest.mark.slow
-def test_check_takes_a_class_based_environment(tmp_path: Path) -> None:
+def test_check_accepts_a_class_based_environment(tmp_path: Path) -> None:
     agent = """
 from dataclasses import dataclass
 from tropism import Action, AgentEnvironment, Observation
@@ -258,7 +256,7 @@ class Waiting(AgentEnvironment):
     assert done.stdout.startswith("Waiting keeps all laws")
 
 
-def test_train_writes_an_agent_goes_on_and_overwrites_nothing(
+def test_train_writes_resumes_and_does_not_overwrite(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     small = ("train", "CartPole-v1", "--total-steps", "4096", "--num-envs", "4", "--out", str(tmp_path), "--json")

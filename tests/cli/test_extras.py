@@ -1,4 +1,4 @@
-"""Without an extra, every command and import that needs it says in one line which command installs it."""
+"""Commands and imports report in one line how to install a missing extra."""
 
 import json
 import subprocess
@@ -69,14 +69,14 @@ def command(line: str) -> str:
     return f"sys.argv = ['tropism', *{line.split()!r}]; from tropism.__main__ import main; main()"
 
 
-def test_a_command_says_in_one_line_what_to_install() -> None:
+def test_commands_report_the_missing_extra_in_one_line() -> None:
     results = outcomes([(module, command(line)) for module, line, _ in COMMANDS])
     for (module, line, extra), (status, _, error) in zip(COMMANDS, results, strict=True):
         assert (status, len(error.splitlines())) == (2, 1), (line, error)
         assert error.rstrip().endswith(f' needs {module}: pip install "tropism[{extra}]"'), line
 
 
-def test_an_import_says_what_to_install() -> None:
+def test_imports_report_the_missing_extra() -> None:
     results = outcomes([(module, statement) for module, statement, _ in IMPORTS])
     for (module, statement, extra), (status, _, _) in zip(IMPORTS, results, strict=True):
         assert str(status).startswith("MissingExtraError: "), statement

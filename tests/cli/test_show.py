@@ -1,4 +1,4 @@
-"""show: what a person needs to know of an environment before using it."""
+"""The command show."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def show(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("id", [spec.id for spec in registered()])
-def test_every_environment_states_its_reward_and_its_ends(id: str) -> None:
+def test_all_environments_document_reward_and_termination(id: str) -> None:
     text = show(id)
     assert "\nReward: " in text
     assert "\nEnds: " in text
@@ -48,7 +48,7 @@ def test_spaces_params_with_units_arguments_and_options_are_shown() -> None:
     assert plume["reset_options"] == ["params", "start_location", "source_location"]
 
 
-def test_a_class_of_the_user_is_shown_with_its_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_class_is_shown_with_its_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_maze.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     about = json.loads(show("own_maze:Own", "--json"))

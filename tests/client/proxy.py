@@ -1,4 +1,4 @@
-"""A small proxy between a client and a server, which can cut connections, or swallow what a server says."""
+"""A small TCP proxy that can close connections or drop replies."""
 
 import socket
 import threading
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Carries bytes both ways between `url` and the server at `port`."""
+    """Forwards bytes in both directions between `url` and the server at `port`."""
 
     def __init__(self, port: int):
         self._target = port
@@ -25,7 +25,7 @@ class Proxy:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
 
-    def swallow_next_reply(self) -> None:
+    def drop_next_reply(self) -> None:
         """The server hears the next request, its reply does not come through, and the connection ends."""
         self._deaf.set()
 

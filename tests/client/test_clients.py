@@ -1,4 +1,4 @@
-"""The sync and the async client say the same things to a real server, and find back to their episode."""
+"""The sync and async clients behave the same against a real server, and resume their episodes."""
 
 import asyncio
 import subprocess
@@ -19,7 +19,7 @@ from tropism.wire.messages import ConnectFourAction, ConnectFourObservation, Sta
 
 
 class Blocking:
-    """An async client, called as the sync one is."""
+    """An async client with the interface of the sync client."""
 
     def __init__(self, url: str, **settings: Any):
         self._client = AsyncClient(url, **settings)
@@ -68,7 +68,7 @@ def kind(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return request.param
 
 
-def test_an_episode(server: Running, kind: Any):
+def test_episode(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Lab-v0") as client:
         assert client.state() == State(episode_id=None, step_count=0)
         first = client.reset(seed=7, episode_id="mine")
@@ -87,7 +87,7 @@ def test_an_episode(server: Running, kind: Any):
         assert client.restore(snapshot).observation["value"] == [7.0, 4.0]
 
 
-def test_a_fork_is_a_client_of_its_own(server: Running, kind: Any):
+def test_fork_returns_an_independent_client(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Lab-v0") as client:
         client.reset(seed=1)
         twin = client.fork()
@@ -98,7 +98,7 @@ def test_a_fork_is_a_client_of_its_own(server: Running, kind: Any):
         twin.close()
 
 
-def test_a_fork_goes_on_from_any_step(server: Running, kind: Any):
+def test_fork_from_any_step(server: Running, kind: Any):
     with kind(server.url) as client:
         client.reset(seed=4)
         played = [client.step({"value": column}) for column in (3, 3, 2)]
@@ -125,7 +125,7 @@ def test_known_environments_have_typed_messages(server: Running, kind: Any):
         assert then.legal_actions
 
 
-def test_errors_are_those_of_a_local_session(server: Running, kind: Any):
+def test_errors_equal_those_of_a_local_session(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Lab-v0") as client:
         with pytest.raises(StateError, match="reset"):
             client.step(STAY)
@@ -149,12 +149,12 @@ def test_errors_are_those_of_a_local_session(server: Running, kind: Any):
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://", ""])
-def test_an_address_that_is_none_is_refused(kind: Any, url: str):
+def test_invalid_urls_are_rejected(kind: Any, url: str):
     with pytest.raises(ValidationError, match="http://localhost:8000"):
         kind(url)
 
 
-def test_a_closed_client_says_so(server: Running, kind: Any):
+def test_closed_client_raises_state_error(server: Running, kind: Any):
     before = len(server.app.sessions)
     with kind(f"{server.url}/envs/Lab-v0") as client:
         client.reset(seed=1)
@@ -166,7 +166,7 @@ def test_a_closed_client_says_so(server: Running, kind: Any):
     until(lambda: len(server.app.sessions) == before)
 
 
-def test_a_server_that_is_not_there_is_unreachable(kind: Any):
+def test_missing_server_is_unreachable(kind: Any):
     start = time.monotonic()
     with kind("http://127.0.0.1:9", reconnect=0.2) as client:
         with pytest.raises(ServerError) as raised:
@@ -175,7 +175,7 @@ def test_a_server_that_is_not_there_is_unreachable(kind: Any):
     assert time.monotonic() - start < 5
 
 
-def test_a_refusal_at_the_door_is_told_at_once(kind: Any, server: Running):
+def test_rejected_handshake_raises_immediately(kind: Any, server: Running):
     with running(own=labs(), tokens=("secret",)) as guarded:
         with kind(guarded.url, token="wrong") as client, pytest.raises(ServerError) as raised:
             client.reset()
@@ -190,7 +190,7 @@ def test_a_refusal_at_the_door_is_told_at_once(kind: Any, server: Running):
     assert raised.value.code == "NOT_FOUND"
 
 
-def test_a_cut_connection_is_resumed_within_the_episode(server: Running, proxy: Proxy, kind: Any):
+def test_lost_connection_resumes_the_episode(server: Running, proxy: Proxy, kind: Any):
     with kind(f"{proxy.url}/envs/CartPole-v1") as client, kind(f"{server.url}/envs/CartPole-v1") as other:
         for each in (client, other):
             each.reset(seed=5)
@@ -202,17 +202,17 @@ def test_a_cut_connection_is_resumed_within_the_episode(server: Running, proxy: 
     assert proxy.opened == 3
 
 
-def test_a_step_whose_reply_was_lost_happens_once(server: Running, proxy: Proxy, kind: Any):
+def test_step_with_lost_reply_takes_effect_once(server: Running, proxy: Proxy, kind: Any):
     with kind(f"{proxy.url}/envs/Lab-v0") as client:
         client.reset(seed=5)
         for number in range(1, 4):
-            proxy.swallow_next_reply()
+            proxy.drop_next_reply()
             assert client.step(STAY).observation["value"] == [5.0, float(number)]
         assert client.state().step_count == 3
         assert len(client.history()["steps"]) == 3
 
 
-def test_a_reply_that_does_not_come_in_time_is_an_error_and_the_step_is_not_lost(server: Running, kind: Any):
+def test_reply_timeout_raises_and_keeps_the_step(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Lab-v0", timeout=0.1) as client:
         client.reset(seed=5)
         with pytest.raises(ServerError) as raised:
@@ -222,7 +222,7 @@ def test_a_reply_that_does_not_come_in_time_is_an_error_and_the_step_is_not_lost
         assert client.state().step_count == 1
 
 
-def test_a_session_that_is_gone_is_told_and_a_reset_opens_another(server: Running, proxy: Proxy, kind: Any):
+def test_missing_session_raises_and_reset_creates_another(server: Running, proxy: Proxy, kind: Any):
     with kind(f"{proxy.url}/envs/Unwritable-v0") as client:
         client.reset(seed=5)
         with kind(f"{server.url}/envs/Unwritable-v0") as killer:
@@ -238,7 +238,7 @@ def test_a_session_that_is_gone_is_told_and_a_reset_opens_another(server: Runnin
         assert client.session_id != gone
 
 
-async def hung_up_on(url: str) -> None:
+async def step_async(url: str) -> None:
     async with AsyncClient(url) as client:
         client._protocol.session_id = "gone"  # pyright: ignore[reportPrivateUsage]
         await client._run(client._protocol.ensure_connected())  # pyright: ignore[reportPrivateUsage]
@@ -246,7 +246,7 @@ async def hung_up_on(url: str) -> None:
         await client.step(STAY)
 
 
-def hung_up_on_sync(url: str) -> None:
+def step_sync(url: str) -> None:
     with Client(url) as client:
         client._protocol.session_id = "gone"  # pyright: ignore[reportPrivateUsage]
         client._driver.run(client._protocol.ensure_connected())  # pyright: ignore[reportPrivateUsage]
@@ -254,14 +254,14 @@ def hung_up_on_sync(url: str) -> None:
         client.step(STAY)
 
 
-@pytest.mark.parametrize("act", [hung_up_on_sync, lambda url: asyncio.run(hung_up_on(url))], ids=["sync", "async"])
-def test_what_a_server_says_before_it_hangs_up_is_heard(server: Running, act: Callable[[str], None]):
+@pytest.mark.parametrize("act", [step_sync, lambda url: asyncio.run(step_async(url))], ids=["sync", "async"])
+def test_error_sent_before_closing_is_raised(server: Running, act: Callable[[str], None]):
     with pytest.raises(ServerError, match="no session 'gone' of Lab-v0 is yours") as raised:
         act(f"{server.url}/envs/Lab-v0")
     assert raised.value.code == "SESSION_ERROR"
 
 
-def test_closing_does_not_wait_for_a_server_that_is_gone(kind: Any):
+def test_close_does_not_wait_for_a_missing_server(kind: Any):
     with running(own=labs()) as server:
         client = kind(server.url)
         client.reset()
@@ -286,7 +286,7 @@ def test_cancelled_requests_do_not_mix_up_replies(server: Running):
     assert state.step_count == 1
 
 
-def test_many_tasks_may_use_one_async_client(server: Running):
+def test_concurrent_tasks_share_one_async_client(server: Running):
     async def scene() -> Any:
         async with AsyncClient(f"{server.url}/envs/Lab-v0") as client:
             await client.reset(seed=5)
@@ -310,7 +310,7 @@ def test_async_clients_do_not_wait_for_each_other(server: Running):
     assert time.monotonic() - start < LONG_SLEEP  # eight sleeps one after another take longer
 
 
-def test_a_vector_client_loses_its_batch_with_its_connection_and_says_so(proxy: Proxy):
+def test_vector_client_reports_a_lost_batch(proxy: Proxy):
     with VectorClient(f"{proxy.url}/envs/CartPole-v1", 4, seed=3) as client:
         assert client.step([0, 1, 0, 1])["observation"].shape == (4, 4)
         with pytest.raises(ValidationError):
@@ -326,7 +326,7 @@ def test_a_vector_client_loses_its_batch_with_its_connection_and_says_so(proxy: 
             assert raised.value.code == "SESSION_ERROR"
 
 
-def test_a_client_launches_a_server_of_its_own_and_stops_it():
+def test_launch_starts_and_stops_a_server():
     with Client.launch("GridWorld-v0") as client:
         url = client._protocol.url  # pyright: ignore[reportPrivateUsage]
         assert client.reset(seed=1).observation["value"] == [0.0, 0.0]
@@ -336,20 +336,20 @@ def test_a_client_launches_a_server_of_its_own_and_stops_it():
 
 
 @pytest.mark.slow
-def test_launching_what_does_not_exist_says_why():
+def test_launch_of_unknown_id_reports_the_reason():
     with pytest.raises(ServerError, match="Nothing-v0"):
         Client.launch("Nothing-v0")
 
 
 @pytest.mark.parametrize("name", ["Client", "AsyncClient", "StepResult"])
-def test_clients_load_neither_jax_nor_gymnasium_nor_numpy(name: str):
+def test_clients_import_neither_jax_nor_gymnasium_nor_numpy(name: str):
     heavy = "('jax', 'jaxlib', 'equinox', 'gymnasium', 'numpy')"
     code = f"import sys; from tropism.client import {name}; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
-def test_a_request_that_is_too_large_is_refused_once_and_the_episode_goes_on(server: Running, kind: Any):
+def test_too_large_request_is_rejected_and_the_episode_continues(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Lab-v0") as client:
         client.reset(seed=1)
         with pytest.raises(ServerError) as raised:
@@ -358,7 +358,7 @@ def test_a_request_that_is_too_large_is_refused_once_and_the_episode_goes_on(ser
         assert client.step(STAY).reward == 1.0
 
 
-def test_words_that_mean_nothing_leave_the_observation_as_it_was(server: Running, kind: Any):
+def test_unparsable_text_leaves_the_observation_unchanged(server: Running, kind: Any):
     with kind(f"{server.url}/envs/ConnectFour-v0") as client:
         client.reset(seed=1)
         result = client.step("column nine, please")
@@ -369,14 +369,14 @@ def test_words_that_mean_nothing_leave_the_observation_as_it_was(server: Running
         assert client.state().step_count == 0
 
 
-def test_a_result_has_text_where_the_observation_has_none(server: Running, kind: Any):
+def test_result_text_without_observation_text(server: Running, kind: Any):
     with kind(f"{server.url}/envs/Echo-v0") as client:
         assert client.reset(seed=1).text == "echoed_message: \nmessage_length: 0"
         assert client.step({"message": "héllo"}).text == "echoed_message: héllo\nmessage_length: 5"
 
 
 @pytest.mark.slow
-def test_a_server_that_is_not_there_is_told_in_seconds(kind: Any):
+def test_missing_server_is_reported_within_seconds(kind: Any):
     start = time.monotonic()
     with kind("http://127.0.0.1:9/envs/Lab-v0") as client, pytest.raises(ServerError) as raised:
         client.reset()
@@ -384,7 +384,7 @@ def test_a_server_that_is_not_there_is_told_in_seconds(kind: Any):
     assert time.monotonic() - start < 20
 
 
-def test_a_step_that_is_given_up_lets_no_other_in(server: Running):
+def test_cancelled_step_does_not_admit_another(server: Running):
     async def give_up() -> None:
         session = await server.app.sessions.open(server.app.environments["Lab-v0"], "somebody")
         try:

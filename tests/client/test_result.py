@@ -33,11 +33,11 @@ def text_of(observation: Any) -> str:
         ([1, 2], "value: [1, 2]"),
     ],
 )
-def test_text_is_the_words_of_an_observation_or_its_fields(observation: Any, expected: str):
+def test_text_of_an_observation(observation: Any, expected: str):
     assert text_of(observation) == expected
 
 
-def test_a_reply_without_an_observation_has_empty_text():
+def test_reply_without_an_observation_has_empty_text():
     effects = Protocol("http://localhost:8000").reset(None, None, None)
     next(effects)  # connects
     effects.send(None)

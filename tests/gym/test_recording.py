@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import ClipAction, TimeLimit
 from jax import random
 from tests.cli.command import run
-from tests.record.full_disk import live_through_a_full_disk
+from tests.record.full_disk import check_recorder_on_full_disk
 
 from tropism import Session, make
 from tropism.errors import StateError, ValidationError
@@ -78,7 +78,7 @@ def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Pa
         assert all(episode.truncated[-1] for episode in reader)
         session = session_of(reader.manifest)
         assert [first_difference(session, reader[number]) for number in (0, 1)] == [None, None]
-        with pytest.raises(ValidationError, match="begun without one"):
+        with pytest.raises(ValidationError, match="started without one"):
             first_difference(session, reader[2])
 
 
@@ -126,7 +126,7 @@ def test_wrappers_are_given_and_the_export_does_not_name_them(tmp_path: Path):
 def test_what_is_not_recorded_does_not_go_into_the_episode_before(
     id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    live_through_a_full_disk(Recording(gymnasium.make(id), tmp_path), tmp_path, monkeypatch)
+    check_recorder_on_full_disk(Recording(gymnasium.make(id), tmp_path), tmp_path, monkeypatch)
 
 
 def test_a_vector_is_refused_with_words(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A disk that fills up under a recorder, and what of the episodes is on it afterwards."""
+"""Recording onto a full disk."""
 
 import errno
 import os
@@ -11,8 +11,8 @@ from tropism.errors import StateError, ValidationError
 from tropism.record import Reader
 
 
-def live_through_a_full_disk(recorder: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps and resets of CartPole that cannot be written are not recorded, and those after them begin anew."""
+def check_recorder_on_full_disk(recorder: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed steps and resets of CartPole are not recorded; the next reset starts a new episode."""
 
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

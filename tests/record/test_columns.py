@@ -1,4 +1,4 @@
-"""What is written into a column is read back, bit for bit, whatever the space."""
+"""Columns round-trip values bit for bit, for all spaces."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SPACES: list[Space] = [
 
 
 @pytest.mark.parametrize("number", range(len(SPACES)), ids=lambda number: repr(SPACES[number]))
-def test_an_episode_is_read_back_bit_for_bit_from_tails_and_from_shards(number: int, tmp_path: Path):
+def test_episode_round_trips_through_tails_and_shards(number: int, tmp_path: Path):
     obs, action = SPACES[number], SPACES[-number]
     seen = [obs.sample(random.key(number)) for number in range(4)]
     done = [action.coerce(action.sample(random.key(number))) for number in range(3)]
@@ -31,13 +31,13 @@ def test_an_episode_is_read_back_bit_for_bit_from_tails_and_from_shards(number: 
     episode = writer.begin(7, {"a": [1, {"b": None}]}, Timestep(seen[0], 0.0, False, False, {}), "x")
     for step, (value, taken) in enumerate(zip(seen[1:], done, strict=True), 1):
         writer.step(episode, step, taken, Timestep(value, 0.1 * step, step == 3, False, {"at": np.float32(step)}))
-    check_whole(Reader(tmp_path)[episode], obs, action, seen, done)  # a shard and a tail, or two tails
+    check_complete(Reader(tmp_path)[episode], obs, action, seen, done)  # a shard and a tail, or two tails
     writer.close()
-    check_whole(Reader(tmp_path)[episode], obs, action, seen, done)
+    check_complete(Reader(tmp_path)[episode], obs, action, seen, done)
     assert len(list(tmp_path.glob("*.parquet"))) == 2
 
 
-def check_whole(episode: RecordedEpisode, obs: Space, action: Space, seen: list[Any], done: list[Any]) -> None:
+def check_complete(episode: RecordedEpisode, obs: Space, action: Space, seen: list[Any], done: list[Any]) -> None:
     write, write_action = column_of(obs).write, column_of(action).write
     assert all(bitwise_equal(write(value), write(episode.observation(step))) for step, value in enumerate(seen))
     assert all(
@@ -51,12 +51,12 @@ def check_whole(episode: RecordedEpisode, obs: Space, action: Space, seen: list[
     assert episode.infos == [{}, {"at": 1.0}, {"at": 2.0}, {"at": 3.0}]
 
 
-def test_a_description_makes_the_same_column():
+def test_column_round_trips_through_its_description():
     for space in SPACES:
         assert column_from_json(column_of(space).describe()) == column_of(space)
 
 
-def test_nan_and_infinity_and_minus_zero_are_kept(tmp_path: Path):
+def test_nan_infinity_and_minus_zero_are_preserved(tmp_path: Path):
     odd = np.array([np.nan, -np.inf, -0.0], np.float32)
     with Writer(tmp_path, Manifest.for_spaces(None, {}, Discrete(2), Box(0.0, 1.0, (3,)))) as writer:
         number = writer.begin(0, None, Timestep(odd, 0.0, False, False, {}))
@@ -64,8 +64,8 @@ def test_nan_and_infinity_and_minus_zero_are_kept(tmp_path: Path):
     assert not bitwise_equal(odd, np.abs(odd))
 
 
-def test_plain_pyarrow_reads_it(tmp_path: Path):
-    """As a scientist would, without Tropism."""
+def test_shards_are_readable_with_plain_pyarrow(tmp_path: Path):
+    """Without importing Tropism."""
     space = Dict(at=Box(0.0, 9.0, (2,)), room=Discrete(3))
     with Writer(tmp_path, Manifest.for_spaces(None, {}, Discrete(2), space)) as writer:
         for seed in (4, 5):

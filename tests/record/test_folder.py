@@ -1,4 +1,4 @@
-"""A folder of recordings: crashes, rotation, two writers, and files that are not what they should be."""
+"""Folders of recordings: crashes, rotation, concurrent writers, and damaged files."""
 
 import errno
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.record.full_disk import live_through_a_full_disk
+from tests.record.full_disk import check_recorder_on_full_disk
 
 from tropism import Box, Discrete, Session, Timestep, make
 from tropism.errors import StateError, ValidationError
@@ -22,27 +22,27 @@ from tropism.record.tail import read_tail
 MANIFEST = Manifest.for_spaces(None, {}, Discrete(100), Box(-1e9, 1e9, (2,)))
 
 
-def seen(number: float, done: bool = False) -> Timestep:
+def timestep_of(number: float, done: bool = False) -> Timestep:
     return Timestep(np.array([number, -number], np.float32), number, done, False, {})
 
 
 def write(writer: Writer, steps: int, seed: int = 0) -> int:
-    number = writer.begin(seed, None, seen(0))
+    number = writer.begin(seed, None, timestep_of(0))
     for step in range(1, steps + 1):
-        writer.step(number, step, step % 100, seen(step))
+        writer.step(number, step, step % 100, timestep_of(step))
     return number
 
 
-def test_every_row_that_was_acknowledged_survives_kill_9(tmp_path: Path):
-    """A process that says which step it has recorded is killed in the middle, with shards and tails at hand."""
+def test_acknowledged_rows_survive_kill_9(tmp_path: Path):
+    """A process that prints each recorded step is killed while shards and tails exist."""
     script = """
 import sys
-from tests.record.test_folder import MANIFEST, seen
+from tests.record.test_folder import MANIFEST, timestep_of
 from tropism.record import Writer
 writer = Writer(sys.argv[1], MANIFEST, shard_rows=50)
-number = writer.begin(0, None, seen(0))
+number = writer.begin(0, None, timestep_of(0))
 for step in range(1, 10**9):
-    writer.step(number, step, step % 100, seen(step))
+    writer.step(number, step, step % 100, timestep_of(step))
     print(step, flush=True)
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -65,14 +65,14 @@ for step in range(1, 10**9):
     assert sum(shard.rows for shard in after.manifest.shards) == len(before) + 1 + 4
 
 
-def test_a_tail_is_readable_wherever_it_was_cut(tmp_path: Path):
+def test_tail_truncated_anywhere_is_readable(tmp_path: Path):
     writer = Writer(tmp_path / "whole", MANIFEST)
     ends = [0]
     tail = tmp_path / "whole" / "steps-000000.tail"
-    number = writer.begin(0, None, seen(0))
+    number = writer.begin(0, None, timestep_of(0))
     for step in range(1, 4):
         ends.append(tail.stat().st_size)
-        writer.step(number, step, step, seen(step))
+        writer.step(number, step, step, timestep_of(step))
     data = tail.read_bytes()
     writer.close()
     cut = tmp_path / "cut.tail"
@@ -85,7 +85,7 @@ def test_a_tail_is_readable_wherever_it_was_cut(tmp_path: Path):
         read_tail(cut, MANIFEST)
 
 
-def test_rows_that_do_not_fit_on_the_disk_are_refused_and_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_failed_writes_do_not_hide_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     writer = Writer(tmp_path, MANIFEST)
     number = write(writer, 2)
     real, left = os.write, [40]
@@ -98,11 +98,11 @@ def test_rows_that_do_not_fit_on_the_disk_are_refused_and_hide_nothing(tmp_path:
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        writer.step(number, 3, 1, seen(3))
+        writer.step(number, 3, 1, timestep_of(3))
     with pytest.raises(OSError, match="No space left"):
-        writer.begin(5, None, seen(0))
+        writer.begin(5, None, timestep_of(0))
     monkeypatch.setattr(os, "write", real)
-    writer.step(number, 3, 7, seen(3))
+    writer.step(number, 3, 7, timestep_of(3))
     assert write(writer, 1, seed=6) == 1
     episodes = Reader(tmp_path)
     assert episodes[0].actions.tolist() == [1, 2, 7]
@@ -111,7 +111,7 @@ def test_rows_that_do_not_fit_on_the_disk_are_refused_and_hide_nothing(tmp_path:
     writer.close()
 
 
-def test_a_shard_is_made_as_soon_as_there_are_rows_or_bytes_enough(tmp_path: Path):
+def test_shard_is_written_at_the_row_or_byte_limit(tmp_path: Path):
     with Writer(tmp_path / "rows", MANIFEST, shard_rows=10) as writer:
         write(writer, 99)
     with Writer(tmp_path / "bytes", MANIFEST, shard_bytes=2_000) as writer:
@@ -121,12 +121,12 @@ def test_a_shard_is_made_as_soon_as_there_are_rows_or_bytes_enough(tmp_path: Pat
     assert len(Reader(tmp_path / "rows")[0]) == len(Reader(tmp_path / "bytes")[0]) == 99
 
 
-def test_episodes_that_interleave_are_told_apart_also_while_they_are_written(tmp_path: Path):
+def test_interleaved_episodes_are_separated_while_being_written(tmp_path: Path):
     writer = Writer(tmp_path, MANIFEST, shard_rows=7)
-    numbers = [writer.begin(seed, None, seen(seed)) for seed in range(5)]
+    numbers = [writer.begin(seed, None, timestep_of(seed)) for seed in range(5)]
     for step in range(1, 11):
         for number in numbers:
-            writer.step(number, step, number, seen(10 * step + number, step == 10))
+            writer.step(number, step, number, timestep_of(10 * step + number, step == 10))
         assert [len(episode) for episode in Reader(tmp_path)] == [step] * 5
     writer.close()
     for number, episode in enumerate(Reader(tmp_path)):
@@ -136,15 +136,15 @@ def test_episodes_that_interleave_are_told_apart_also_while_they_are_written(tmp
     assert Reader(tmp_path).table().num_rows == 55
 
 
-def test_a_fork_is_read_with_what_came_before_it(tmp_path: Path):
+def test_fork_is_read_with_the_steps_before_it(tmp_path: Path):
     with Writer(tmp_path, MANIFEST) as writer:
         root = write(writer, 5, seed=3)
-        child = writer.fork(root, 3, seen(3), seed=8)
-        writer.step(child, 4, 40, seen(41))
-        grandchild = writer.fork(child, 4, seen(41))
-        same_place = writer.fork(child, 3, seen(3), seed=9)
-        writer.step(same_place, 4, 50, seen(51))
-        writer.step(grandchild, 5, 60, seen(61))
+        child = writer.fork(root, 3, timestep_of(3), seed=8)
+        writer.step(child, 4, 40, timestep_of(41))
+        grandchild = writer.fork(child, 4, timestep_of(41))
+        same_place = writer.fork(child, 3, timestep_of(3), seed=9)
+        writer.step(same_place, 4, 50, timestep_of(51))
+        writer.step(grandchild, 5, 60, timestep_of(61))
     episodes = Reader(tmp_path)
     assert episodes[child].rewards.tolist() == [1, 2, 3, 41]
     assert episodes[grandchild].rewards.tolist() == [1, 2, 3, 41, 61]
@@ -155,17 +155,17 @@ def test_a_fork_is_read_with_what_came_before_it(tmp_path: Path):
     assert len(episodes[root]) == 5
 
 
-def test_one_writer_at_a_time(tmp_path: Path):
+def test_second_writer_is_rejected(tmp_path: Path):
     with Writer(tmp_path, MANIFEST), pytest.raises(StateError, match="another writer is recording"):
         Writer(tmp_path, MANIFEST)
     closed = Writer(tmp_path, MANIFEST)
     closed.close()
     closed.close()
     with pytest.raises(StateError, match="is closed"):
-        closed.begin(0, None, seen(0))
+        closed.begin(0, None, timestep_of(0))
 
 
-def test_a_folder_is_of_one_environment(tmp_path: Path):
+def test_folder_holds_one_environment(tmp_path: Path):
     with Recorder(Session(*make("CartPole-v1")), tmp_path) as recorder:
         recorder.reset(seed=0)
     with pytest.raises(ValidationError, match=r"params .*another folder"):
@@ -177,7 +177,7 @@ def test_a_folder_is_of_one_environment(tmp_path: Path):
     assert [episode.seed for episode in Reader(tmp_path)] == [0, 1]
 
 
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
+def test_invalid_folders_are_reported(tmp_path: Path):
     with pytest.raises(ValidationError, match=r"nowhere.*a folder of recordings"):
         Reader(tmp_path / "nowhere")
     (tmp_path / "file").touch()
@@ -208,8 +208,8 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path):
         Reader(folder)
 
 
-def damaged(folder: Path, how: str) -> None:
-    """A folder with a recording, spoilt."""
+def damage(folder: Path, how: str) -> None:
+    """Damage a folder with a recording."""
     with Writer(folder, MANIFEST) as writer:
         write(writer, 3)
     manifest = folder / "manifest.json"
@@ -231,16 +231,16 @@ def damaged(folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut short", "no JSON object", "lost", "forgot a shard", "of another environment"])
-def test_nothing_is_written_into_a_damaged_folder(how: str, tmp_path: Path):
+def test_damaged_folder_is_not_modified(how: str, tmp_path: Path):
     folder = tmp_path / "folder"
-    damaged(folder, how)
+    damage(folder, how)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(ValidationError, match=r"written by Tropism|steps-000000.parquet is not listed|another folder"):
         Writer(folder, MANIFEST)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_manifest_says_what_was_recorded(tmp_path: Path):
+def test_manifest_describes_the_recording(tmp_path: Path):
     with Recorder(Session(*make("GridWorld-v0", size=7, params={"max_steps": 9})), tmp_path) as recorder:
         recorder.reset(seed=5)
         recorder.reset(seed=6)
@@ -252,8 +252,8 @@ def test_a_manifest_says_what_was_recorded(tmp_path: Path):
     assert manifest["spaces"]["action"]["maximum"] == 3
 
 
-def test_a_crash_while_a_tail_becomes_a_shard_loses_and_doubles_nothing(tmp_path: Path):
-    """Whichever of the three files got there: tail, shard, manifest."""
+def test_crash_while_sealing_neither_loses_nor_duplicates_rows(tmp_path: Path):
+    """For each combination of tail, shard and manifest that a crash can leave."""
     writer = Writer(tmp_path, MANIFEST)
     write(writer, 4)
     tail, manifest = tmp_path / "steps-000000.tail", tmp_path / "manifest.json"
@@ -271,25 +271,25 @@ def test_a_crash_while_a_tail_becomes_a_shard_loses_and_doubles_nothing(tmp_path
         assert Reader(tmp_path)[0].actions.tolist() == [1, 2, 3, 4]
 
 
-def test_a_step_that_is_done_over_counts_once(tmp_path: Path):
-    """A server that died before it acknowledged a step does it again when it is asked again."""
+def test_repeated_step_counts_once(tmp_path: Path):
+    """A server that crashed before acknowledging a step repeats it when the client retries."""
     with Writer(tmp_path, MANIFEST) as writer:
         number = write(writer, 4)
-        writer.step(number, 3, 70, seen(7))
-        writer.step(number, 4, 80, seen(8))
-        writer.step(number, 4, 90, seen(9))
+        writer.step(number, 3, 70, timestep_of(7))
+        writer.step(number, 4, 80, timestep_of(8))
+        writer.step(number, 4, 90, timestep_of(9))
     assert Reader(tmp_path)[number].actions.tolist() == [1, 2, 70, 90]
 
 
-def test_an_episode_with_a_hole_is_refused_and_the_others_are_read(tmp_path: Path):
+def test_episode_with_missing_steps_is_rejected_and_others_are_read(tmp_path: Path):
     with Writer(tmp_path, MANIFEST) as writer:
         number = write(writer, 2)
-        writer.step(number, 5, 1, seen(1))
+        writer.step(number, 5, 1, timestep_of(1))
         other = write(writer, 1)
     with pytest.raises(ValidationError, match="all steps recorded"):
         Reader(tmp_path)[number]
     assert len(Reader(tmp_path)[other]) == 1
 
 
-def test_what_is_not_recorded_does_not_go_into_the_episode_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    live_through_a_full_disk(Recorder(Session(*make("CartPole-v1")), tmp_path), tmp_path, monkeypatch)
+def test_failed_writes_end_the_recorded_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    check_recorder_on_full_disk(Recorder(Session(*make("CartPole-v1")), tmp_path), tmp_path, monkeypatch)

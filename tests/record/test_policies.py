@@ -17,7 +17,7 @@ from tropism.train.runner import LocalRunner
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("id", "steps"), [("CartPole-v1", DRAW_SIZE + 3), ("Pendulum-v1", 3), ("Echo-v0", 3)])
-def test_random_play_is_that_of_evaluate_and_its_seed_is_that_of_the_episode(id: str, steps: int):
+def test_random_actions_equal_those_of_evaluate(id: str, steps: int):
     session = Session(*make(id))
     fast, slow = policy_of("random", session, False), StrategyPolicy(RandomPolicy(session.action_space))
     first = session.reset(seed=0)
@@ -30,7 +30,7 @@ def test_random_play_is_that_of_evaluate_and_its_seed_is_that_of_the_episode(id:
 
 
 @pytest.mark.slow
-def test_trained_agents_and_strategies_are_recorded_as_they_are_evaluated(
+def test_recorded_returns_equal_evaluated_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,7 @@ def test_trained_agents_and_strategies_are_recorded_as_they_are_evaluated(
         assert recorded["mean_return"] == pytest.approx(evaluated["return"]["mean"], rel=1e-5)
 
 
-def test_without_the_extra_random_and_functions_play(
+def test_random_and_functions_work_without_the_train_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "lefty.py").write_text("def left(obs): return 0\n")
@@ -59,6 +59,6 @@ def test_without_the_extra_random_and_functions_play(
     assert 'pip install "tropism[train,client]"' in capsys.readouterr().err
 
 
-def test_a_language_model_is_sent_to_a_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_language_model_is_rejected_with_a_hint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     assert run(monkeypatch, "record", "CartPole-v1", "-o", "out", "--policy", "llm:some@http://127.0.0.1:1/v1") == 2
     assert "needs a server" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A recorded episode repeats itself, and where it does not, that is said."""
+"""Replays are identical, and differences are reported."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ SOME = ["CartPole-v1", "ConnectFour-v0", "Echo-v0", "Chat-v0", "PixelGridWorld-v
 
 @pytest.mark.slow
 @pytest.mark.parametrize("id", SOME)
-def test_an_episode_repeats_bit_for_bit(id: str, tmp_path: Path):
+def test_replay_is_identical_bit_for_bit(id: str, tmp_path: Path):
     session = Session(*make(id))
     with Recorder(session, tmp_path) as recorder:
         for _ in range(2):  # the second seed is drawn
@@ -39,7 +39,7 @@ def test_an_episode_repeats_bit_for_bit(id: str, tmp_path: Path):
     assert (found.step, found.name) == (1, "reward")
 
 
-def test_forks_with_seeds_of_their_own_repeat(tmp_path: Path):
+def test_reseeded_forks_replay(tmp_path: Path):
     session = Session(*make("ConnectFour-v0", opponent="random"))
     with Recorder(session, tmp_path) as recorder:
         recorder.reset(seed=1)
@@ -60,7 +60,7 @@ def test_forks_with_seeds_of_their_own_repeat(tmp_path: Path):
     assert found.step > 3
 
 
-def test_the_forks_of_a_replay_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_replay_closes_its_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     forks: list[Session] = []
 
     def fork(session: Session, seed: int) -> Session:
@@ -82,7 +82,7 @@ def test_the_forks_of_a_replay_are_closed(tmp_path: Path, monkeypatch: pytest.Mo
     assert session.lifecycle is EnvironmentState.READY
 
 
-def test_options_and_params_are_part_of_an_episode(tmp_path: Path):
+def test_replay_uses_options_and_params(tmp_path: Path):
     session = Session(*make("CartPole-v1", params={"gravity": 3.7}))
     with Recorder(session, tmp_path) as recorder:
         recorder.reset(seed=0, options={"params": {"length": 2.0}})
@@ -98,24 +98,24 @@ def test_options_and_params_are_part_of_an_episode(tmp_path: Path):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told(Observation):
+class EpisodeIdObservation(Observation):
     name: str = ""
 
 
 class Named(AgentEnvironment):
-    """Says the id of its episode."""
+    """Observes the id of its episode."""
 
     deterministic = True
 
-    def reset(self, episode_id: str = "") -> Told:
+    def reset(self, episode_id: str = "") -> EpisodeIdObservation:
         self.name = episode_id
-        return Told(name=self.name)
+        return EpisodeIdObservation(name=self.name)
 
-    def step(self, action: Action) -> Told:
-        return Told(name=self.name, reward=1.5)
+    def step(self, action: Action) -> EpisodeIdObservation:
+        return EpisodeIdObservation(name=self.name, reward=1.5)
 
 
-def test_an_episode_that_depends_on_its_id_repeats(tmp_path: Path):
+def test_replay_uses_the_episode_id(tmp_path: Path):
     session = Session(Named)
     with Recorder(session, tmp_path) as recorder:
         first = recorder.reset(seed=0)
@@ -125,7 +125,7 @@ def test_an_episode_that_depends_on_its_id_repeats(tmp_path: Path):
     assert first_difference(Session(Named), episode) is None
 
 
-def test_what_cannot_be_replayed_says_so(tmp_path: Path):
+def test_non_replayable_recordings_are_rejected(tmp_path: Path):
     session = Session(Unwritable())
     with Recorder(session, tmp_path) as recorder:
         recorder.reset(seed=0)
@@ -137,7 +137,7 @@ def test_what_cannot_be_replayed_says_so(tmp_path: Path):
         session_of(reader.manifest)
 
 
-def test_the_commands_record_and_replay(
+def test_record_and_replay_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "mine.py").write_text("def left(obs): return 0\n")
@@ -159,9 +159,9 @@ def test_the_commands_record_and_replay(
     text = manifest.read_text().replace('".gravity": 3.7', '".gravity": 3.8')
     manifest.write_text(text.replace('"tropism": "', '"tropism": "0.0.'))
     assert run(monkeypatch, "replay", "out", "--verify") == 1
-    told = capsys.readouterr().out
-    assert "episode 0 differs at step 1: obs was" in told
-    assert "recorded with {'tropism': '0.0." in told
+    printed = capsys.readouterr().out
+    assert "episode 0 differs at step 1: obs was" in printed
+    assert "recorded with {'tropism': '0.0." in printed
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_commands_record_and_replay(
         (("record", "CartPole-v1", "-o", "/proc/nothing"), "a writable folder"),
     ],
 )
-def test_a_mistake_ends_in_one_message(
+def test_invalid_input_gives_one_message(
     arguments: tuple[str, ...],
     message: str,
     tmp_path: Path,
@@ -186,7 +186,7 @@ def test_a_mistake_ends_in_one_message(
     assert message in capsys.readouterr().err
 
 
-def test_a_class_without_an_id_is_replayed_as_it_was_recorded(
+def test_class_without_an_id_is_replayed_with_recorded_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     lines = ("from tropism.envs.grid_world import GridWorld", "class Mine(GridWorld): pass", "class Other(Mine): pass")

@@ -1,4 +1,4 @@
-"""The demo, interrupted: what is done is kept and reported."""
+"""An interrupted demo keeps and reports its results so far."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from tropism.train.policies import resolve_policy
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_a_report_and_an_agent(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_a_report_and_an_agent(tmp_path: Path) -> None:
     # What runs in the background of a shell ignores Ctrl-C, and so would its children.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "tropism", "demo", "--out", str(tmp_path)]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""A command that takes minutes says so, before or as soon as it can know."""
+"""Long commands announce their duration as soon as it can be estimated."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ from tropism.train.run import TrainingReport, train
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [
         (2.0, ""),
         (34.0, "about 30 seconds"),
@@ -28,21 +28,21 @@ from tropism.train.run import TrainingReport, train
         (9000.0, "about 2.5 hours"),
     ],
 )
-def test_durations_in_words(seconds: float, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_durations_are_printed_with_a_unit(seconds: float, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     announce_duration("train", seconds)
     printed = capsys.readouterr().err
-    assert printed == (f"train: {words} on this machine.\n" if words else "")
+    assert printed == (f"train: {text} on this machine.\n" if text else "")
 
 
 @pytest.mark.slow
-def test_training_knows_after_two_updates_how_long_it_takes(tmp_path: Path) -> None:
-    """And its speed does not count the compilation, which takes as long as hundreds of these updates."""
+def test_training_estimates_its_duration_after_two_updates(tmp_path: Path) -> None:
+    """The reported speed excludes compilation, which takes as long as hundreds of these updates."""
     announced: list[tuple[int, float]] = []
     reports: list[TrainingReport] = []
     training = brief("GridWorld-v0", updates=200)
-    began = time.perf_counter()
+    start = time.perf_counter()
     train(training, tmp_path, reports.append, on_estimate=lambda *each: announced.append(each))
-    took = time.perf_counter() - began
+    took = time.perf_counter() - start
     [(steps, seconds)] = announced
     assert steps == 2 * 64
     assert 0 < seconds < took
@@ -65,7 +65,7 @@ def test_train_announces_its_steps_and_the_compilation(
     assert "Compilation takes" in first
 
 
-def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remaining_time_is_announced_after_two_progress_reports(capsys: pytest.CaptureFixture[str]) -> None:
     def run(show: Callable[[int], None]) -> str:
         show(1)
         time.sleep(0.06)
@@ -80,7 +80,7 @@ def test_many_episodes_are_announced_after_two_measurements(capsys: pytest.Captu
 
 @pytest.mark.slow
 @pytest.mark.parametrize("id", ["CartPole-v1", "PlumeNav-v0"])
-def test_episodes_in_parts_are_the_same_episodes(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_evaluation_equals_unbatched(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env, params = make(id, params={"max_steps": 20})
     policy: Any = resolve_policy("random", env, params)
     whole = evaluate("random", env, params, policy, 7, 13)

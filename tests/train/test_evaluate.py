@@ -1,4 +1,4 @@
-"""evaluate: every policy plays the same seeded episodes, and the figures are those of the episodes."""
+"""evaluate: all policies run the same seeded episodes, and the statistics match the episodes."""
 
 import json
 import threading
@@ -76,7 +76,7 @@ def meander() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "run-and-tumble", "cast-and-surge"])
-def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: Any) -> None:
+def test_strategy_acts_the_same_in_a_session_and_compiled(name: str, meander: Any) -> None:
     env, params = meander
     strategy: Any = resolve_policy(name, env, params)
     compiled = evaluate(name, env, params, strategy, 3, 4)
@@ -91,7 +91,7 @@ def test_a_strategy_does_at_a_table_what_it_does_compiled(name: str, meander: An
     np.testing.assert_array_equal(played.search.paths, compiled.search.paths[:moments])
 
 
-def test_an_environment_without_a_source_has_returns_only(tmp_path: Path) -> None:
+def test_environment_without_a_source_has_returns_only(tmp_path: Path) -> None:
     env, params = make("CartPole-v1")
     chance: Any = resolve_policy("random", env, params)
     result = evaluate("random", env, params, chance, 0, 64)
@@ -103,7 +103,7 @@ def test_an_environment_without_a_source_has_returns_only(tmp_path: Path) -> Non
     assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_evaluation_plot_is_a_grid_of_equal_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env, params = make("PlumeNav-v0")
     corners = np.array([[[40.0, 40.0], [80.0, 60.0]]])  # between them no search began
     searched = SearchResults(np.array([True, False]), np.ones(2), corners)
@@ -120,7 +120,7 @@ def test_the_picture_of_searches_is_a_grid_of_equal_cells(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_path_is_drawn_over_the_plume_of_its_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env, params = make("PlumeNavMeander-v0")
     paths = np.broadcast_to(np.array([60.0, 64.0]), (9, 2, 2))
     searched = SearchResults(np.array([True, False]), np.ones(2), paths)
@@ -143,7 +143,7 @@ def test_a_path_is_drawn_over_the_plume_of_its_own_episode(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("own")
-def test_functions_of_the_users() -> None:
+def test_user_functions_as_policies() -> None:
     env, params = make("CartPole-v1")
     leaning: Any = resolve_policy("own_policies:upright", env, params)
     result = play("upright", LocalRunner(Session(env, params)), leaning, 0, 5)
@@ -170,12 +170,12 @@ def test_functions_of_the_users() -> None:
         ("llm:model@host", "http://127"),
     ],
 )
-def test_a_policy_that_is_none(policy: str, message: str) -> None:
+def test_invalid_policy_names_are_rejected(policy: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         resolve_policy(policy, *make("CartPole-v1"))
 
 
-def test_strategies_find_smell_and_wind_in_the_observation() -> None:
+def test_strategies_find_odour_and_wind_in_the_observation() -> None:
     nose = Together(
         (WindSense(egocentric=True, apparent=True, dt=0.04), Position(), Saturating(Concentration(), half=1.0))
     )
@@ -195,7 +195,7 @@ def test_strategies_find_smell_and_wind_in_the_observation() -> None:
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=50))
 @settings(max_examples=50)
-def test_intervals_surround_their_means(values: list[float]) -> None:
+def test_intervals_contain_their_means(values: list[float]) -> None:
     interval = bootstrap_interval(np.array(values))
     assert interval is not None
     assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
@@ -204,7 +204,7 @@ def test_intervals_surround_their_means(values: list[float]) -> None:
     assert rate.low < rate.high  # never sure, also where all succeed
 
 
-def test_a_bootstrap_covers_the_truth_about_19_times_in_20() -> None:
+def test_bootstrap_interval_covers_the_mean_95_percent_of_the_time() -> None:
     rng = np.random.default_rng(1)
     covered = [
         interval.low <= 3.0 <= interval.high
@@ -216,7 +216,7 @@ def test_a_bootstrap_covers_the_truth_about_19_times_in_20() -> None:
 
 
 class Model(BaseHTTPRequestHandler):
-    """A language model that answers by rote."""
+    """A language model with scripted replies."""
 
     said: list[Any]
     answers: list[str]
@@ -250,8 +250,8 @@ def model() -> Iterator[tuple[str, type[Model]]]:
     server.server_close()
 
 
-def test_a_language_model_plays_over_a_served_session(model: tuple[str, type[Model]]) -> None:
-    """In the first episode it errs once; in the second it never acts, and is given up."""
+def test_language_model_acts_in_a_served_session(model: tuple[str, type[Model]]) -> None:
+    """In the first episode one reply is invalid; the second has only invalid replies and is abandoned."""
     url, kind = model
     kind.answers = ["and where would up lead me to", " left ", "right", "right", "right", "I would rather not"]
     options = ["--policy", f"llm:parrot@{url}", "--episodes", "2", "--steps", "4", "--json"]
@@ -266,7 +266,7 @@ def test_a_language_model_plays_over_a_served_session(model: tuple[str, type[Mod
     assert len(kind.said) == 5 + 5
 
 
-def test_what_is_sent_along_begins_with_what_the_model_is_told(model: tuple[str, type[Model]]) -> None:
+def test_context_starts_with_an_observation(model: tuple[str, type[Model]]) -> None:
     url, kind = model
     env, params = make("GridWorld-v0")
     player = LanguageModel("parrot", url)
@@ -279,7 +279,7 @@ def test_what_is_sent_along_begins_with_what_the_model_is_told(model: tuple[str,
     assert (system["role"], first["role"], last["role"]) == ("system", "user", "user")
 
 
-def test_a_language_model_that_fails_is_an_error(model: tuple[str, type[Model]]) -> None:
+def test_failing_language_model_raises_an_error(model: tuple[str, type[Model]]) -> None:
     url, kind = model
     kind.answers = ["FAIL"]
     env, params = make("GridWorld-v0")
@@ -297,7 +297,7 @@ def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
+def test_all_agents_of_a_folder_are_evaluated(two_agents: Path) -> None:
     assert expand_agents(str(two_agents)) == [f"{two_agents}@0", f"{two_agents}@1"]
     assert expand_agents(f"{two_agents}@1") == [f"{two_agents}@1"]
     env, params = make("CartPole-v1")
@@ -308,7 +308,7 @@ def test_every_agent_of_a_folder_is_evaluated(two_agents: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_of_another_task_and_a_cut_file_are_refused(two_agents: Path, tmp_path: Path) -> None:
+def test_agent_of_another_task_and_truncated_file_are_rejected(two_agents: Path, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="acts in"):
         resolve_policy(f"{two_agents}@0", *make("Acrobot-v1"))
     with pytest.raises(ValidationError, match="observes 2 numbers, not 4"):
@@ -320,7 +320,7 @@ def test_an_agent_of_another_task_and_a_cut_file_are_refused(two_agents: Path, t
 
 
 def frame_like() -> PlumeNav:
-    """Two actions, two numbers."""
+    """An environment with two actions and two observed numbers."""
     return PlumeNav(sensor=WindSense(), motion=RunTumble())
 
 
@@ -334,13 +334,13 @@ def frame_like() -> PlumeNav:
         ["CartPole-v1", "--env", "CartPole-v1"],
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: list[str]) -> None:
+def test_inapplicable_options_are_rejected(options: list[str]) -> None:
     result = CliRunner().invoke(app, ["evaluate", *options])
     assert isinstance(result.exception, ValidationError)
 
 
 @pytest.mark.usefixtures("own")
-def test_a_served_environment_of_ones_own_is_evaluated_by_policies_that_need_its_spaces() -> None:
+def test_served_user_environment_works_with_policies_that_need_spaces() -> None:
     env, params = make("GridWorld-v0", size=3)
     own = {"Mine": ServedEnvironment("Mine", env, params, "A grid of my own.")}
     with running(own=own) as server:
@@ -355,7 +355,7 @@ def test_a_served_environment_of_ones_own_is_evaluated_by_policies_that_need_its
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
-def test_the_command_writes_a_table_figures_and_a_picture(tmp_path: Path) -> None:
+def test_evaluate_command_writes_a_table_json_and_a_plot(tmp_path: Path) -> None:
     options = ["--episodes", "16", "--param", "max_steps=30", "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(app, ["evaluate", "PlumeNavMeander-v0", "--policy", "cast-and-surge", *options])
     assert result.exit_code == 0, result.output
@@ -365,7 +365,7 @@ def test_the_command_writes_a_table_figures_and_a_picture(tmp_path: Path) -> Non
     assert (tmp_path / "out" / "evaluation.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_summaries_are_of_the_episodes_that_found_it() -> None:
+def test_time_summaries_cover_successful_episodes_only() -> None:
     found, paths = np.array([True, False, True]), np.zeros((2, 3, 2))
     search = SearchResults(found, np.array([0.5, 0.1, 0.7]), paths)
     summary = Evaluation("x", 0, np.array([1.0, 0.0, 1.0]), np.array([10, 99, 20]), search).summary()

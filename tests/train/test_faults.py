@@ -1,4 +1,4 @@
-"""A number that spoils a training stops it, with its name and place; the last good agent stays on disk."""
+"""Non-finite numbers stop a training with a precise message; the last good checkpoint stays on disk."""
 
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,12 @@ def place_of(key: int) -> tuple[int, int, int]:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 23), st.sampled_from([jnp.nan, jnp.inf, 2.0])), max_size=3))
-def test_the_survey_finds_what_a_search_finds(faults: list[tuple[int, int, float]]) -> None:
+def test_find_fault_agrees_with_a_plain_search(faults: list[tuple[int, int, float]]) -> None:
     arrays = [np.zeros((STEPS, ENVS, 2), np.float32), np.zeros((STEPS, ENVS, 2), np.float32), np.zeros((STEPS, ENVS))]
     for which, index, value in faults:
         arrays[which].flat[index % arrays[which].size] = value
     obs, next_obs, reward = arrays
-    found = jax.device_get(compiled_survey(*arrays))
+    found = jax.device_get(compiled_find_fault(*arrays))
     spoilt, outside = [], []
     for row in range(STEPS):
         for env in range(ENVS):
@@ -57,12 +57,12 @@ def test_the_survey_finds_what_a_search_finds(faults: list[tuple[int, int, float
 
 
 @jax.jit
-def compiled_survey(obs: Any, next_obs: Any, reward: Any) -> Any:
+def compiled_find_fault(obs: Any, next_obs: Any, reward: Any) -> Any:
     return find_fault(Box(-1.0, 1.0, (2,)), obs, next_obs, reward)
 
 
-def test_a_nan_reward_stops_training_and_the_last_good_agent_stays(tmp_path: Path) -> None:
-    """Step 37 of four environments side by side is step 145 of all, in the third update of 64 steps."""
+def test_nan_reward_stops_training_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    """Step 37 of four parallel environments is step 145 in total, in the third update of 64 steps."""
     with pytest.raises(NonFiniteError) as stopped:
         train(brief(f"{WORLDS}:NanReward"), tmp_path)
     words = str(stopped.value)
@@ -78,7 +78,7 @@ def test_a_nan_reward_stops_training_and_the_last_good_agent_stays(tmp_path: Pat
     assert str(again.value) == words
 
 
-def test_the_command_says_what_is_not_finite_and_fails(
+def test_train_command_reports_the_non_finite_quantity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "384", "--epochs", "1", "--minibatches", "2"]
@@ -93,13 +93,13 @@ def test_the_command_says_what_is_not_finite_and_fails(
 
 
 @pytest.mark.slow
-def test_an_infinite_entry_of_an_observation_is_named(tmp_path: Path) -> None:
+def test_infinite_observation_entry_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"observation\['place'\]\[1\] is inf at step 145 \(update 3, envir"):
         train(brief(f"{WORLDS}:InfiniteObservation"), tmp_path)
 
 
 @pytest.mark.slow
-def test_an_observation_that_is_nan_from_the_start(tmp_path: Path) -> None:
+def test_nan_observation_after_the_first_reset_is_reported(tmp_path: Path) -> None:
     expected = r"observation\[0\] is nan after the first reset \(environment 0\).*Nothing was saved"
     with pytest.raises(NonFiniteError, match=expected):
         train(brief(f"{WORLDS}:NanReset"), tmp_path)
@@ -107,7 +107,7 @@ def test_an_observation_that_is_nan_from_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_with_several_agents_the_message_says_which(tmp_path: Path) -> None:
+def test_message_names_the_agent_if_there_are_several(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"reward is nan at step 145 \(update 3, environment 0, agent 0\)"):
         train(brief(f"{WORLDS}:NanReward", seeds=2), tmp_path)
 
@@ -119,7 +119,7 @@ class NanValue(Net):
 
 
 class NanGradient(Net):
-    """The loss is finite, and its gradient is not."""
+    """The loss is finite, but its gradient is not."""
 
     def __call__(self, obs: Any, memory: Any) -> Any:
         outputs, value, memory = super().__call__(obs, memory)
@@ -127,20 +127,20 @@ class NanGradient(Net):
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_training(tmp_path: Path) -> None:
+def test_non_finite_loss_stops_training(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"loss is nan at step 64 \(update 1\)"):
         train(brief("GridWorld-v0", network=NanValue), tmp_path)
 
 
 @pytest.mark.slow
-def test_an_agent_is_not_saved_whose_weights_are_not_finite(tmp_path: Path) -> None:
+def test_agent_with_non_finite_weights_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"agent\.weights\.actor.* is nan at step 64 \(update 1\)"):
         train(brief("GridWorld-v0", network=NanGradient, minibatches=1), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_an_observation_outside_its_space_is_reported_once(tmp_path: Path) -> None:
+def test_observation_outside_its_space_is_reported_once(tmp_path: Path) -> None:
     expected = (
         r"observation\[1\] is 1\.75, outside Box\(0\.0, 1\.0, \(2,\), float32\), "
         r"at step 77 \(update 2, environment 0\)\. Training continues"
@@ -151,12 +151,12 @@ def test_an_observation_outside_its_space_is_reported_once(tmp_path: Path) -> No
     assert history[-1][0] == 6 * 64
 
 
-def test_an_observation_of_another_shape_is_reported(tmp_path: Path) -> None:
+def test_observation_of_wrong_shape_is_reported(tmp_path: Path) -> None:
     with pytest.warns(ObservationWarning, match=r"observation has the shape \(2,\) and dtype float32, outside Box"):
         train(brief(f"{WORLDS}:WrongShape", updates=1), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "ConnectFour-v0"])
-def test_no_environment_of_ours_leaves_its_space(id: str, tmp_path: Path) -> None:
+def test_built_in_environments_stay_in_their_spaces(id: str, tmp_path: Path) -> None:
     train(brief(id, updates=2, num_steps=128, total_steps=2048), tmp_path)  # a warning would be an error

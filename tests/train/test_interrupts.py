@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: exit code 130, one line, no traceback, and files that can be used."""
+"""Ctrl-C at any time: exit code 130, one line, no traceback, and usable files."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ SMALL = ("--num-envs", "4", "--num-steps", "16", "--total-steps", "640000")
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process that handles Ctrl-C, also where the tests run in the background of a shell; it has said a line."""
+    """Start a process that handles Ctrl-C, also if the tests run as a background job, and wait for its first line."""
     command = ["env", "--default-signal=INT", sys.executable, "-c", code, *arguments]
     # Nothing compiled is read from disk: compiling takes its time.
     variables = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
@@ -29,11 +29,11 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
-def interrupt(process: subprocess.Popen[str], patience: float = 20) -> str:
-    """Press Ctrl-C; returns what the process says on stderr when it ends as it should."""
+def interrupt(process: subprocess.Popen[str], timeout: float = 20) -> str:
+    """Send Ctrl-C, check how the process ends, and return its stderr."""
     process.send_signal(signal.SIGINT)
     try:
-        out, errors = process.communicate(timeout=patience)
+        out, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -56,23 +56,23 @@ def wait_for(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """No part of a file, and a checkpoint only if it can be read."""
+    """No partial files, and any checkpoint is readable."""
     names = {path.name for path in folder.glob("*")}
     assert names <= {CHECKPOINT}
     if names:
         checkpoint.load(folder / CHECKPOINT)
 
 
-def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
+def test_ctrl_c_during_imports(tmp_path: Path) -> None:
     processes = [train(tmp_path / "agent") for _ in range(2)]
-    for process, moment in zip(processes, (0.1, 0.4), strict=True):
-        time.sleep(moment)
+    for process, delay in zip(processes, (0.1, 0.4), strict=True):
+        time.sleep(delay)
         assert interrupt(process).startswith("Interrupted.")
     assert not (tmp_path / "agent" / CHECKPOINT).exists()
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_compiling_says_that_nothing_is_saved(tmp_path: Path) -> None:
+def test_ctrl_c_during_compilation_reports_that_nothing_was_saved(tmp_path: Path) -> None:
     process = train(tmp_path)
     assert process.stderr is not None
     assert "Compilation takes" in process.stderr.readline()
@@ -83,7 +83,7 @@ def test_ctrl_c_while_compiling_says_that_nothing_is_saved(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_training_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_during_training_prints_the_resume_command(tmp_path: Path) -> None:
     process = train(tmp_path)
     wait_for(tmp_path / CHECKPOINT)
     time.sleep(0.5)
@@ -98,7 +98,7 @@ def test_ctrl_c_while_training_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_an_agent_is_about_to_be_replaced(tmp_path: Path) -> None:
+def test_ctrl_c_with_force_before_the_first_checkpoint(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"another agent")
     process = train(tmp_path, "--force")
     assert process.stderr is not None
@@ -108,27 +108,27 @@ def test_ctrl_c_while_an_agent_is_about_to_be_replaced(tmp_path: Path) -> None:
     assert (tmp_path / CHECKPOINT).read_bytes() == b"another agent"
 
 
-def moments(first: float, factor: float, number: int, short: int) -> list[Any]:
-    """Growing times in seconds; every `short`-th is enough for the short form of a test."""
+def delays(first: float, factor: float, number: int, short: int) -> list[Any]:
+    """Growing times in seconds; the short form of a test uses every `short`-th."""
     return [
         pytest.param(first * factor**k, marks=pytest.mark.full if k % short else pytest.mark.slow)
         for k in range(number)
     ]
 
 
-@pytest.mark.parametrize("moment", moments(0.05, 1.25, 22, 5))  # up to 5.4 seconds
-def test_ctrl_c_at_any_moment_of_a_training(moment: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay", delays(0.05, 1.25, 22, 5))  # up to 5.4 seconds
+def test_ctrl_c_at_any_time_of_a_training(delay: float, tmp_path: Path) -> None:
     process = train(tmp_path)
-    time.sleep(moment)
+    time.sleep(delay)
     interrupt(process)
     check_folder(tmp_path)
 
 
-@pytest.mark.parametrize("moment", moments(0.1, 1.7, 8, 3))  # up to 4.1 seconds
+@pytest.mark.parametrize("delay", delays(0.1, 1.7, 8, 3))  # up to 4.1 seconds
 @pytest.mark.parametrize("command", ["rollout CartPole-v1 --steps 9999999", "evaluate Pendulum-v1 --episodes 9999999"])
-def test_ctrl_c_at_any_moment_of_another_command(command: str, moment: float) -> None:
+def test_ctrl_c_at_any_time_of_another_command(command: str, delay: float) -> None:
     process = start(STARTED, *command.split())
-    time.sleep(moment)
+    time.sleep(delay)
     interrupt(process)
 
 
@@ -188,7 +188,7 @@ def test_ctrl_c_does_not_wait_for_a_command_that_cannot_clean_up() -> None:
     assert interrupt(start(DEAF)) == "Interrupted.\n"
 
 
-def test_ctrl_c_breaks_into_nothing_of_jax() -> None:
+def test_ctrl_c_does_not_interrupt_jax_callbacks() -> None:
     process = start(FRAGILE)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=20)

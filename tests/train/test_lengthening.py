@@ -1,4 +1,4 @@
-"""A training can be lengthened when it is resumed; what is done stays as it is."""
+"""A resumed training can be extended; the steps already done do not change."""
 
 import json
 from pathlib import Path
@@ -19,24 +19,24 @@ from tropism.train.run import CHECKPOINT, train
 SHORT, LONG = brief("GridWorld-v0", updates=4), brief("GridWorld-v0", updates=10)
 
 
-def same(first: Any, second: Any) -> None:
+def assert_same(first: Any, second: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(first), jax.tree.leaves(second))
 
 
 @pytest.mark.slow
-def test_a_finished_training_goes_on_to_a_larger_total(tmp_path: Path) -> None:
-    """From the very state that was saved, at the learning rate that the longer training has there."""
+def test_finished_training_continues_to_a_larger_total(tmp_path: Path) -> None:
+    """It continues from the saved state, at the learning rate of the longer schedule."""
     state, curve = train(SHORT, tmp_path)
     longer, longer_curve = train(LONG, tmp_path, resume=True)
     assert longer_curve[: len(curve)] == curve
     assert longer_curve[-1][0] == 640
     expected, _ = run_updates(LONG.trainer(), state, 6)
-    same(longer, expected)
+    assert_same(longer, expected)
     assert checkpoint.load_training(tmp_path / CHECKPOINT) == LONG
 
 
 @pytest.mark.slow
-def test_a_lengthened_training_that_is_interrupted_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_interrupted_extended_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     for name in ("whole", "killed"):
         train(SHORT, tmp_path / name)
     whole, curve = train(LONG, tmp_path / "whole", resume=True)
@@ -44,7 +44,7 @@ def test_a_lengthened_training_that_is_interrupted_goes_on_bit_for_bit(tmp_path:
         train(LONG, tmp_path / "killed", interrupt_at(448), resume=True)
     again, same_curve = train(LONG, tmp_path / "killed", resume=True)
     assert curve == same_curve
-    same(whole, again)
+    assert_same(whole, again)
 
 
 def interrupt_at(steps: int) -> Any:
@@ -55,7 +55,7 @@ def interrupt_at(steps: int) -> Any:
     return show
 
 
-def test_a_total_below_what_is_done_is_refused(tmp_path: Path) -> None:
+def test_total_below_the_steps_done_is_rejected(tmp_path: Path) -> None:
     train(SHORT, tmp_path)
     before = (tmp_path / CHECKPOINT).read_bytes()
     with pytest.raises(ValidationError, match="total_steps is 192; expected at least 256, the steps already done"):
@@ -63,13 +63,13 @@ def test_a_total_below_what_is_done_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / CHECKPOINT).read_bytes() == before
 
 
-def test_nothing_but_the_total_may_differ(tmp_path: Path) -> None:
+def test_only_the_total_may_differ(tmp_path: Path) -> None:
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="started with"):
         train(brief("GridWorld-v0", updates=10, gamma=0.9), tmp_path, resume=True)
 
 
-def test_the_command_lengthens(tmp_path: Path) -> None:
+def test_train_command_extends_a_training(tmp_path: Path) -> None:
     train(SHORT, tmp_path)
     command = ["train", "GridWorld-v0", "--out", str(tmp_path), "--resume", "--total-steps"]
     result = CliRunner().invoke(app, [*command, "640", "--json"])

@@ -1,4 +1,4 @@
-"""Pictures are read by convolutions, stay bytes until then, and can be learnt from."""
+"""Images: they stay uint8 until the convolutions, and agents learn from them."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tropism.train.trained import load
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "stride"), [(4, 4), (3, 2), (3, 1)])
 @pytest.mark.parametrize("shape", [(40, 40, 3), (7, 10, 2), (1, 5, 4)])
-def test_a_layer_is_the_convolution_of_jax(size: int, stride: int, shape: tuple[int, ...]) -> None:
+def test_conv_layer_equals_jax_convolution(size: int, stride: int, shape: tuple[int, ...]) -> None:
     x = jax.random.normal(jax.random.key(0), shape)
     layer = ConvLayer(jax.random.normal(jax.random.key(1), (8, size * size * shape[2])), size, stride)
     kernel = layer.linear.weight.reshape(8, size, size, shape[2]).transpose(1, 2, 3, 0)
@@ -51,7 +51,7 @@ def test_a_layer_is_the_convolution_of_jax(size: int, stride: int, shape: tuple[
         (Discrete(4), False),
     ],
 )
-def test_what_counts_as_a_picture(space: Any, expected: bool) -> None:
+def test_is_image(space: Any, expected: bool) -> None:
     assert is_image(space) is expected
     assert has_image(Dict({"a": Discrete(2), "b": space})) is expected
 
@@ -69,7 +69,7 @@ def test_frames_become_channels() -> None:
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1), (5, 5, 3), (7, 7, 3), (24, 24, 3), (40, 40, 3), (210, 160, 3), (4, 84, 84)]
 )
-def test_pictures_of_any_size_shrink_to_a_few_features(shape: tuple[int, ...]) -> None:
+def test_images_of_any_size_shrink_to_few_features(shape: tuple[int, ...]) -> None:
     plan = plan_convolutions(shape)
     assert 1 <= plan.features <= 36 * 32
     assert 1 <= len(plan.layers) <= 4
@@ -78,7 +78,7 @@ def test_pictures_of_any_size_shrink_to_a_few_features(shape: tuple[int, ...]) -
 
 
 @pytest.mark.slow
-def test_pixels_are_scaled_from_the_bounds_of_their_space() -> None:
+def test_pixels_are_scaled_by_the_bounds_of_their_space() -> None:
     bright, lit = (
         ActorCritic(Box(0, high, (9, 9, 3), np.uint8), Discrete(2), key=jax.random.key(0)) for high in (255, 1)
     )
@@ -86,17 +86,17 @@ def test_pixels_are_scaled_from_the_bounds_of_their_space() -> None:
     np.testing.assert_allclose(full[0], ones[0], rtol=1e-6)
 
 
-def test_patches_cover_the_picture() -> None:
+def test_patches_cover_the_image() -> None:
     ones = jnp.ones((7, 10, 2))
     assert patches(ones, 4, 4).shape == (2, 3, 32)
     assert patches(ones, 4, 4).sum() == ones.size
 
 
-def test_pictures_stay_bytes_in_the_rollout() -> None:
+def test_images_stay_uint8_in_the_rollout() -> None:
     trainer = Trainer(*make("PixelGridWorld-v0", size=3), Config(num_envs=4, num_steps=8, total_steps=32))
     state = jax.eval_shape(trainer.init, jax.random.key(0))
     assert state.rollout.obs.dtype == jnp.uint8
-    assert not jax.tree.leaves(state.obs_statistics.mean)  # pixels are not standardised by what was samples
+    assert not jax.tree.leaves(state.obs_statistics.mean)  # pixels are not normalized
     _, samples = jax.eval_shape(trainer._collect, state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
     assert (samples.obs.dtype, samples.next_obs.dtype) == (jnp.uint8, jnp.uint8)
     data = jax.eval_shape(trainer._sequences, state, samples, samples.reward)  # pyright: ignore[reportPrivateUsage]
@@ -104,8 +104,8 @@ def test_pictures_stay_bytes_in_the_rollout() -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_learns_from_pictures(tmp_path: Path) -> None:
-    """The shortest way through 3 by 3 cells takes 4 steps, a random walk about 20."""
+def test_agent_learns_from_images(tmp_path: Path) -> None:
+    """The shortest path through 3 by 3 cells takes 4 steps, a random walk about 20."""
     config = Config(total_steps=6144, num_steps=64, hidden=32)
     train(Training("PixelGridWorld-v0", {"size": 3}, {}, config, seed=0, seeds=1), tmp_path)
     env, params = make("PixelGridWorld-v0", size=3)
@@ -116,7 +116,7 @@ def test_an_agent_learns_from_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_recurrent_agent_takes_pictures(tmp_path: Path) -> None:
+def test_recurrent_agent_on_images(tmp_path: Path) -> None:
     state, _ = train(
         Training("PixelGridWorld-v0", {"size": 2}, {}, brief("", recurrent=True, hidden=8).config, 0, 1), tmp_path
     )
@@ -128,21 +128,21 @@ def test_a_recurrent_agent_takes_pictures(tmp_path: Path) -> None:
         resolve_policy(str(tmp_path), *other)
 
 
-def test_a_picture_among_other_observations_needs_an_own_network() -> None:
+def test_image_with_other_observations_needs_a_user_network() -> None:
     with pytest.raises(ValidationError, match="to combine an image with other observations"):
         brief("tests.train.worlds:PictureAndPlace").trainer()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_preset_solves_the_grid_world_of_pixels(seed: int, tmp_path: Path) -> None:
+def test_preset_solves_pixel_grid_world(seed: int, tmp_path: Path) -> None:
     preset: dict[str, Any] = PRESETS["PixelGridWorld-v0"]
     _, curve = train(Training("PixelGridWorld-v0", {}, {}, Config(**preset), seed, 1), tmp_path)
     assert curve[-1][1][0] > 0.9  # of 0.93
 
 
 @pytest.mark.slow
-def test_stacked_grey_frames_are_trained_on() -> None:
+def test_training_on_stacked_grey_frames() -> None:
     env, params = make("PixelGridWorld-v0", size=3)
     trainer = Trainer(frame_stack(grayscale(env), 4), params, brief("").config)
     state = trainer.init(jax.random.key(0))

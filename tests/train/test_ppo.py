@@ -1,4 +1,4 @@
-"""PPO learns, and a killed training goes on as if nothing had happened."""
+"""PPO learns, and a killed training resumes bit for bit."""
 
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,22 @@ SHORT = Training(
 
 
 class KilledError(Exception):
-    """The training ends here."""
+    """Simulates a killed training."""
 
 
 def killed_after(reports: int) -> Any:
-    seen: list[TrainingReport] = []
+    shown: list[TrainingReport] = []
 
     def show(report: TrainingReport) -> None:
-        seen.append(report)
-        if len(seen) == reports:
+        shown.append(report)
+        if len(shown) == reports:
             raise KilledError
 
     return show
 
 
 @pytest.mark.slow
-def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
+def test_killed_training_resumes_bit_for_bit(tmp_path: Path):
     whole, curve = train(SHORT, tmp_path / "whole")
     with pytest.raises(KilledError):
         train(SHORT, tmp_path / "killed", killed_after(7))
@@ -48,8 +48,8 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_an_update_is_compiled_once():
-    """What comes out is of the very types that went in: a weak one would be another program."""
+def test_update_compiles_once():
+    """Output types equal input types: a weak type would cause a second compilation."""
     trainer = SHORT.trainer()
     before = SHORT.start(trainer)
     after, _ = run_updates(trainer, before, 1)
@@ -60,7 +60,7 @@ def test_an_update_is_compiled_once():
 
 
 @pytest.mark.slow
-def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
+def test_resume_with_other_settings_is_rejected(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="started with"):
         train(SHORT._replace(seed=1), tmp_path, resume=True)
@@ -69,7 +69,7 @@ def test_a_resumed_training_is_the_one_that_was_begun(tmp_path: Path):
         load(tmp_path / CHECKPOINT, seed=2)
 
 
-def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_path: Path):
+def test_most_seeds_learn_cartpole_in_a_fifth_of_the_default_steps(tmp_path: Path):
     preset: dict[str, Any] = PRESETS["CartPole-v1"] | {"total_steps": 100_000}
     config = Config(**preset)
     training = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
@@ -89,12 +89,12 @@ def test_cartpole_is_learnt_by_most_seeds_in_a_fifth_of_the_default_steps(tmp_pa
         {"recurrent": True, "num_envs": 6},
     ],
 )
-def test_numbers_that_cannot_work_are_refused(numbers: dict[str, Any]):
+def test_invalid_hyperparameters_are_rejected(numbers: dict[str, Any]):
     with pytest.raises(ValidationError):
         Config(**numbers)
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path):
+def test_file_that_is_not_a_checkpoint_is_rejected(tmp_path: Path):
     other = tmp_path / "other"
     other.write_bytes(b"hello\n")
     for path in (other, tmp_path / "nothing"):
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_continuous_actions_stay_in_their_box(tmp_path: Path):
+def test_continuous_actions_stay_in_bounds(tmp_path: Path):
     config = Config(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
     train(Training("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
     agent = load(tmp_path / CHECKPOINT)
@@ -112,25 +112,25 @@ def test_continuous_actions_stay_in_their_box(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_learning_remembers_what_acting_remembered():
-    """Before the first step of learning, replaying the sequences gives the very probabilities that were acted on."""
+def test_loss_replays_the_memories_of_the_rollout():
+    """Before the first gradient step, the replayed sequences give the probabilities of the rollout."""
     config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)
     trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 9}), config)
     state = trainer.init(jax.random.key(0))
     _, samples = eqx.filter_jit(trainer._collect)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
-    assert samples.done.sum() >= 4 * 6  # memories are forgotten half-way
+    assert samples.done.sum() >= 4 * 6  # memories are reset midway
     advantage = jax.random.normal(jax.random.key(2), samples.reward.shape)
     data = trainer._sequences(state, samples, advantage)  # pyright: ignore[reportPrivateUsage]
     loss, entropy = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
-    gain = 0.0  # where nothing has moved, the ratio is 1 and standardised advantages add up to nothing
-    error = 0.5 * float((advantage**2).mean())  # the values are those that were said, so all error is the advantage
-    expected = -gain + config.value_weight * error - config.entropy * float(entropy)
+    objective = 0.0  # before any change the ratio is 1, and normalized advantages sum to 0
+    error = 0.5 * float((advantage**2).mean())  # values are unchanged, so the error is the advantage
+    expected = -objective + config.value_weight * error - config.entropy * float(entropy)
     assert float(loss) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.slow
-def test_a_recurrent_agent_knows_what_it_did():
-    """Two observations that differ only in the action before them lead to other outputs."""
+def test_recurrent_agent_depends_on_its_last_action():
+    """Equal observations after different actions give different outputs."""
     trainer = Trainer(*make("GridWorld-v0"), Config(recurrent=True, hidden=8))
     agent = trainer.init(jax.random.key(0)).agent
     blank, x = agent.memory(), np.zeros(2, np.float32)

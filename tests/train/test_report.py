@@ -1,4 +1,4 @@
-"""The report: seeds, version and definitions, pictures for light and dark pages, and a phone's width."""
+"""The report: seeds, version, definitions, plots for light and dark pages, and narrow screens."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-def test_it_states_seeds_version_and_definitions(report: Path) -> None:
+def test_report_states_seeds_version_and_definitions(report: Path) -> None:
     text = report.read_text()
     assert "seeds 7 to 9" in text
     assert "Tropism 1.2.3" in text
@@ -40,7 +40,7 @@ def test_it_states_seeds_version_and_definitions(report: Path) -> None:
     assert "Never drawn" not in text
 
 
-def test_a_dark_page_shows_a_dark_picture(report: Path) -> None:
+def test_dark_page_shows_the_dark_plot(report: Path) -> None:
     [dark] = re.findall(
         r'<source srcset="data:image/png;base64,[^"]+" media="\(prefers-color-scheme: dark\)">', report.read_text()
     )
@@ -57,7 +57,7 @@ def read(path: Path) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_it_fits_a_phone(report: Path) -> None:
+def test_report_fits_a_phone(report: Path) -> None:
     with browsing() as browser:
         page = browser.new_page(viewport={"width": 390, "height": 844})
         page.goto(report.as_uri())

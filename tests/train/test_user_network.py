@@ -1,4 +1,4 @@
-"""A user's own network trains, is saved and evaluated like the built-in one; a network that does not fit is refused."""
+"""User-defined networks train, save and evaluate like the built-in one; unsuitable networks are rejected."""
 
 import json
 from pathlib import Path
@@ -36,8 +36,8 @@ def run(*arguments: str) -> Any:
 
 
 @pytest.mark.slow
-def test_every_command_takes_an_agent_with_an_own_network(tmp_path: Path) -> None:
-    """Trained in part, gone on with, evaluated and recorded; the checkpoint knows the network."""
+def test_all_commands_accept_an_agent_with_a_user_network(tmp_path: Path) -> None:
+    """Train, resume, evaluate and record; the checkpoint stores the network's name."""
     small = ["--num-envs", "8", "--num-steps", "32", "--out", str(tmp_path / "agent")]
     trained = run("train", "GridWorld-v0", "--network", f"{WORLDS}:Net", "--total-steps", "10240", *small)
     assert trained["returns"][0] > 0.5
@@ -52,8 +52,8 @@ def test_every_command_takes_an_agent_with_an_own_network(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_an_own_network_has_a_memory_in_training_and_in_evaluation(tmp_path: Path) -> None:
-    """Acting, learning, playing compiled and playing step by step all carry the same memory."""
+def test_user_network_memory_in_training_and_evaluation(tmp_path: Path) -> None:
+    """Rollout, loss, compiled evaluation and stepwise evaluation use the same memory."""
     train(brief("GridWorld-v0", network=Counting, updates=2), tmp_path)
     env, params = make("GridWorld-v0", params={"max_steps": 12})
     agent: Any = resolve_policy(str(tmp_path), env, params)
@@ -64,13 +64,13 @@ def test_an_own_network_has_a_memory_in_training_and_in_evaluation(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_learning_goes_through_the_memories_of_an_own_network() -> None:
-    """Before the first step of learning, replayed sequences give the very probabilities that were acted on."""
+def test_loss_replays_the_memories_of_a_user_network() -> None:
+    """Before the first gradient step, the replayed sequences give the probabilities of the rollout."""
     config = Config(total_steps=64, num_envs=4, num_steps=16, minibatches=1)
     trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 5}), config, Counting)
     state = trainer.init(jax.random.key(0))
     _, samples = eqx.filter_jit(trainer._collect)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
-    assert samples.memory["steps"][:, 0].tolist() == [0, 1, 2, 3, 4] * 3 + [0]  # forgotten with each episode
+    assert samples.memory["steps"][:, 0].tolist() == [0, 1, 2, 3, 4] * 3 + [0]  # reset with each episode
     assert samples.memory["action"][:6, 0].tolist() == [-1, *samples.action[:4, 0].tolist(), -1]
     advantage = jax.random.normal(jax.random.key(2), samples.reward.shape)
     data = trainer._sequences(state, samples, advantage)  # pyright: ignore[reportPrivateUsage]
@@ -81,10 +81,10 @@ def test_learning_goes_through_the_memories_of_an_own_network() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_receives_observations_as_their_space_has_them(tmp_path: Path) -> None:
+def test_user_network_receives_structured_observations(tmp_path: Path) -> None:
     training = brief(f"{WORLDS}:PictureAndPlace", network=TwoInputs, updates=2)
     state, _ = train(training, tmp_path)
-    assert state.obs_statistics.mean["picture"] is None  # whole numbers are not standardised
+    assert state.obs_statistics.mean["picture"] is None  # integers are not normalized
     assert state.obs_statistics.mean["place"].shape == (1, 2)
     agent = load(tmp_path / CHECKPOINT)
     action, _ = agent.act(
@@ -94,7 +94,7 @@ def test_a_network_receives_observations_as_their_space_has_them(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_continuous_actions_of_an_own_network_have_a_spread_that_is_trained(tmp_path: Path) -> None:
+def test_log_std_of_a_user_network_is_trained(tmp_path: Path) -> None:
     state, _ = train(brief("Pendulum-v1", network=Net, updates=2), tmp_path)
     assert state.agent.log_std.shape == (1, 1)
     assert state.agent.log_std != 0
@@ -104,7 +104,7 @@ def test_continuous_actions_of_an_own_network_have_a_spread_that_is_trained(tmp_
 
 
 @pytest.mark.slow
-def test_a_network_that_cannot_be_imported_is_given_again(tmp_path: Path) -> None:
+def test_network_class_that_is_not_importable_is_passed_to_load(tmp_path: Path) -> None:
     class Local(Net):
         """Defined in a function."""
 
@@ -121,7 +121,7 @@ def test_a_network_that_cannot_be_imported_is_given_again(tmp_path: Path) -> Non
 )
 @pytest.mark.parametrize("action_space", [Discrete(4), Box(-1.0, 1.0, (2, 3))])
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_the_built_in_network_has_the_interface_of_an_own_one(
+def test_built_in_network_has_the_interface_of_user_networks(
     observation_space: Any, obs: Any, action_space: Any, recurrent: bool
 ) -> None:
     network = ActorCritic(observation_space, action_space, key=jax.random.key(0), hidden=8, recurrent=recurrent)
@@ -201,7 +201,7 @@ class NoModule:
         (Growing, r"a memory like that of memory\(\), float32\[7\], not float32\[2\]"),
     ],
 )
-def test_a_network_that_does_not_fit_is_refused_before_training(network: Any, message: str, tmp_path: Path) -> None:
+def test_unsuitable_network_is_rejected_before_training(network: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=message):
         train(Training("GridWorld-v0", {}, {}, Config(), 0, 1, network), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -215,7 +215,7 @@ def test_a_network_that_does_not_fit_is_refused_before_training(network: Any, me
         (["--num-envs", "6"], "a divisor of num_envs, 6, because the network has a memory"),
     ],
 )
-def test_numbers_that_do_not_go_with_an_own_network_are_refused(
+def test_options_of_the_built_in_network_are_rejected_with_a_user_network(
     options: list[str], message: str, tmp_path: Path
 ) -> None:
     command = ["train", "GridWorld-v0", "--network", f"{WORLDS}:Counting", "--out", str(tmp_path / "agent"), *options]
@@ -223,8 +223,8 @@ def test_numbers_that_do_not_go_with_an_own_network_are_refused(
         CliRunner().invoke(app, command, catch_exceptions=False)
 
 
-def test_the_layers_of_a_preset_do_not_stand_in_the_way_of_an_own_network(tmp_path: Path) -> None:
-    """PlumeNav's preset is recurrent, which means the built-in network."""
+def test_user_network_ignores_the_layers_of_a_preset(tmp_path: Path) -> None:
+    """PlumeNav's preset is recurrent, which applies to the built-in network only."""
     command = ["train", "PlumeNav-v0", "--network", f"{WORLDS}:Net", "--out", str(tmp_path), "--total-steps", "8191"]
     with pytest.raises(ValidationError, match="at least 8192, the steps of one update"):
         CliRunner().invoke(app, command, catch_exceptions=False)

@@ -1,4 +1,4 @@
-"""Environments with faults, networks of a user, and what tests of training share."""
+"""Faulty environments, user-defined networks, and helpers for tests of training."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Endless(GridWorld):
 
 
 class NanReward(Endless):
-    """In the third update of `brief`: in step 37 of each environment."""
+    """NaN in step 37 of each environment, which is in the third update of `brief`."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, state, reward, done, info = super().step(key, state, action, params)
@@ -59,7 +59,7 @@ class NanReset(GridWorld):
 
 
 class Outside(Endless):
-    """From step 20 of each environment on; the space says 0 to 1."""
+    """Outside 0..1 from step 20 of each environment on."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, state, reward, done, info = super().step(key, state, action, params)
@@ -72,7 +72,7 @@ class WrongShape(GridWorld):
 
 
 class PictureAndPlace(GridWorld):
-    """A picture with something else beside it."""
+    """Observes an image and a vector."""
 
     def reset(self, key: Any, params: Any) -> Any:
         obs, state = super().reset(key, params)
@@ -87,7 +87,7 @@ class PictureAndPlace(GridWorld):
 
 
 class Net(eqx.Module):
-    """Without memory; an activation function is among its leaves."""
+    """Without memory; one of its leaves is an activation function."""
 
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
@@ -104,7 +104,7 @@ class Net(eqx.Module):
 
 
 class Counting(Net):
-    """Remembers how many steps it has taken and its last action."""
+    """Its memory is the number of steps and the last action."""
 
     def memory(self) -> Any:
         return {"steps": jnp.zeros((), jnp.int32), "action": jnp.asarray(-1)}
@@ -118,7 +118,7 @@ class Counting(Net):
 
 
 class TwoInputs(eqx.Module):
-    """Sees an observation as its space has it: a dict of a vector and a picture."""
+    """Takes a structured observation: a dict of a vector and an image."""
 
     layer: eqx.nn.Linear
 

@@ -1,4 +1,4 @@
-"""Arrays that travel in msgpack come back equal; anything else is refused, and nothing is ever unpickled."""
+"""Arrays round-trip through msgpack; invalid ones are rejected, and nothing is unpickled."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ DTYPES = st.sampled_from(["<f4", "<f8", "<i4", "<i8", "|u1", "|b1", "<f2"])
 @given(
     array=DTYPES.flatmap(lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)))
 )
-def test_an_array_comes_back_as_it_went(array: Any):
+def test_array_round_trip(array: Any):
     back = decode_arrays(unpack(pack({"x": {"y": array}})))["x"]["y"]
     np.testing.assert_array_equal(back, array)
     assert back.dtype == array.dtype
     assert back.flags.writeable
 
 
-def test_a_list_is_an_array_too():
+def test_list_is_accepted_as_an_array():
     assert decode_array([[1, 2], [3, 4]], "x").tolist() == [[1, 2], [3, 4]]
 
 
@@ -52,6 +52,6 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_array_is_refused(name: str):
+def test_invalid_arrays_are_rejected(name: str):
     with pytest.raises(ValidationError):
         decode_array(BAD[name], "actions")

@@ -1,4 +1,4 @@
-"""Messages are frozen, and what they hold is their own."""
+"""Messages are frozen and copy their metadata."""
 
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from tropism.wire.messages import ChatAction, EchoAction, EchoObservation, Obser
 CLASSES = [value for value in vars(messages).values() if isinstance(value, type) and is_dataclass(value)]
 
 
-def test_every_message_is_frozen_and_takes_keywords_only():
+def test_messages_are_frozen_and_keyword_only():
     assert len(CLASSES) >= 10
     for cls in CLASSES:
         assert cls.__dataclass_params__.frozen, cls  # pyright: ignore
@@ -30,7 +30,7 @@ def test_assigning_raises():
         action.message = "ho"
 
 
-def test_metadata_is_a_copy_of_what_it_was_made_with():
+def test_metadata_is_copied():
     metadata = {"step": 1}
     observation = Observation(metadata=metadata)
     metadata["step"] = 2
