@@ -22,8 +22,8 @@ from tests.serve.lab import Lab, Stuck, Unwritable
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
-from tropism.serve.recordings.writer import RecordedFolder
-from tropism.serve.server import Server, served
+from tropism.serve.recordings.writer import RecordingWriter
+from tropism.serve.server import Server, load_environments
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.settings import Settings
 from tropism.serve.storage.journal import Journal
@@ -70,8 +70,8 @@ def running(
     **settings: Any,
 ) -> Generator[Running]:
     """A server of these registered environments and of a test's own, until the block ends; it has a journal."""
-    environments = (served(ids) if ids else {}) | dict(own or {})
-    recordings = None if record is None else RecordedFolder(record, environments.values())
+    environments = (load_environments(ids) if ids else {}) | dict(own or {})
+    recordings = None if record is None else RecordingWriter(record, environments.values())
     with TemporaryDirectory() as folder:
         store = store or Journal(Path(folder) / "journal")
         app = App(environments, Settings(port=port, **settings), store, recordings=recordings)

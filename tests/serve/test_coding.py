@@ -69,7 +69,7 @@ def test_a_worker_killed_from_outside_takes_neither_server_nor_neighbour(server:
             talk(socket, "step", {"code": "x = 1"})
         for served in list(server.app.sessions._live.values()):  # pyright: ignore[reportPrivateUsage]
             state = served.session._engine.state()  # pyright: ignore[reportPrivateUsage]
-            if served.attached and served.environment.id == "Coding-v0":
+            if served.sockets and served.environment.id == "Coding-v0":
                 os.kill(state.interpreter._sandbox._worker.pid, 9)
                 break
         told = [

@@ -16,7 +16,7 @@ from tests.serve.requests import act
 from tests.serve.running import Running, labs, running, until
 
 from tropism.core.environment import Environment
-from tropism.serve.inspect import replay_pool as replays
+from tropism.serve.inspect import replay_pool
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -134,7 +134,7 @@ class Slow(Lab):
 
 
 def test_replays_wait_for_each_other_and_steps_for_none_of_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replays, "MOST_WAITING", 6)
+    monkeypatch.setattr(replay_pool, "MAX_WAITING", 6)
     slow, threads = running("GridWorld-v0", own=alone("Slow-v0", Slow())), ThreadPoolExecutor(8)
     with slow as server, server.http("Slow-v0") as caller, server.http("GridWorld-v0") as other, threads:
         view = begun(caller, [STAY] * 2)

@@ -16,8 +16,7 @@ from tests.serve.requests import TOKENS, act, bearer
 from tests.serve.running import Running, labs, running, talk
 
 from tropism import Session, make
-from tropism.serve.inspect import inspector as views
-from tropism.serve.inspect import timeline as reel
+from tropism.serve.inspect import inspector, timeline
 from tropism.serve.inspect.png import png
 from tropism.serve.inspect.timeline import named_numbers
 
@@ -86,7 +85,7 @@ def test_a_long_history_is_told_in_parts_and_has_an_end(server: Running, monkeyp
     with server.http("GridWorld-v0") as caller:
         view = begun(caller, [1, 2, 1, 2, 0])
         whole = caller.get(f"/sessions/{view}/history").json()["rows"]
-        monkeypatch.setattr(views, "LARGEST_ROWS", 500)
+        monkeypatch.setattr(inspector, "MAX_ROW_BYTES", 500)
         rows: list[Any] = []
         while len(rows) < 6:
             told = caller.get(f"/sessions/{view}/history?from={len(rows)}")
@@ -94,7 +93,7 @@ def test_a_long_history_is_told_in_parts_and_has_an_end(server: Running, monkeyp
             rows += told.json()["rows"]
         assert rows == whole
         assert caller.get(f"/sessions/{view}/history?from=6").json()["rows"] == []
-        monkeypatch.setattr(reel, "LARGEST", 500)
+        monkeypatch.setattr(timeline, "MAX_SHOWN_BYTES", 500)
         other = caller.post(f"/sessions/{view}/fork", json={"step": 5}).json()["view"]
         told = caller.get(f"/sessions/{other}/history").json()
         assert 0 < told["step_count"] < 5
@@ -260,5 +259,5 @@ def test_a_socket_tells_the_view_too(server: Running):
 
 def test_two_processes_do_not_give_two_reels_the_same_take():
     """A page keeps what it has fetched of a take, also across a restart of the server."""
-    first, second = (next(runpy.run_path(reel.__file__)["takes"]) for _ in range(2))
+    first, second = (next(runpy.run_path(timeline.__file__)["versions"]) for _ in range(2))
     assert first != second

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.serve.page.browser import visiting
 from tests.serve.running import Running, labs, running
 
-from tropism.serve.server import served
+from tropism.serve.server import load_environments
 
 TOKEN = "open-sesame"
 LOOK = """() => {
@@ -19,7 +19,7 @@ LOOK = """() => {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(own=labs() | served(["Echo-v0"])) as started:
+    with running(own=labs() | load_environments(["Echo-v0"])) as started:
         yield started
 
 

@@ -8,14 +8,14 @@ from tests.serve.running import running
 
 from tropism import Session, ValidationError, make
 from tropism.core.transforms import time_limit
-from tropism.serve.session.json_form import Form
+from tropism.serve.session.json_form import JsonForm
 
 COLUMNS = [[{"value": column} for column in range(7)]]
 
 
 def clicks(env: Any) -> Any:
     with Session(env) as session:
-        return Form(session).annotated_schema()["action"].get("x-clicks")
+        return JsonForm(session).annotated_schema()["action"].get("x-clicks")
 
 
 def test_a_click_on_connect_four_takes_the_column_under_it():

@@ -12,7 +12,7 @@ from tests.serve.running import labs, running
 
 from tropism import Session, make
 from tropism.record import Recorder
-from tropism.serve.recordings.catalog import MOST_LISTED
+from tropism.serve.recordings.catalog import MAX_LISTED
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -45,12 +45,12 @@ def test_what_was_recorded_is_what_was_seen_and_forks_of_it_are_recorded(tmp_pat
 
 def test_what_was_recorded_before_is_listed_latest_first_and_ends_somewhere(tmp_path: Path):
     with Recorder(Session(*make("GridWorld-v0")), tmp_path / "GridWorld-v0") as recorder:
-        for seed in range(MOST_LISTED + 3):
+        for seed in range(MAX_LISTED + 3):
             recorder.reset(seed=seed)
             recorder.step(seed % 4)
     with running("GridWorld-v0", "Echo-v0", record=tmp_path) as server, server.http() as caller:
         rows = caller.get("/recordings").json()["episodes"]
-        assert [row["number"] for row in rows] == [*range(MOST_LISTED + 2, 2, -1)]
+        assert [row["number"] for row in rows] == [*range(MAX_LISTED + 2, 2, -1)]
         older = caller.get("/recordings", params={"before": rows[-1]["number"]}).json()["episodes"]
         assert [(row["number"], row["seed"], row["lifecycle"]) for row in older] == [
             (number, str(number), "ready") for number in (2, 1, 0)

@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Manifest, Reader, Recorder, Writer
-from tropism.serve.recordings.writer import RecordedFolder
+from tropism.serve.recordings.writer import RecordingWriter
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -141,7 +141,7 @@ def test_every_acknowledged_step_survives_kill_9_of_the_server(tmp_path: Path):
 def test_a_folder_that_will_not_do_is_refused_at_the_start(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(ValidationError, match="one that can be written"):
-        RecordedFolder(tmp_path / "file", game().values())
+        RecordingWriter(tmp_path / "file", game().values())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_one_writer_that_cannot_be_closed_leaves_none_open(
 
     monkeypatch.setattr("tropism.serve.recordings.writer.Writer", Failing)
     environments = [ServedEnvironment(id, *make(id), "") for id in ("Echo-v0", "CartPole-v1", "GridWorld-v0")]
-    folder = RecordedFolder(tmp_path, environments)
+    folder = RecordingWriter(tmp_path, environments)
     expected = pytest.raises(KeyError) if isinstance(error, KeyError) else nullcontext()
     with expected:
         folder.close()

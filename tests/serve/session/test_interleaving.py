@@ -25,16 +25,16 @@ from tropism import Session
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.errors import StateError, ValidationError
-from tropism.serve.http.auth import ANYBODY
-from tropism.serve.session import replay as revival
+from tropism.serve.http.auth import ANONYMOUS
+from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import sqlite
 from tropism.wire.codec import encode
 
 CALLERS = 20
 ENVIRONMENTS: dict[str, Environment] = {"Line-v0": Line(), "HostLine-v0": HostLine()}
-FORMS = {id: Form(Session(env)) for id, env in ENVIRONMENTS.items()}
+FORMS = {id: JsonForm(Session(env)) for id, env in ENVIRONMENTS.items()}
 SERVED = {id: ServedEnvironment(id, env, env.default_params(), "A line.") for id, env in ENVIRONMENTS.items()}
 CODES = {StateError: "STATE_ERROR", ValidationError: "VALIDATION_ERROR"}
 PHASES = (Phase.explicit, Phase.generate)  # a smaller example says no more, and takes minutes to find
@@ -147,15 +147,15 @@ class Caller:
     def begun(self) -> bool:
         return self.session_id is not None
 
-    def put_away(self) -> None:
+    def evict(self) -> None:
         """Be away for so long that the server takes the session for idle."""
         assert self.session_id is not None
         sessions = self.server.app.sessions
-        served = self.servers.run(sessions.of, self.session_id, ANYBODY)
+        served = self.servers.run(sessions.find_in_any_environment, self.session_id, ANONYMOUS)
         if not self.over_http:
             self.held.close()
-            until(lambda: not served.attached)
-        self.servers.run(sessions.put_away, served)
+            until(lambda: not served.sockets)
+        self.servers.run(sessions.evict, served)
         self.connect()
 
     def check_state(self) -> None:
@@ -226,14 +226,14 @@ class Interleaved(RuleBasedStateMachine):
         else:
             assert code == "STATE_ERROR"
 
-    @rule(who=WHO, whose=WHO)
-    def restore(self, who: int, whose: int) -> None:
+    @rule(who=WHO, lookup=WHO)
+    def restore(self, who: int, lookup: int) -> None:
         """A snapshot of one's own brings one back; that of another is unknown."""
-        caller, other = self.callers[who], self.callers[whose]
+        caller, other = self.callers[who], self.callers[lookup]
         if not caller.begun or not other.snapshots:
             return
         id, (data, episode_id) = next(iter(other.snapshots.items()))
-        if who != whose:
+        if who != lookup:
             assert caller.ask("restore", {"from": id})[0] == "VALIDATION_ERROR"
             return
         caller.local = Session.restore(data, caller.env)
@@ -261,10 +261,10 @@ class Interleaved(RuleBasedStateMachine):
         self.callers[who].drop()
 
     @rule(who=WHO)
-    def put_away(self, who: int) -> None:
+    def evict(self, who: int) -> None:
         caller = self.callers[who]
         if caller.begun:
-            caller.put_away()
+            caller.evict()
             caller.ask_again()
             caller.check_state()
 
@@ -312,8 +312,8 @@ class Interleaved(RuleBasedStateMachine):
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setattr(revival, "CHECKPOINT", 5)
-    monkeypatch.setattr(tables, "LONGEST_LOG", 50)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 50)
     with ExitStack() as started:
         yield Servers(tmp_path, started, own=SERVED)
 

@@ -177,8 +177,8 @@ def test_a_session_that_is_put_away_has_no_process_and_comes_back():
 def test_only_what_blocks_gets_processes():
     ids = [spec.id for spec in registered() if not spec.traced]
     made = [ServedEnvironment(id, *make(id), "") for id in [*ids, "GridWorld-v0"]]
-    assert not any(isinstance(each.apart().env, Apart) for each in made)
-    assert isinstance(fragiles()["Fragile-v0"].apart().env, Apart)
+    assert not any(isinstance(each.isolate().env, Apart) for each in made)
+    assert isinstance(fragiles()["Fragile-v0"].isolate().env, Apart)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from tests.serve.running import Running, labs, running, talk, until
 from websockets.exceptions import InvalidStatus
 
 from tropism.core.adapters.class_based import adapt
-from tropism.serve.server import JsonLines
+from tropism.serve.server import JsonFormatter
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -156,7 +156,7 @@ def test_the_log_says_which_session_and_episode_an_error_was_in(server: Running,
         told = [caller.post("/step", json=act(RAISE)).json()["id"]]
         told += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
         told += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
-    lines = [json.loads(JsonLines().format(record)) for record in caplog.records if hasattr(record, "error_id")]
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if hasattr(record, "error_id")]
     assert [line["error_id"] for line in lines] == told
     assert [line["session_id"] for line in lines] == ids
     assert [line["episode_id"] for line in lines] == ["one", "two", "three"]

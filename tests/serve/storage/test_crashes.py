@@ -17,23 +17,23 @@ from tropism import Session, make
 from tropism.client import AsyncClient
 from tropism.errors import ValidationError
 from tropism.record import Reader, first_difference, session_of
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import sqlite
 from tropism.serve.storage.journal import Journal
-from tropism.serve.storage.protocol import Entry, Owned
+from tropism.serve.storage.protocol import Entry, SessionRecord
 from tropism.wire.codec import encode
 
 
 def test_an_episode_is_begun_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tables, "LONGEST_LOG", 10**6)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 10**6)
     steps = 50
     reset, step = Entry("reset", {"seed": 1}, 0.0, False), Entry("step", {"value": 1}, 0.0, False)
     journal = Journal(tmp_path / "journal")
-    journal.open("s", Owned("Lab-v0", "", ""))
+    journal.open("s", SessionRecord("Lab-v0", "", ""))
     other = threading.Thread(target=lambda: [journal.append("s", [reset, *[step] * steps]) for _ in range(300)])
     other.start()
     while other.is_alive():
-        journal.whose("s")  # writes what was put in by now
+        journal.lookup("s")  # writes what was put in by now
     for number, group in enumerate(written(tmp_path / "journal")):
         assert len(group) % (steps + 1) == 0, f"group {number} ends in the middle of an episode"
     journal.close()
@@ -51,11 +51,11 @@ def written(path: Path) -> list[Any]:
 def test_an_entry_that_was_damaged_is_refused_in_words(tmp_path: Path):
     path = tmp_path / "journal"
     journal = Journal(path)
-    journal.open("s", Owned("Lab-v0", "", ""))
+    journal.open("s", SessionRecord("Lab-v0", "", ""))
     journal.append("s", [Entry("reset", {"seed": 1}, 0.0, False)])
     journal.close()
     path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
-    with pytest.raises(ValidationError, match="one that is whole"):
+    with pytest.raises(ValidationError, match="one that is not damaged"):
         Journal(path)
 
 
@@ -89,7 +89,7 @@ async def play(url: str, seed: int, over: asyncio.Event) -> None:
     """Drive a session and, beside it, one in this process: both must see the same."""
     id, actions = [("CartPole-v1", [{"value": 0}, {"value": 1}]), ("Echo-v0", [{"message": "a"}])][seed % 2]
     local, steps = Session(*make(id)), 0
-    form = Form(local)
+    form = JsonForm(local)
     async with AsyncClient(f"{url}/envs/{id}") as client:
         while not over.is_set():
             if local.lifecycle.value == "ready":

@@ -26,12 +26,11 @@ from websockets.exceptions import ConnectionClosed
 from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Reader
-from tropism.serve.server import served
-from tropism.serve.session import replay as revival
+from tropism.serve.server import load_environments
+from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import journal, memory
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import journal, memory, sqlite
 from tropism.serve.storage.journal import Journal, default_path
 
 copies = count()
@@ -52,7 +51,7 @@ def own(id: str, env: Any) -> dict[str, ServedEnvironment]:
 def file_of(server: Running) -> Any:
     """The journal's own connection, as no server hands it out."""
     store: Any = server.app.sessions.store
-    return store._tables._file
+    return store._log._file
 
 
 @contextmanager
@@ -68,13 +67,13 @@ def after_a_crash(server: Running, *ids: str, **more: Any) -> Generator[Running]
 
 def drawn(session: Session, number: int) -> dict[str, Any]:
     """An action, as it is sent."""
-    form, space = Form(session), session.action_space
-    return form.written(space.coerce(space.sample(jax.random.key(number))))
+    form, space = JsonForm(session), session.action_space
+    return form.write_action(space.coerce(space.sample(jax.random.key(number))))
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE, {"CartPole-v1", "PlumeNavMeander-v0"}))
 def test_an_episode_goes_on_bit_for_bit_after_a_crash(id: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 3)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 3)
     session = Session(*make(id))
     actions = [drawn(session, number) for number in range(5)]
     with running(id) as server, server.ws(id) as first:
@@ -102,7 +101,7 @@ MESSAGES = {
 def test_so_does_one_of_a_host_environment(id: str):
     """After a crash, after another crash, and in a session that was put away meanwhile."""
     first, second, third = MESSAGES[id]
-    environments = served(["Echo-v0", "Chat-v0"]) | labs()
+    environments = load_environments(["Echo-v0", "Chat-v0"]) | labs()
     with running(own=environments) as server, server.ws(id) as unbroken:
         name = f"?session_id={talk(unbroken, 'reset', {'seed': 3})['data']['session_id']}"
         talk(unbroken, "step", first)
@@ -127,23 +126,23 @@ def test_a_request_is_done_once_whatever_crashes_in_between():
             assert talk(resumed, "reset", {"seed": 1}, request_id="r0") == begun
             assert talk(resumed, "state")["data"]["step_count"] == 1
             refused = talk(resumed, "step", {"value": 0}, request_id="r1")
-            assert "another one" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "was a different one" in assert_error(refused, "STATE_ERROR")["message"]
             assert len(again.app.sessions) == 1
 
 
 def test_a_request_before_the_last_checkpoint_is_known_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 2)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
     with running("CartPole-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", {"value": n % 2}, request_id=f"r{n}") for n in range(3)]
         with after_a_crash(server, "CartPole-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
             refused = talk(resumed, "step", {"value": 0}, request_id="r0")
-            assert "no longer kept" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "no longer stored" in assert_error(refused, "STATE_ERROR")["message"]
             assert talk(resumed, "step", {"value": 0}, request_id="r2") == replies[2]
 
 
 def test_a_step_at_a_checkpoint_is_answered_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 2)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
     with running("CartPole-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", STEP, request_id=f"r{number}") for number in range(2)]
@@ -185,7 +184,7 @@ def test_snapshots_and_forks_outlive_a_crash():
 
 def test_what_a_long_log_held_is_found_again(monkeypatch: pytest.MonkeyPatch):
     """Entries leave the log for where they are found by session; of episodes that are over, none do."""
-    monkeypatch.setattr(tables, "LONGEST_LOG", 5)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 5)
     with running("Echo-v0") as server, server.ws() as first, server.ws() as second:
         ids = [talk(connection, "reset")["data"]["session_id"] for connection in (first, second)]
         for number in range(8):
@@ -203,9 +202,9 @@ def test_what_a_long_log_held_is_found_again(monkeypatch: pytest.MonkeyPatch):
 
 def test_of_an_endless_episode_the_middle_is_let_go(monkeypatch: pytest.MonkeyPatch):
     for module in (memory, journal):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(revival, "CHECKPOINT", 7)
-    monkeypatch.setattr(tables, "LONGEST_LOG", 3)
+        monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 7)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 3)
     with running("Pendulum-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 2})["data"]["session_id"]
         for _ in range(60):
@@ -249,7 +248,7 @@ def test_an_episode_that_does_not_repeat_stops():
         with after_a_crash(server, own=environments) as again, again.http(headers={"X-Session-Id": id}) as other:
             for _ in range(2):
                 told = assert_refused(other.post("/step", json={"action": {"value": STAY}}), "DIVERGED")
-                assert "the reset of this episode of Moody-v0" in told["message"]
+                assert "in the replay of this episode of Moody-v0, the reply to the reset" in told["message"]
             with again.ws(query=f"?session_id={id}") as resumed:
                 assert "DIVERGED" in str(resumed.recv(10))
             del other.headers["X-Session-Id"]
@@ -269,7 +268,7 @@ def test_what_cannot_be_replayed_is_refused_with_words():
 def test_a_session_does_not_go_on_under_other_params():
     with running("CartPole-v1") as server, server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
-        moon = served(["CartPole-v1"], params={"gravity": 1.6})
+        moon = load_environments(["CartPole-v1"], params={"gravity": 1.6})
         with after_a_crash(server, own=moon) as again, again.http(headers={"X-Session-Id": id}) as other:
             told = assert_refused(other.post("/step", json={"action": STEP}), "DIVERGED")
             assert "other arguments or params" in told["message"]
@@ -299,7 +298,7 @@ LARGE = {"message": "x" * 20_000}  # more than what is left of a page
 @pytest.mark.parametrize("id", ["Echo-v0", "Slow-v0"])
 def test_on_a_full_disk_a_step_is_refused_and_nothing_is_lost(id: str):
     """Inline, and in a thread; over a socket, and over HTTP."""
-    with running(own=served(["Echo-v0"]) | in_a_thread()) as server, ExitStack() as held:
+    with running(own=load_environments(["Echo-v0"]) | in_a_thread()) as server, ExitStack() as held:
         connection, other = (held.enter_context(server.ws(id)) for _ in range(2))
         caller = held.enter_context(server.http(id))
         session = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
@@ -337,7 +336,7 @@ def test_a_failure_is_heard_by_a_step_that_ran_in_a_thread_too():
 
         def append_and_end_the_turn(*arguments: Any) -> None:
             append(*arguments)
-            server.loop.call_soon_threadsafe(store._end_turn)
+            server.loop.call_soon_threadsafe(store._commit_batch)
 
         store.append = append_and_end_the_turn
         with full(server):
@@ -352,7 +351,7 @@ def test_who_looks_for_a_session_that_is_being_closed_does_not_find_it():
         headers = {"X-Session-Id": id}
         with ThreadPoolExecutor() as threads:
             stepping = threads.submit(caller.post, "/step", json={"action": {"value": SLEEP}})
-            until(lambda: any(served.turns.taken for served in server.app.sessions._live.values()))  # pyright: ignore
+            until(lambda: any(live.lock.locked for live in server.app.sessions._live.values()))  # pyright: ignore
             closing = threads.submit(other.post, "/close", headers=headers)
             until(lambda: not len(server.app.sessions))
             with server.http() as third:
@@ -406,7 +405,7 @@ def test_pages_that_were_damaged_are_told(tmp_path: Path):
     with (tmp_path / "journal").open("r+b") as file:
         file.seek(20 * 1024)
         file.write(os.urandom(60 * 1024))
-    with pytest.raises(ValidationError, match="one that is whole"):
+    with pytest.raises(ValidationError, match="one that is not damaged"):
         Journal(tmp_path / "journal")
 
 

@@ -103,13 +103,13 @@ def test_a_request_id_makes_a_step_happen_once(server: Running):
 
 
 def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_REPLIES", 2)
+    monkeypatch.setattr(memory, "MAX_REPLIES", 2)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         last = [talk(connection, "step", {"value": 0}, request_id=f"r{number}") for number in range(5)][-1]
         for number in range(3):
             refused = talk(connection, "step", {"value": 0}, request_id=f"r{number}")
-            assert "no longer kept" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "no longer stored" in assert_error(refused, "STATE_ERROR")["message"]
         assert talk(connection, "step", {"value": 0}, request_id="r4") == last
         assert talk(connection, "state")["data"]["step_count"] == 5
         talk(connection, "reset", {"seed": 1})  # begins anew
@@ -117,14 +117,14 @@ def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Runni
 
 
 def test_large_replies_are_dropped_but_not_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_ANSWERED", 2)
+    monkeypatch.setattr(memory, "MAX_DROPPED_IDS", 2)
     kept = memory.MemoryStore()
     for number in range(5):
-        kept.remember("s", f"r{number}", bytes(memory.LARGEST_REPLIES // 2 + 1))
+        kept.cache_reply("s", f"r{number}", bytes(memory.MAX_REPLY_BYTES // 2 + 1))
     assert [kept.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
-    assert [kept.answered("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
+    assert [kept.reply_was_dropped("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
     kept.forget("s")
-    assert not kept.answered("s", "r3")
+    assert not kept.reply_was_dropped("s", "r3")
 
 
 def test_snapshot_restore_fork_and_history(server: Running):
@@ -155,7 +155,7 @@ def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
 
 
 def test_an_endless_episode_goes_on_with_a_history_that_ends(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(memory, "MAX_ENTRIES", 4)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         for _ in range(3):

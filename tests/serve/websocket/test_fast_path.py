@@ -15,7 +15,7 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from tropism.serve.websocket.fast_path import DirectSocket
+from tropism.serve.websocket.fast_path import FastPathSocket
 
 PAUSE = 2e-3  # seconds, in which a piece arrives by itself
 
@@ -109,10 +109,10 @@ def test_frames_may_come_in_any_pieces(server: Running, asked: list[tuple[str, i
 
 def test_what_comes_at_once_is_answered_in_turn(server: Running, monkeypatch: pytest.MonkeyPatch):
     """The event loop may read twice before anything else runs."""
-    sockets: list[DirectSocket] = []
-    answer_with = DirectSocket.answer_with
+    sockets: list[FastPathSocket] = []
+    set_responder = FastPathSocket.set_responder
     monkeypatch.setattr(
-        DirectSocket, "answer_with", lambda self, answer: (sockets.append(self), answer_with(self, answer))
+        FastPathSocket, "set_responder", lambda self, answer: (sockets.append(self), set_responder(self, answer))
     )
     raw = Raw(server, "Echo-v0")
     with raw.socket:
