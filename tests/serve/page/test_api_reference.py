@@ -45,7 +45,7 @@ def test_the_reference_looks_like_the_rest(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_the_reference_of_the_address_is_shown(page: Page, server: Running):
+def test_the_reference_of_the_environment_in_the_url_is_shown(page: Page, server: Running):
     page.goto(f"{server.url}/envs/Echo-v0/docs")
     expect(page.locator("h1")).to_have_text("Echo-v0")
     expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()
