@@ -185,7 +185,7 @@ def _operation(summary: str, reply: dict[str, Any], *, of_session: bool) -> dict
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     responses = {"200": {"description": "done", "content": {"application/json": {"schema": reply}}}}
     for status in sorted(set(STATUS.values())):
-        responses[str(status)] = {"description": "refused", "content": error}
+        responses[str(status)] = {"description": "error", "content": error}
     header = {"name": "X-Session-Id", "in": "header", "required": False, "schema": {"type": "string"}}
     return {"summary": summary, "responses": responses, "parameters": [header] if of_session else []}
 

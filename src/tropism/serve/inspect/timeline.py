@@ -52,7 +52,7 @@ class TimelineMark(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """Where an episode comes from: a live session, or a recording."""
+    """The source of an episode: a live session or a recording."""
 
     environment: ServedEnvironment
 

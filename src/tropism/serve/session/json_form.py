@@ -11,7 +11,7 @@ from tropism.serve.inspect.images import image_names
 
 HOISTED = ("reward", "done")  # fields of the reply, not of its observation
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
-TEXT_SCHEMA = {"type": "string", "description": "The same in words."}
+TEXT_SCHEMA = {"type": "string", "description": "The observation as text."}
 
 
 class JsonForm:
@@ -53,7 +53,7 @@ class JsonForm:
                 if name in data:
                     return data[name]  # the session reads lists and numbers as it reads arrays
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
-        raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', in words")
+        raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
 
     def write_action(self, action: Any) -> dict[str, Any]:
         """The inverse of `action`; a record is given as a dict of its fields."""
@@ -123,7 +123,7 @@ class JsonForm:
         else:
             forms = [_one_field(name, schema) for name in ("value", self._message_field) if name is not None]
         if "text" not in (self._action_fields or ()):
-            forms.append(_one_field("text", {"type": "string", "description": "The action in words."}))
+            forms.append(_one_field("text", {"type": "string", "description": "The action as text."}))
         properties = {name: part for form in forms for name, part in form["properties"].items()}
         return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
 

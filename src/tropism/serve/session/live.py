@@ -72,7 +72,7 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         self._context = context
         self._recording_number: int | None = None
-        self._write_lock = threading.Lock()  # held while a step is written, so that a timeout comes before or after
+        self._write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
 
     @property
