@@ -19,7 +19,7 @@ from tropism import Session, make
 from tropism.client import Client
 from tropism.plume.strategies import CastAndSurge
 from tropism.serve.app import App
-from tropism.serve.server import Server, served
+from tropism.serve.server import Server, load_environments
 from tropism.serve.settings import Settings
 
 HERE = Path(__file__).parent / "pictures"
@@ -41,7 +41,7 @@ def serving() -> Iterator[str]:
     """Run a server until the block ends; yields its address."""
     urls: list[str] = []
     started = threading.Event()
-    server = Server(App(served(IDS), Settings(port=0)), lambda url: (urls.append(url), started.set()))
+    server = Server(App(load_environments(IDS), Settings(port=0)), lambda url: (urls.append(url), started.set()))
     thread = threading.Thread(target=server.run)
     thread.start()
     started.wait()

@@ -17,7 +17,7 @@ from tropism import Session, make, random_policy, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
 from tropism.gym.spaces import inward, outward
-from tropism.serve.session.json_form import Form
+from tropism.serve.session.json_form import JsonForm
 from tropism.wire.codec import encode
 
 NUM_ENVS, NUM_STEPS, SEED = 3, 40, 17
@@ -118,7 +118,7 @@ def server() -> Iterator[Running]:
 
 def served_reply(session: Session, ts: Timestep) -> Any:
     """The reply of a server for a timestep, after a JSON round trip."""
-    return json.loads(encode(Form(session).reply(session, ts)))
+    return json.loads(encode(JsonForm(session).reply(session, ts)))
 
 
 @pytest.mark.parametrize("id", mark_slow(ALL))

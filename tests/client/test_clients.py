@@ -229,7 +229,7 @@ def test_missing_session_raises_and_reset_creates_another(server: Running, proxy
             killer.reset()
         gone = client.session_id
         proxy.cut()
-        server.app.sessions._release(server.app.sessions._live[gone])  # pyright: ignore[reportPrivateUsage]
+        server.app.sessions._remove(server.app.sessions._live[gone])  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(ServerError) as raised:
             client.step(STAY)
         assert raised.value.code == "SESSION_ERROR"

@@ -62,10 +62,10 @@ def test_the_servers_health_says_why():
     done = without_sandboxes("""
 import asyncio, json
 from tropism.serve.app import App
-from tropism.serve.server import missing, served
+from tropism.serve.server import load_environments, unavailable_environments
 
 async def health():
-    app, sent = App(served(["Echo-v0"]), absent=missing()), []
+    app, sent = App(load_environments(["Echo-v0"]), absent=unavailable_environments()), []
     async def send(message): sent.append(message)
     async def receive(): return {"type": "http.request", "body": b""}
     scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b""}

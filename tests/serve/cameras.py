@@ -1,4 +1,4 @@
-"""Environments of tests whose observations are images."""
+"""Test environments with image observations."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ HEIGHT, WIDTH = 4, 6
 
 
 class Camera(Environment):
-    """A lit column of a grey image moves right at each step, beside a number; draws no picture of its own."""
+    """A lit column of a grey image moves right at each step, beside a number; does not render."""
 
     click: tuple[tuple[Any, ...], ...] = eqx.field(static=True, default=())
 
@@ -45,7 +45,7 @@ class Camera(Environment):
 
 
 class HostCamera(Environment):
-    """Colours that depend on the step; it runs in Python, and its episodes do not repeat."""
+    """Colours that depend on the step; a host environment whose episodes cannot be replayed."""
 
     traced: ClassVar[bool] = False
     replayable: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""A browser for the tests of the page; each file has the server that it visits."""
+"""A browser for the tests of the page; each test file starts its own server."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""An environment of the host world that can be told to sleep, to raise, to end."""
+"""Host environments whose actions sleep, raise, or end the episode."""
 
 import time
 from dataclasses import dataclass
@@ -61,13 +61,13 @@ class Stuck(Lab):
 
 
 class Unwritable(Lab):
-    """Its episodes do not repeat."""
+    """Its episodes cannot be replayed."""
 
     replayable = False
 
 
 class Liar(AgentEnvironment):
-    """Its steps return something else than they declare."""
+    """Its steps return undeclared values."""
 
     def reset(self) -> Observation:
         return Observation()

@@ -1,4 +1,4 @@
-"""What replies of a server must look like."""
+"""Assertions about the replies of a server."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from tropism.serve.errors import STATUS
 
 
 def assert_refused(response: httpx.Response, code: str) -> dict[str, Any]:
-    told = response.json()
-    assert (response.status_code, told["code"]) == (STATUS[code], code), response.text
-    assert set(told) <= {"message", "code", "id"}
-    assert told["message"]
+    body = response.json()
+    assert (response.status_code, body["code"]) == (STATUS[code], code), response.text
+    assert set(body) <= {"message", "code", "id"}
+    assert body["message"]
     assert "Traceback" not in response.text
-    return told
+    return body
 
 
 def assert_error(frame: dict[str, Any], code: str) -> dict[str, Any]:

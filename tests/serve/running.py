@@ -22,8 +22,8 @@ from tests.serve.lab import Lab, Stuck, Unwritable
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.serve.app import App
-from tropism.serve.recordings.writer import RecordedFolder
-from tropism.serve.server import Server, served
+from tropism.serve.recordings.writer import RecordingWriter
+from tropism.serve.server import Server, load_environments
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.settings import Settings
 from tropism.serve.storage.journal import Journal
@@ -33,7 +33,7 @@ STARTING = 60.0  # seconds
 
 
 class Running:
-    """Where a server is, and the application behind it."""
+    """A running server: its URL and its application."""
 
     def __init__(self, url: str, app: App, loop: asyncio.AbstractEventLoop):
         self.url = url
@@ -43,7 +43,7 @@ class Running:
         self.port = int(port)
 
     def http(self, id: str = "", **settings: Any) -> httpx.Client:
-        """A caller with a cookie jar of its own."""
+        """An HTTP client with its own cookies."""
         base = f"{self.url}/envs/{id}" if id else self.url
         return httpx.Client(base_url=base, timeout=30, trust_env=False, **settings)
 
@@ -69,9 +69,9 @@ def running(
     port: int = 0,
     **settings: Any,
 ) -> Generator[Running]:
-    """A server of these registered environments and of a test's own, until the block ends; it has a journal."""
-    environments = (served(ids) if ids else {}) | dict(own or {})
-    recordings = None if record is None else RecordedFolder(record, environments.values())
+    """Run a server with these registered environments and those of `own`, with a journal."""
+    environments = (load_environments(ids) if ids else {}) | dict(own or {})
+    recordings = None if record is None else RecordingWriter(record, environments.values())
     with TemporaryDirectory() as folder:
         store = store or Journal(Path(folder) / "journal")
         app = App(environments, Settings(port=port, **settings), store, recordings=recordings)
@@ -100,7 +100,7 @@ def _serving(app: App) -> Generator[Running]:
 
 
 class Servers:
-    """One server after the other, each with what a kill of the one before would have left of its journal."""
+    """A sequence of servers, each with the journal as a kill of the previous one would have left it."""
 
     def __init__(self, folder: Path, started: ExitStack, *ids: str, **settings: Any):
         self._folder = folder
@@ -117,23 +117,23 @@ class Servers:
         self.now = self._started.enter_context(running(*self._ids, store=self.journal, **self._settings))
 
     def crash(self) -> None:
-        """The old one goes on, and nobody asks it any more."""
+        """Start another server on a copy of the journal; the old one is no longer used."""
         left = self._next()
         self.run(self._copy, left)
         self._start(left)
 
     async def _copy(self, to: Path) -> None:
-        """Between two turns of the event loop: what has left the process by then is what a kill leaves."""
+        """Runs between event-loop iterations, so that the copy equals what a kill would leave."""
         for end in ("", "-wal"):
             copy(f"{self.journal.path}{end}", f"{to}{end}")
 
     def run(self, function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
-        """Call this where the server runs."""
+        """Run a coroutine on the server's event loop."""
         return asyncio.run_coroutine_threadsafe(function(*arguments), self.now.loop).result(30)
 
 
 def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for what must become true soon."""
+    """Wait until a condition becomes true."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not become true"
@@ -141,7 +141,7 @@ def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 def talk(connection: ClientConnection, kind: str, data: Any = None, **fields: Any) -> dict[str, Any]:
-    """Send one frame; its reply."""
+    """Send one frame; returns the reply."""
     frame = {"type": kind} | ({} if data is None else {"data": data}) | fields
     connection.send(json.dumps(frame))
     return json.loads(connection.recv(30))

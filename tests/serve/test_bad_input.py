@@ -1,4 +1,4 @@
-"""Whatever comes in over a real socket: a clear reply, and the session goes on as if nothing had been said."""
+"""Bad input over a real socket: an error reply, and the session is unaffected."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture
 def http(server: Running) -> Iterator[httpx.Client]:
-    """In the middle of an episode, after one step; and there afterwards, able to go on."""
+    """A caller in an episode, after one step; the test must leave the episode as it is."""
     with server.http() as bystander, server.http() as caller:
         for each in (bystander, caller):
             each.post("/reset", json={"seed": 1}).raise_for_status()
@@ -88,7 +88,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_bad_body_is_refused_in_words(http: httpx.Client, name: str):
+def test_a_bad_body_is_an_error(http: httpx.Client, name: str):
     body, code = BODIES[name]
     start = time.monotonic()
     assert_refused(http.post("/step", content=body), code)
@@ -113,20 +113,20 @@ RESETS = {
 
 
 @pytest.mark.parametrize("name", RESETS)
-def test_a_bad_reset_leaves_the_episode_alone(http: httpx.Client, ws: ClientConnection, name: str):
+def test_a_bad_reset_does_not_change_the_episode(http: httpx.Client, ws: ClientConnection, name: str):
     assert_refused(http.post("/reset", json=RESETS[name]), "VALIDATION_ERROR")
     assert_error(talk(ws, "reset", RESETS[name]), "VALIDATION_ERROR")
 
 
 def test_an_unknown_field_of_a_reset_is_an_unknown_option(http: httpx.Client, ws: ClientConnection):
     inside, beside = ({"options": {"colour": 1}}, {"colour": 1})
-    told = [assert_refused(http.post("/reset", json=each), "VALIDATION_ERROR") for each in (inside, beside)]
-    told += [assert_error(talk(ws, "reset", each), "VALIDATION_ERROR") for each in (inside, beside)]
-    assert {each["message"] for each in told} == {told[0]["message"]}
-    assert "options is 'colour'; expected a known option" in told[0]["message"]
+    received = [assert_refused(http.post("/reset", json=each), "VALIDATION_ERROR") for each in (inside, beside)]
+    received += [assert_error(talk(ws, "reset", each), "VALIDATION_ERROR") for each in (inside, beside)]
+    assert {each["message"] for each in received} == {received[0]["message"]}
+    assert "options is 'colour'; expected a known option" in received[0]["message"]
 
 
-def test_a_first_reset_that_is_refused_leaves_no_session(server: Running):
+def test_a_failed_first_reset_opens_no_session(server: Running):
     before = len(server.app.sessions)
     with server.http() as caller, server.ws() as connection:
         assert_refused(caller.post("/reset", json={"seed": -1}), "VALIDATION_ERROR")
@@ -137,7 +137,7 @@ def test_a_first_reset_that_is_refused_leaves_no_session(server: Running):
     assert len(server.app.sessions) == before
 
 
-def test_the_place_of_the_error_is_told(http: httpx.Client):
+def test_the_error_names_the_field(http: httpx.Client):
     assert (
         "timeout_s" in assert_refused(http.post("/step", json=STEP | {"timeout_s": "x"}), "VALIDATION_ERROR")["message"]
     )
@@ -209,15 +209,15 @@ def test_a_bad_binary_frame_gets_an_error_frame(ws: ClientConnection, name: str)
     assert_error(json.loads(reply), code)
 
 
-def test_the_id_of_a_frame_comes_back_with_its_error(ws: ClientConnection):
+def test_an_error_frame_has_the_id_of_its_request(ws: ClientConnection):
     assert talk(ws, "step", {"value": 9}, id="seven")["id"] == "seven"
     assert talk(ws, "explode", id=7)["id"] == 7
     assert "id" not in talk(ws, "explode")
 
 
-def test_a_body_that_says_it_is_large_is_not_read(http: httpx.Client):
-    told = assert_refused(http.post("/step", content=b"x" * (50 * MIB)), "TOO_LARGE")
-    assert str(MIB) in told["message"]
+def test_a_body_with_a_large_content_length_is_not_read(http: httpx.Client):
+    received = assert_refused(http.post("/step", content=b"x" * (50 * MIB)), "TOO_LARGE")
+    assert str(MIB) in received["message"]
 
 
 def test_a_large_body_without_a_length_is_cut_off(http: httpx.Client):
@@ -231,7 +231,7 @@ def test_a_large_body_without_a_length_is_cut_off(http: httpx.Client):
         pytest.fail("the server hung up instead of answering")
 
 
-def test_a_large_frame_ends_the_socket_with_its_code_and_the_session_can_be_resumed(server: Running):
+def test_a_large_frame_closes_the_socket_but_not_the_session(server: Running):
     with server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         talk(connection, "step", {"value": 1})
@@ -248,8 +248,8 @@ def test_a_large_frame_ends_the_socket_with_its_code_and_the_session_can_be_resu
 
 def test_a_step_before_the_reset_is_a_conflict(server: Running):
     with server.http() as caller, server.ws() as connection:
-        told = assert_refused(caller.post("/step", json=STEP), "STATE_ERROR")
-        assert "X-Session-Id" in told["message"]
+        received = assert_refused(caller.post("/step", json=STEP), "STATE_ERROR")
+        assert "X-Session-Id" in received["message"]
         for path in ("/state", "/history"):
             assert_refused(caller.get(path), "STATE_ERROR")
         for path in ("/snapshot", "/fork", "/restore", "/close"):
@@ -305,21 +305,21 @@ def test_unknown_paths_methods_and_environments(server: Running, http: httpx.Cli
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"])
-def test_another_host_name_is_refused(server: Running, http: httpx.Client, host: str):
+def test_another_host_is_rejected(server: Running, http: httpx.Client, host: str):
     assert_refused(http.get("/health", headers={"Host": host}), "FORBIDDEN")
-    status, told = handshake(server, Host=host)
-    assert (status, told["code"]) == (403, "FORBIDDEN")
+    status, received = handshake(server, Host=host)
+    assert (status, received["code"]) == (403, "FORBIDDEN")
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "http://localhost:1"])
-def test_another_origin_is_refused(server: Running, http: httpx.Client, origin: str):
+def test_another_origin_is_rejected(server: Running, http: httpx.Client, origin: str):
     assert_refused(http.post("/step", json=STEP, headers={"Origin": origin}), "FORBIDDEN")
-    status, told = handshake(server, Origin=origin)
-    assert (status, told["code"]) == (403, "FORBIDDEN")
+    status, received = handshake(server, Origin=origin)
+    assert (status, received["code"]) == (403, "FORBIDDEN")
 
 
 def handshake(server: Running, **headers: str) -> tuple[int, Any]:
-    """Ask for a WebSocket by hand: the status, and the body of a refusal."""
+    """A WebSocket handshake by hand: the status, and the body of an error."""
     fields = {
         "Host": f"{server.host}:{server.port}",
         "Connection": "Upgrade",
@@ -330,10 +330,10 @@ def handshake(server: Running, **headers: str) -> tuple[int, Any]:
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     with server.raw() as caller:
         caller.sendall(f"GET /ws HTTP/1.1\r\n{lines}\r\n".encode())
-        return answer(caller)
+        return read_response(caller)
 
 
-def answer(caller: socket.socket) -> tuple[int, Any]:
+def read_response(caller: socket.socket) -> tuple[int, Any]:
     """The status and the JSON of a response read by hand."""
     raw = b""
     while b"\r\n\r\n" not in raw:
@@ -355,24 +355,24 @@ def test_the_page_of_this_server_may_call_it(server: Running):
     assert handshake(server, Origin=server.url)[0] == 101
 
 
-def test_bytes_that_are_no_http_are_refused_in_the_same_form(server: Running, http: httpx.Client):
+def test_malformed_http_gets_a_json_error(server: Running, http: httpx.Client):
     with server.raw() as caller:
         caller.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n")
-        status, told = answer(caller)
-    assert (status, told["code"]) == (400, "BAD_REQUEST")
+        status, received = read_response(caller)
+    assert (status, received["code"]) == (400, "BAD_REQUEST")
 
 
-def test_slow_headers_are_waited_for_only_so_long(server: Running, http: httpx.Client):
+def test_slow_headers_time_out(server: Running, http: httpx.Client):
     with server.raw() as caller:
         caller.sendall(b"POST /step HTTP/1.1\r\nHost: localhost\r\n")
         start = time.monotonic()
-        status, told = answer(caller)
-        assert (status, told["code"]) == (408, "TOO_SLOW")
+        status, received = read_response(caller)
+        assert (status, received["code"]) == (408, "TOO_SLOW")
         assert caller.recv(1) == b""
     assert HEADER_TIMEOUT / 2 < time.monotonic() - start < 10 * HEADER_TIMEOUT
 
 
-def test_headers_that_drip_in_are_waited_for_no_longer(server: Running):
+def test_headers_sent_line_by_line_time_out(server: Running):
     with server.raw() as caller:
         caller.sendall(b"GET /health HTTP/1.1\r\n")
         start = time.monotonic()
@@ -383,15 +383,15 @@ def test_headers_that_drip_in_are_waited_for_no_longer(server: Running):
     assert time.monotonic() - start < 10 * HEADER_TIMEOUT
 
 
-def test_a_slow_body_is_waited_for_only_so_long(server: Running, http: httpx.Client):
+def test_a_slow_body_times_out(server: Running, http: httpx.Client):
     with server.raw() as caller:
         caller.sendall(b'POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"se')
-        status, told = answer(caller)
-        assert (status, told["code"]) == (408, "TOO_SLOW")
+        status, received = read_response(caller)
+        assert (status, received["code"]) == (408, "TOO_SLOW")
         assert caller.recv(1) == b""
 
 
-def test_half_closed_after_a_request_the_reply_still_comes(server: Running, http: httpx.Client):
+def test_a_half_closed_connection_gets_the_reply(server: Running, http: httpx.Client):
     body = json.dumps({"action": {"value": 1}, "timeout_s": 20}).encode()
     with server.http("Lab-v0") as opener:
         id = opener.post("/reset", json={"seed": 1}).headers["x-session-id"]
@@ -401,24 +401,24 @@ def test_half_closed_after_a_request_the_reply_still_comes(server: Running, http
         )
         caller.sendall(head.encode() + b"\r\n\r\n" + body)
         caller.shutdown(socket.SHUT_WR)
-        status, told = answer(caller)
-        assert (status, told["observation"]["value"]) == (200, [1.0, 1.0])
+        status, received = read_response(caller)
+        assert (status, received["observation"]["value"]) == (200, [1.0, 1.0])
         assert caller.recv(1) == b""
 
 
-def test_half_closed_within_a_request_nothing_happens(server: Running, http: httpx.Client):
+def test_a_connection_half_closed_during_a_request_has_no_effect(server: Running, http: httpx.Client):
     with server.raw() as caller:
         caller.sendall(b'POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"se')
         caller.shutdown(socket.SHUT_WR)
         caller.recv(65536)
 
 
-def test_metrics_count_refusals(http: httpx.Client):
-    def counted() -> int:
-        told = re.search(r'tropism_errors_total\{code="INVALID_JSON"\} (\d+)', http.get("/metrics").text)
-        return int(told[1]) if told else 0
+def test_metrics_count_errors(http: httpx.Client):
+    def error_count() -> int:
+        received = re.search(r'tropism_errors_total\{code="INVALID_JSON"\} (\d+)', http.get("/metrics").text)
+        return int(received[1]) if received else 0
 
-    before = counted()
+    before = error_count()
     http.post("/step", content=b"{")
     http.post("/step", content=b"{")
-    assert counted() == before + 2
+    assert error_count() == before + 2

@@ -1,4 +1,4 @@
-"""Coding-v0 behind a server: sessions apart from each other, and a server that no code takes down."""
+"""Coding-v0 behind a server: isolated sessions, and a server that survives their code."""
 
 import os
 import time
@@ -20,7 +20,7 @@ def server() -> Iterator[Running]:
         yield here
 
 
-def test_health_names_what_is_absent(server: Running):
+def test_health_lists_unavailable_environments(server: Running):
     with server.http() as http:
         assert http.get("/health").json()["absent"] == {}
 
@@ -34,7 +34,7 @@ def test_sessions_do_not_see_each_other(server: Running):
         assert one.post("/step", json={"action": {"text": "print(x)"}}).json()["observation"]["stdout"] == "1\n"
 
 
-def test_a_session_is_forked_by_its_transcript(server: Running):
+def test_a_session_can_be_forked(server: Running):
     with server.ws("Coding-v0") as socket:
         talk(socket, "reset", {"seed": 0})
         talk(socket, "step", {"code": "x = [1]"})
@@ -45,7 +45,7 @@ def test_a_session_is_forked_by_its_transcript(server: Running):
 
 
 @pytest.mark.slow
-def test_code_that_hangs_or_dies_is_an_observation_and_nobody_waits(server: Running):
+def test_hanging_code_does_not_delay_other_sessions(server: Running):
     with server.http("Coding-v0") as hanging, server.http("Echo-v0") as echo, ThreadPoolExecutor(1) as thread:
         for caller in (hanging, echo):
             caller.post("/reset", json={"seed": 0})
@@ -62,18 +62,18 @@ def test_code_that_hangs_or_dies_is_an_observation_and_nobody_waits(server: Runn
         assert (died["observation"]["exit_code"], died["done"]) == (-6, False)
 
 
-def test_a_worker_killed_from_outside_takes_neither_server_nor_neighbour(server: Running):
+def test_a_killed_worker_affects_only_its_session(server: Running):
     with server.ws("Coding-v0") as one, server.ws("Coding-v0") as other, server.http() as http:
         for socket in (one, other):
             talk(socket, "reset", {"seed": 0})
             talk(socket, "step", {"code": "x = 1"})
-        for served in list(server.app.sessions._live.values()):  # pyright: ignore[reportPrivateUsage]
-            state = served.session._engine.state()  # pyright: ignore[reportPrivateUsage]
-            if served.attached and served.environment.id == "Coding-v0":
+        for live in list(server.app.sessions._live.values()):  # pyright: ignore[reportPrivateUsage]
+            state = live.session._engine.state()  # pyright: ignore[reportPrivateUsage]
+            if live.sockets and live.environment.id == "Coding-v0":
                 os.kill(state.interpreter._sandbox._worker.pid, 9)
                 break
-        told = [
+        body = [
             talk(socket, "step", {"code": "print(x)"})["data"]["observation"]["exit_code"] for socket in (one, other)
         ]
-        assert sorted(told) == [-9, 0]
+        assert sorted(body) == [-9, 0]
         assert http.get("/health").json()["status"] == "healthy"

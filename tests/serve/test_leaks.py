@@ -1,4 +1,4 @@
-"""Ten thousand sessions come and go, and nothing of them stays."""
+"""Ten thousand sessions leak no threads, tasks, files or memory."""
 
 import asyncio
 import gc
@@ -18,26 +18,26 @@ from tests.serve.running import Running, labs, running, talk, until
 LANES = 4
 WARM_UP, SESSIONS = 200, 2_450  # of one lane
 SOCKETS = 50  # of one lane; each is one session
-MOST_GROWTH = 12 * 2**20  # bytes; ten thousand sessions that stayed would take many times that
+MAX_GROWTH = 12 * 2**20  # bytes; ten thousand leaked sessions would take many times that
 
 
-class Held(NamedTuple):
+class Resources(NamedTuple):
     threads: int
     tasks: int
     files: int
 
 
-def held(server: Running) -> Held:
+def resources(server: Running) -> Resources:
     gc.collect()
     tasks = asyncio.run_coroutine_threadsafe(_tasks(), server.loop).result(10)
-    return Held(threading.active_count(), tasks, len(os.listdir("/proc/self/fd")))
+    return Resources(threading.active_count(), tasks, len(os.listdir("/proc/self/fd")))
 
 
 async def _tasks() -> int:
     return len(asyncio.all_tasks())
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -53,10 +53,10 @@ def over_http(server: Running, id: str, sessions: int) -> None:
         return reply
 
     for number in range(sessions):
-        named = {"X-Session-Id": post("reset", json.dumps({"seed": number}), {}).headers["x-session-id"]}
-        post("step", '{"action": {"value": 0}, "request_id": "a"}', named)
-        post("snapshot", "{}", named)
-        post("close", "", named)
+        headers = {"X-Session-Id": post("reset", json.dumps({"seed": number}), {}).headers["x-session-id"]}
+        post("step", '{"action": {"value": 0}, "request_id": "a"}', headers)
+        post("snapshot", "{}", headers)
+        post("close", "", headers)
     connection.close()
 
 
@@ -68,7 +68,7 @@ def over_sockets(server: Running, id: str, sessions: int) -> None:
             connection.send('{"type": "close"}')
 
 
-def come_and_go(server: Running, sessions: int, sockets: int) -> None:
+def run_sessions(server: Running, sessions: int, sockets: int) -> None:
     with ThreadPoolExecutor(LANES) as lanes:
         tasks = [lanes.submit(over_http, server, "CartPole-v1", sessions - sessions // 10) for _ in range(LANES)]
         tasks += [lanes.submit(over_http, server, "Lab-v0", sessions // 10) for _ in range(LANES)]
@@ -85,12 +85,12 @@ def server(untyped: None) -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_ten_thousand_sessions_leave_nothing_behind(server: Running):
-    come_and_go(server, WARM_UP, 5)
-    before, memory = held(server), resident()
-    come_and_go(server, SESSIONS, SOCKETS)
+def test_ten_thousand_sessions_leak_nothing(server: Running):
+    run_sessions(server, WARM_UP, 5)
+    before, memory = resources(server), resident_bytes()
+    run_sessions(server, SESSIONS, SOCKETS)
     assert LANES * (SESSIONS + SOCKETS) >= 10_000
-    assert server.app.sessions.opened >= 10_000
-    most = before._replace(threads=before.threads + LANES)  # as many as steps have run at once
-    until(lambda: all(after <= limit for after, limit in zip(held(server), most, strict=True)))
-    assert resident() - memory < MOST_GROWTH
+    assert server.app.sessions.opened_count >= 10_000
+    limits = before._replace(threads=before.threads + LANES)  # one for each concurrent step
+    until(lambda: all(after <= limit for after, limit in zip(resources(server), limits, strict=True)))
+    assert resident_bytes() - memory < MAX_GROWTH

@@ -1,4 +1,4 @@
-"""A server in a process of its own: how it starts, what it says, how it stops."""
+"""A server in its own process: start-up, log and shutdown."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def act(action: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_told_to_stop_it_answers_the_steps_under_way():
+def test_running_steps_are_answered_at_shutdown():
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
         caller.post("/reset", json={"seed": 1})
         replies: list[Any] = []
@@ -52,15 +52,15 @@ def test_told_to_stop_it_answers_the_steps_under_way():
         assert frame["data"]["observation"]["value"] == [2.0, 1.0]
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012  # the server restarts
-        _, said = server.communicate(timeout=20)
-        assert said == ""
+        _, stderr = server.communicate(timeout=20)
+        assert stderr == ""
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{url}/health", trust_env=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_a_step_that_never_ends_does_not_keep_the_server(told: signal.Signals):
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
+def test_a_step_that_never_ends_does_not_prevent_shutdown(stop_signal: signal.Signals):
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False, timeout=60) as caller:
         caller.post("/envs/Stuck-v0/reset", json={"seed": 1})
         replies: list[Any] = []
@@ -71,45 +71,45 @@ def test_a_step_that_never_ends_does_not_keep_the_server(told: signal.Signals):
             connection.recv(10)
             connection.send(json.dumps({"type": "step", "data": {"value": STAY}}))
             time.sleep(0.2)
-            server.send_signal(told)
+            server.send_signal(stop_signal)
             with pytest.raises(ConnectionClosed):
                 connection.recv(30)
         step.join()
         assert (replies[0].status_code, replies[0].json()["code"]) == (503, "STOPPING")
-        _, said = server.communicate(timeout=30)
-        assert "CancelledError" not in said
+        _, stderr = server.communicate(timeout=30)
+        assert "CancelledError" not in stderr
 
 
 @pytest.mark.slow
-def test_the_log_has_the_error_under_the_id_that_was_told():
+def test_the_log_has_the_error_id_of_the_reply():
     with process("-c", LABS) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
         caller.post("/reset", json={"seed": 1})
-        told = caller.post("/step", json=act(RAISE)).json()
+        body = caller.post("/step", json=act(RAISE)).json()
         assert caller.post("/step", json=act(STAY)).status_code == 200
         with connect(f"ws{url[4:]}/ws?session_id=x", proxy=None) as connection:
             assert "SESSION_ERROR" in str(connection.recv(10))
         assert httpx.get(url, headers={"Host": "evil"}, trust_env=False).status_code == 403
         server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=20)
-    [line] = [json.loads(text) for text in said.splitlines()]
-    assert line["error_id"] == told["id"]
+        _, stderr = server.communicate(timeout=20)
+    [line] = [json.loads(text) for text in stderr.splitlines()]
+    assert line["error_id"] == body["id"]
     assert line["level"] == "error"
     assert SECRET in line["traceback"]
 
 
-def test_the_command_serves_and_stops_at_control_c():
+def test_the_command_serves_until_interrupted():
     with process("-m", "tropism", "serve", "GridWorld-v0", "--port", "0") as (server, url):
         assert httpx.get(f"{url}/health", trust_env=False).json()["status"] == "healthy"
         assert [row["name"] for row in httpx.get(f"{url}/list_environments", trust_env=False).json()] == [
             "GridWorld-v0"
         ]
         server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=20)
-        assert "Traceback" not in said
+        _, stderr = server.communicate(timeout=20)
+        assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
-def test_the_world_is_not_let_in_without_a_token():
+def test_a_public_address_needs_a_token():
     command = [sys.executable, "-m", "tropism", "serve", "GridWorld-v0", "--host", "0.0.0.0"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     environ.pop("TROPISM_TOKEN", None)

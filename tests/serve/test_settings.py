@@ -1,4 +1,4 @@
-"""What a server may be started with."""
+"""Validation of a server's settings."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", BAD, ids=str)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]):
+def test_invalid_settings_are_rejected(settings: dict[str, Any]):
     with pytest.raises(ValidationError):
         Settings(**settings)
 
@@ -40,6 +40,6 @@ def test_a_loopback_address_needs_no_token(host: str):
     assert Settings(host=host).host == host
 
 
-def test_the_world_may_come_in_with_a_token():
+def test_a_public_address_is_allowed_with_a_token():
     assert Settings(host="0.0.0.0", tokens=("secret",)).host == "0.0.0.0"
     assert Settings().host == "127.0.0.1"

@@ -82,7 +82,7 @@ def serve(
     Example: tropism serve Echo-v0 --journal sessions.journal --durability power
     """
     from tropism.serve.app import App
-    from tropism.serve.server import log_to_stderr, missing, run
+    from tropism.serve.server import log_to_stderr, run, unavailable_environments
     from tropism.serve.settings import Settings
 
     settings = Settings(
@@ -108,7 +108,7 @@ def serve(
 
     store = _journal(journal, durability, settings)
     recordings = None if record is None else _recordings(record, environments.values())
-    run(App(environments, settings, store, missing(ids or ()), recordings), ready)
+    run(App(environments, settings, store, unavailable_environments(ids or ()), recordings), ready)
 
 
 def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
@@ -131,10 +131,10 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
 
 def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
-    from tropism.serve.server import served
+    from tropism.serve.server import load_environments
 
     params = dict(parse_pair("--param", text) for text in param or [])
-    return served(
+    return load_environments(
         [id_of(target) for target in ids or ()], params, **dict(parse_pair("--arg", text) for text in arg or [])
     )
 
@@ -143,6 +143,6 @@ def _recordings(folder: Path, environments: Iterable[Any]) -> Any:
     from tropism.errors import require_extra
 
     require_extra("record", "--record", "msgspec", "pyarrow")
-    from tropism.serve.recordings.writer import RecordedFolder
+    from tropism.serve.recordings.writer import RecordingWriter
 
-    return RecordedFolder(folder, environments)
+    return RecordingWriter(folder, environments)

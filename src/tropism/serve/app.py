@@ -1,4 +1,4 @@
-"""The server's one ASGI application: which path is answered by what."""
+"""The server's ASGI application: routes each path to its handler."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,16 +10,15 @@ from typing import Any
 from tropism import __version__
 from tropism.errors import ServerError
 from tropism.serve.errors import STATUS
-from tropism.serve.http import openapi
-from tropism.serve.http import static as page_files
-from tropism.serve.http.api import NO_CONTENT, Answer, Requests, refused, respond
-from tropism.serve.http.auth import SAFE, UNFRAMED, Guard, refuse
-from tropism.serve.inspect.inspector import Views
+from tropism.serve.http import openapi, static
+from tropism.serve.http.api import NO_CONTENT, HttpApi, Response, error_response, send_response
+from tropism.serve.http.auth import NO_FRAMES, SAFE_HEADERS, AuthMiddleware, send_error
+from tropism.serve.inspect.inspector import Inspector
 from tropism.serve.inspect.thumbnail import PNG
 from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.registry import Sessions
+from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.settings import Settings
 from tropism.serve.storage.protocol import Store
 from tropism.serve.tools import openenv as jsonrpc
@@ -42,12 +41,15 @@ GETS = (
     "picture",
     "recordings",
 )
-SEEN = ("sessions", "recordings")
-VIEWED = ("history", "picture", "fork")  # what can be asked of sessions/{view}/… and recordings/{number}/…
+INSPECTED_FOLDERS = ("sessions", "recordings")
+INSPECTIONS = ("history", "picture", "fork")  # under sessions/{watch_id}/… and recordings/{number}/…
 
 
 class App:
-    """Every environment under /envs/{id}, the first one at / too; `absent` ones are missing for a reason."""
+    """Serves each environment under /envs/{id}, and the first one at / too.
+
+    `absent` maps the environments that are not available to the reason.
+    """
 
     def __init__(
         self,
@@ -60,92 +62,96 @@ class App:
         self.absent = dict(absent or {})
         self.settings = settings or Settings()
         processes = self.settings.processes
-        self.environments = {id: each.apart() if processes else each for id, each in environments.items()}
+        self.environments = {id: each.isolate() if processes else each for id, each in environments.items()}
         self.default = next(iter(self.environments.values()))
-        self.sessions = Sessions(self.environments, self.settings, store, recordings)
-        self.views = Views(self.sessions)
+        self.sessions = SessionRegistry(self.environments, self.settings, store, recordings)
+        self.inspector = Inspector(self.sessions)
         self.tools = Tools(self.sessions, self.environments)
         self.metrics = Metrics(self.sessions)
-        self.requests = Requests(self.sessions, self.metrics, self.settings)
-        self._door = Guard(self._enter, self.settings)
-        self._mcp = _mcp_door(self.tools)
+        self.api = HttpApi(self.sessions, self.metrics, self.settings)
+        self._middleware = AuthMiddleware(self._route, self.settings)
+        self._mcp = _mcp_endpoint(self.tools)
         self._sockets = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._door(scope, receive, send)
+        await self._middleware(scope, receive, send)
 
-    async def _enter(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _route(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
             return
-        root, environment, name = self._place(scope["path"])
+        root, environment, name = self._resolve(scope["path"])
         if scope["type"] == "websocket":
-            await self._socket(scope, receive, send, environment, name)
+            await self._serve_socket(scope, receive, send, environment, name)
             return
         if name == "mcp" and environment is not None:
             await self._serve_mcp(scope, receive, send, environment)
             return
         try:
-            answer = await self._answer(scope, receive, root, environment, name)
-        except asyncio.CancelledError:  # the server has stopped, and waited long enough
-            answer = refused(ServerError("STOPPING", "the server stopped before this was done"), self.metrics)
-        except Exception as error:  # the outermost edge: every error has a reply
-            answer = refused(error, self.metrics, scope)
-            if answer.status == STATUS["METHOD_NOT_ALLOWED"]:
-                answer.headers = [(b"allow", _method(name).encode())]
-        await respond(send, answer, root)
+            response = await self._respond(scope, receive, root, environment, name)
+        except asyncio.CancelledError:  # the grace period of the shutdown is over
+            error = ServerError("STOPPING", "the server stopped before this request finished")
+            response = error_response(error, self.metrics)
+        except Exception as error:  # the outermost level: every error gets a reply
+            response = error_response(error, self.metrics, scope)
+            if response.status == STATUS["METHOD_NOT_ALLOWED"]:
+                response.headers = [(b"allow", _method(name).encode())]
+        await send_response(send, response, root)
 
-    def _place(self, path: str) -> tuple[str, ServedEnvironment | None, str]:
+    def _resolve(self, path: str) -> tuple[str, ServedEnvironment | None, str]:
         """`(root, environment, name)` of a path: /envs/Echo-v0/step, or /step for the default environment."""
         if not path.startswith("/envs/"):
             return "", self.default, path[1:]
         id, _, name = path.removeprefix("/envs/").partition("/")
         return f"/envs/{id}", self.environments.get(id), name
 
-    async def _answer(
+    async def _respond(
         self, scope: Any, receive: Any, root: str, environment: ServedEnvironment | None, name: str
-    ) -> Answer:
+    ) -> Response:
         if environment is None:
             known = ", ".join(self.environments)
             raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
-        whose, last = _viewed(name)
+        inspected, last = _split_inspect_path(name)
         if last not in POSTS and last not in GETS and not _is_page(root, name):
-            raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs shows what there is")
+            raise ServerError("NOT_FOUND", f"no page {scope['path']!r}; GET {root}/docs lists them")
         if scope["method"] != _method(name):
             raise ServerError("METHOD_NOT_ALLOWED", f"{scope['method']} {scope['path']}; expected {_method(name)}")
         if _is_page(root, name):
-            return page_files.answer(name.removeprefix("page/") if name else page_files.HOME)
-        if whose is not None:
-            return await self._look(*whose, last, scope, receive, environment)
+            return static.file_response(name.removeprefix("page/") if name else static.INDEX)
+        if inspected is not None:
+            return await self._inspect(*inspected, last, scope, receive, environment)
         if name == "recordings":
-            return Answer(await self.views.recordings(environment, await self.requests.data(scope, receive)))
+            return Response(await self.inspector.recordings(environment, await self.api.data(scope, receive)))
         if name == "picture":
-            portrait = await self.views.portrait(environment)
-            return Answer(portrait.body, media_type=portrait.media_type)
+            thumbnail = await self.inspector.thumbnail(environment)
+            return Response(thumbnail.body, media_type=thumbnail.media_type)
         if name in POSTS or name in SESSION_GETS:
             self._check_open()
-            return await self.requests.perform(name, scope, receive, environment)
+            return await self.api.perform(name, scope, receive, environment)
         if name in ("schema", "openapi.json"):
-            await environment.described(self.sessions.threads)
-        return self._page(name, root, environment, scope["owner"])
+            await environment.prepare_form(self.sessions.threads)
+        return self._document(name, root, environment, scope["owner"])
 
-    async def _look(
-        self, folder: str, view: str, kind: str, scope: Any, receive: Any, environment: ServedEnvironment
-    ) -> Answer:
-        """A request about an episode that the caller may see, though it may not be the one who steps it."""
-        data, owner, views = await self.requests.data(scope, receive), scope["owner"], self.views
+    async def _inspect(
+        self, folder: str, key: str, kind: str, scope: Any, receive: Any, environment: ServedEnvironment
+    ) -> Response:
+        """A request about a session, by its watch id, or about a recording, by its number."""
+        data, owner, inspector = await self.api.data(scope, receive), scope["owner"], self.inspector
         if kind == "fork":
             self._check_open()
-        watched = views.session(view, owner) if folder == "sessions" else await views.recording(environment, view)
+        if folder == "sessions":
+            follower = inspector.follow_session(key, owner)
+        else:
+            follower = await inspector.follow_recording(environment, key)
         if kind == "history":
-            return Answer(await views.history(watched, data))
+            return Response(await inspector.history(follower, data))
         if kind == "fork":
-            return Answer(await views.fork(watched, owner, data))
-        picture = await views.picture(watched, data)
-        return Answer(b"", NO_CONTENT) if picture is None else Answer(picture, media_type=PNG)
+            return Response(await inspector.fork(follower, owner, data))
+        picture = await inspector.picture(follower, data)
+        return Response(b"", NO_CONTENT) if picture is None else Response(picture, media_type=PNG)
 
-    def _page(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Answer:
-        """What can be read without a session."""
+    def _document(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Response:
+        """Documents that need no session."""
         match name:
             case "health":
                 return _json({"status": "healthy", "version": __version__, "absent": self.absent})
@@ -156,9 +162,9 @@ class App:
             case "openapi.json":
                 return _json(openapi.document(environment, root))
             case "docs":
-                return page_files.answer(page_files.HOME)
+                return static.file_response(static.INDEX)
             case "metrics":
-                return Answer(self.metrics.text().encode(), media_type=TYPE)
+                return Response(self.metrics.text().encode(), media_type=TYPE)
             case "sessions":
                 return _json(self.sessions.rows(owner))
             case _:
@@ -176,96 +182,96 @@ class App:
             "recordings": self.sessions.recordings.count(environment.id),
         }
 
-    async def _socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
-        most = self.settings.max_sockets
+    async def _serve_socket(self, scope: Any, receive: Any, send: Any, environment: Any, name: str) -> None:
+        max_sockets = self.settings.max_sockets
         if environment is None or name != "ws":
-            words = f"expected /envs/ID/ws with one of {', '.join(self.environments)}"
-            await refuse(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; {words}"))
+            expected = f"expected /envs/ID/ws with one of {', '.join(self.environments)}"
+            await send_error(scope, send, ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; {expected}"))
             return
-        if self._sockets >= most:
-            words = f"all {most} sockets of this server are open; try again later"
-            await refuse(scope, send, ServerError("CAPACITY_REACHED", words))
+        if self._sockets >= max_sockets:
+            message = f"all {max_sockets} sockets of this server are open; try again later"
+            await send_error(scope, send, ServerError("CAPACITY_REACHED", message))
             return
         self._sockets += 1
         connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
         try:
-            with suppress(asyncio.CancelledError):  # the server has stopped, and hung up
+            with suppress(asyncio.CancelledError):  # the server has stopped and closed the socket
                 await connection.serve(scope, receive, send)
         finally:
             self._sockets -= 1
 
     async def _serve_mcp(self, scope: Any, receive: Any, send: Any, environment: ServedEnvironment) -> None:
-        """OpenEnv's JSON-RPC is answered here, all other requests by the MCP SDK."""
+        """Reply to OpenEnv's JSON-RPC; pass all other requests to the MCP SDK."""
         if scope["method"] != "POST":
-            await self._sdk(scope, receive, send)
+            await self._serve_sdk(scope, receive, send)
             return
         try:
-            body = await self.requests.body(scope, receive)
+            body = await self.api.body(scope, receive)
             request = decode(body)
         except ServerError as reason:
-            answer = _json(jsonrpc.error(None, jsonrpc.PARSE_ERROR, reason.message))
+            response = _json(jsonrpc.error(None, jsonrpc.PARSE_ERROR, reason.message))
             if reason.code in ("TOO_LARGE", "TOO_SLOW"):
-                answer = refused(reason, self.metrics)
-            await respond(send, answer, "")
+                response = error_response(reason, self.metrics)
+            await send_response(send, response, "")
             return
-        if not jsonrpc.is_ours(request):
-            await self._sdk(scope, _again(body, receive), send)
+        if not jsonrpc.is_openenv_request(request):
+            await self._serve_sdk(scope, _replay_body(body, receive), send)
             return
-        reply = await jsonrpc.answer(request, environment, scope["owner"], self.sessions, self.tools)
-        await respond(send, _json(reply), "")
+        reply = await jsonrpc.respond(request, environment, scope["owner"], self.sessions, self.tools)
+        await send_response(send, _json(reply), "")
 
-    async def _sdk(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _serve_sdk(self, scope: Any, receive: Any, send: Any) -> None:
         if self._mcp is not None:
-            await self._mcp.handle(scope, receive, _safely(send))
+            await self._mcp.handle(scope, receive, _with_safe_headers(send))
             return
-        message = "this server speaks MCP when it is installed with the extra: pip install 'tropism[mcp]'"
-        await respond(send, _json(jsonrpc.error(None, jsonrpc.NO_METHOD, message)), "")
+        message = "MCP needs an optional dependency on the server: pip install 'tropism[mcp]'"
+        await send_response(send, _json(jsonrpc.error(None, jsonrpc.NO_METHOD, message)), "")
 
     def _check_open(self) -> None:
         if self.sessions.stopping:
             raise ServerError("STOPPING", "the server is stopping")
 
-    async def _live(self, receive: Any, send: Any) -> None:
-        """Start-up and shutdown, as ASGI tells them."""
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        """ASGI's start-up and shutdown events."""
         await receive()
-        expiring = asyncio.create_task(self.sessions.expire())
+        evicting = asyncio.create_task(self.sessions.evict_idle())
         async with self._mcp.run() if self._mcp is not None else nullcontext():
             await send({"type": "lifespan.startup.complete"})
             await receive()
-        expiring.cancel()
-        await self.views.stop()
+        evicting.cancel()
+        await self.inspector.stop()
         self.sessions.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def drain(self) -> None:
-        """Take no more requests, and wait for those under way."""
+        """Accept no more requests, and wait for running ones."""
         await self.sessions.drain()
 
 
 def _method(name: str) -> str:
-    return "POST" if _viewed(name)[1] in POSTS else "GET"
+    return "POST" if _split_inspect_path(name)[1] in POSTS else "GET"
 
 
-def _viewed(name: str) -> tuple[tuple[str, str] | None, str]:
-    """`((folder, view), what is asked)` of sessions/{view}/history and the like; `(None, name)` of all others."""
+def _split_inspect_path(name: str) -> tuple[tuple[str, str] | None, str]:
+    """`((folder, key), inspection)` of paths such as sessions/{watch_id}/history; `(None, name)` of all others."""
     folder, _, rest = name.partition("/")
-    view, _, last = rest.partition("/")
-    return ((folder, view), last) if folder in SEEN and last in VIEWED else (None, name)
+    key, _, last = rest.partition("/")
+    return ((folder, key), last) if folder in INSPECTED_FOLDERS and last in INSPECTIONS else (None, name)
 
 
 def _is_page(root: str, name: str) -> bool:
     return not root and (not name or name.startswith("page/"))
 
 
-def _mcp_door(tools: Tools) -> Any:
-    """None where the extra `mcp` is not installed."""
+def _mcp_endpoint(tools: Tools) -> Any:
+    """None if the extra `mcp` is not installed."""
     if find_spec("mcp") is None:
         return None
-    return import_module("tropism.serve.tools.mcp").McpDoor(tools)
+    return import_module("tropism.serve.tools.mcp").McpEndpoint(tools)
 
 
-def _again(body: bytes, receive: Any) -> Callable[[], Any]:
-    """A `receive` that gives a body which was read already."""
+def _replay_body(body: bytes, receive: Any) -> Callable[[], Any]:
+    """A `receive` that first returns a body that has already been read."""
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replay() -> Any:
@@ -274,16 +280,16 @@ def _again(body: bytes, receive: Any) -> Callable[[], Any]:
     return replay
 
 
-def _safely(send: Any) -> Any:
-    """A `send` whose replies have the headers that ours have."""
+def _with_safe_headers(send: Any) -> Any:
+    """A `send` that adds this server's security headers."""
 
-    async def send_safely(message: Any) -> None:
+    async def send_with_headers(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *SAFE, UNFRAMED]}
+            message = {**message, "headers": [*message.get("headers", ()), *SAFE_HEADERS, NO_FRAMES]}
         await send(message)
 
-    return send_safely
+    return send_with_headers
 
 
-def _json(value: Any) -> Answer:
-    return Answer(encode(value))
+def _json(value: Any) -> Response:
+    return Response(encode(value))

@@ -1,4 +1,4 @@
-"""How a request is refused: one form for HTTP and sockets, never a traceback."""
+"""Error replies: one JSON form for HTTP and sockets, without tracebacks."""
 
 import logging
 import secrets
@@ -14,7 +14,7 @@ from tropism.errors import (
     ValidationError,
 )
 
-# The HTTP status of each code. The codes are OpenEnv's, and our own after them.
+# The HTTP status of each code: OpenEnv's codes first, then our own.
 STATUS = {
     "INVALID_JSON": 422,
     "UNKNOWN_TYPE": 422,
@@ -49,24 +49,24 @@ CODES: dict[type[Exception], str] = {
 log = logging.getLogger("tropism.serve")
 
 
-def refusal(error: Exception, **context: Any) -> ServerError:
-    """The refusal that an error means; one nobody foresaw is logged under an id that the caller is told."""
+def to_server_error(error: Exception, **context: Any) -> ServerError:
+    """Convert an error to a `ServerError`; an unexpected one is logged with an id that the reply contains."""
     if isinstance(error, ServerError):
         return error
     for kind, code in CODES.items():
-        if isinstance(error, kind) and not isinstance(error, ObservationError):  # which no caller could help
+        if isinstance(error, kind) and not isinstance(error, ObservationError):  # the environment's fault
             return ServerError(code, str(error))
     id = secrets.token_hex(8)
     log.error("the environment raised", exc_info=error, extra={"error_id": id, **context})
     what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(error).__name__}"
-    return ServerError("EXECUTION_ERROR", f"{what}; the server's log has it under {id}", id)
+    return ServerError("EXECUTION_ERROR", f"{what}; see the server's log, error_id {id}", id)
 
 
-def data(error: ServerError) -> dict[str, Any]:
-    """What the caller is told."""
-    told = {"message": error.message, "code": error.code}
-    return told if error.id is None else told | {"id": error.id}
+def error_json(error: ServerError) -> dict[str, Any]:
+    """The JSON form of an error."""
+    data = {"message": error.message, "code": error.code}
+    return data if error.id is None else data | {"id": error.id}
 
 
-def too_late() -> StateError:
-    return StateError("step", "late", "one in time", "the step came too late and is not applied")
+def late_step_error() -> StateError:
+    return StateError("step", "late", "a step in time", "the step took too long and was not applied")

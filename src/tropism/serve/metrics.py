@@ -1,16 +1,16 @@
-"""Counters, in the text form that Prometheus reads."""
+"""Counters in Prometheus's text format."""
 
 from collections import Counter
 
-from tropism.serve.session.registry import Sessions
+from tropism.serve.session.registry import SessionRegistry
 
 TYPE = b"text/plain; version=0.0.4"
 
 
 class Metrics:
-    """What a server has done since it started."""
+    """Counts requests and errors since the server started."""
 
-    def __init__(self, sessions: Sessions):
+    def __init__(self, sessions: SessionRegistry):
         self.sessions = sessions
         self.requests: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -28,11 +28,11 @@ class Metrics:
             f"tropism_sessions {len(self.sessions)}",
             "# HELP tropism_sessions_opened_total Sessions opened since the start.",
             "# TYPE tropism_sessions_opened_total counter",
-            f"tropism_sessions_opened_total {self.sessions.opened}",
+            f"tropism_sessions_opened_total {self.sessions.opened_count}",
             "# HELP tropism_requests_total Requests answered, by type.",
             "# TYPE tropism_requests_total counter",
             *(f'tropism_requests_total{{type="{kind}"}} {n}' for kind, n in sorted(self.requests.items())),
-            "# HELP tropism_errors_total Requests refused, by code.",
+            "# HELP tropism_errors_total Requests that failed, by code.",
             "# TYPE tropism_errors_total counter",
             *(f'tropism_errors_total{{code="{code}"}} {n}' for code, n in sorted(self.errors.items())),
         ]

@@ -1,4 +1,4 @@
-"""What can be set when a server starts."""
+"""The settings of a server."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,7 +10,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits and doors of one server; times in seconds, sizes in bytes."""
+    """Limits and access control of one server; times in seconds, sizes in bytes."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -24,11 +24,11 @@ class Settings:
     body_timeout: float = 30.0
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    processes: bool = False  # one for each session of a host environment that blocks
+    processes: bool = False  # run each session of a blocking host environment in its own process
 
     def __post_init__(self) -> None:
         if not self.tokens and not _is_loopback(self.host):
-            expected = "a loopback address, or a token (--token or TROPISM_TOKEN) that callers must know"
+            expected = "a loopback address, or a token (--token or TROPISM_TOKEN) that callers must send"
             raise ValidationError("host", self.host, expected)
         if not 0 <= self.port <= 65535:
             raise ValidationError("port", self.port, "0 (any free one) to 65535")
@@ -44,7 +44,7 @@ class Settings:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there; a name other than localhost may mean any address."""
+    """Whether the host is reachable only from this machine; names other than localhost may resolve to any address."""
     try:
         return host in LOOPBACK or ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The HTTP surface: each caller an episode of its own, told by a cookie or a header; and the pages."""
+"""The HTTP API: one session per caller, identified by a cookie or a header; and the documents."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def act(action: int, **fields: Any) -> dict[str, Any]:
     return {"action": {"value": action}, **fields}
 
 
-def test_ten_plain_sessions_each_keep_their_own_episode(server: Running):
+def test_ten_sessions_have_independent_episodes(server: Running):
     callers = [requests.Session() for _ in range(10)]
     for number, caller in enumerate(callers):
         reply = caller.post(f"{server.url}/envs/Lab-v0/reset", json={"seed": number})
@@ -53,7 +53,7 @@ def test_cookies_of_two_environments_do_not_mix(server: Running):
         assert all(cookie.has_nonstandard_attr("HttpOnly") for cookie in caller.cookies)
 
 
-def test_the_default_environment_answers_at_the_root_with_a_session_of_its_own(server: Running):
+def test_the_default_environment_at_the_root_has_its_own_session(server: Running):
     with requests.Session() as caller:
         caller.post(f"{server.url}/envs/GridWorld-v0/reset", json={"seed": 1})
         caller.post(f"{server.url}/envs/GridWorld-v0/step", json=act(1))
@@ -62,7 +62,7 @@ def test_the_default_environment_answers_at_the_root_with_a_session_of_its_own(s
         assert caller.get(f"{server.url}/envs/GridWorld-v0/state").json()["step_count"] == 1
 
 
-def test_cookies_of_strangers_are_no_obstacle(server: Running):
+def test_unrelated_cookies_are_ignored(server: Running):
     with requests.Session() as caller:
         caller.post(f"{server.url}/reset", json={"seed": 1})
         [mine] = [f"{cookie.name}={cookie.value}" for cookie in caller.cookies]
@@ -70,7 +70,7 @@ def test_cookies_of_strangers_are_no_obstacle(server: Running):
     assert requests.get(f"{server.url}/state", headers=headers, timeout=10).status_code == 200
 
 
-def test_a_stale_cookie_is_as_good_as_none(server: Running):
+def test_a_stale_cookie_is_ignored(server: Running):
     stale = {"Cookie": "tropism.GridWorld-v0=AAAAAAAAAAAAAAAAAAAAAA"}
     assert requests.post(f"{server.url}/step", json=act(1), headers=stale, timeout=10).status_code == 409
     first = requests.post(f"{server.url}/reset", json={}, headers=stale, timeout=10)
@@ -86,14 +86,14 @@ def test_the_header_names_a_session_without_cookies(server: Running):
     assert requests.get(f"{server.url}/state", headers=named, timeout=10).json()["step_count"] == 1
 
 
-def test_a_header_that_names_no_session_is_told_to_be_left_out(server: Running):
+def test_the_error_for_an_unknown_session_header_suggests_leaving_it_out(server: Running):
     for name in ("reset", "step"):
         reply = requests.post(f"{server.url}/{name}", json={}, headers={"X-Session-Id": "gone"}, timeout=10)
         assert (reply.status_code, reply.json()["code"]) == (404, "SESSION_ERROR")
         assert "leave out the header X-Session-Id" in reply.json()["message"]
 
 
-def test_a_request_id_makes_a_step_happen_once(server: Running):
+def test_a_repeated_request_id_does_not_step_again(server: Running):
     with requests.Session() as caller:
         caller.post(f"{server.url}/reset", json={"seed": 1})
         bodies = [caller.post(f"{server.url}/step", json=act(1, request_id="one")).text for _ in range(3)]
@@ -127,7 +127,7 @@ def test_seeds_and_episode_ids(server: Running):
         assert steps[0]["observation"]["value"] != steps[1]["observation"]["value"]
 
 
-def test_options_may_stand_beside_the_seed(server: Running):
+def test_options_may_be_fields_of_the_reset(server: Running):
     heavy = {"params": {"gravity": 20.0}}
     bodies = [{"seed": 4, "options": heavy}, {"seed": 4, **heavy}, {"seed": 4, **heavy, "options": heavy}]
     base, replies = f"{server.url}/envs/CartPole-v1", []
@@ -170,7 +170,7 @@ def test_snapshot_restore_and_fork(server: Running):
         twin = {"X-Session-Id": fork["session_id"]}
         assert fork["step_count"] == 3
         assert step(1, twin) == step(1)
-        caller.post(f"{base}/reset", json={"seed": 99})  # another episode: its history is not the snapshot's
+        caller.post(f"{base}/reset", json={"seed": 99})  # another episode than that of the snapshot
         restored = caller.post(f"{base}/restore", json={"from": snapshot["snapshot_id"]}).json()
         assert restored["observation"] == there["observation"]
         assert [step(0), step(0)] == ahead
@@ -184,7 +184,7 @@ def test_snapshot_restore_and_fork(server: Running):
         assert len(caller.get(f"{base}/history", headers=twin).json()["steps"]) == 4
 
 
-def test_a_fork_goes_its_own_way(server: Running):
+def test_a_fork_is_independent(server: Running):
     with requests.Session() as caller:
         base = f"{server.url}/envs/Lab-v0"
         caller.post(f"{base}/reset", json={"seed": 2})
@@ -195,7 +195,7 @@ def test_a_fork_goes_its_own_way(server: Running):
         assert caller.post(f"{base}/step", json=act(0), headers=twin).json()["observation"]["value"] == [2, 1]
 
 
-def test_actions_in_words(server: Running):
+def test_actions_as_text(server: Running):
     with requests.Session() as caller:
         caller.post(f"{server.url}/reset", json={"seed": 1})
         first = caller.post(f"{server.url}/step", json={"action": {"text": "right"}}).json()
@@ -206,7 +206,7 @@ def test_actions_in_words(server: Running):
         assert caller.get(f"{server.url}/state").json()["step_count"] == 1
 
 
-def test_the_schemas_hold_for_what_is_served(server: Running):
+def test_replies_match_the_schemas(server: Running):
     for id in (*IDS, "Lab-v0"):
         base = f"{server.url}/envs/{id}"
         schema = requests.get(f"{base}/schema", timeout=10).json()
@@ -235,7 +235,7 @@ def test_the_pages(server: Running):
     assert "<html" in page.text
 
 
-def test_metrics_count_what_was_done(server: Running):
+def test_metrics_count_requests(server: Running):
     def count(name: str) -> float:
         lines = requests.get(f"{server.url}/metrics", timeout=10).text.splitlines()
         return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), 0.0)
@@ -251,7 +251,7 @@ def test_metrics_count_what_was_done(server: Running):
         assert count("tropism_sessions") == before[1]
 
 
-def test_a_time_limit_on_what_cannot_be_taken_back_is_waited_out(server: Running):
+def test_a_timeout_is_ignored_if_the_step_cannot_be_rolled_back(server: Running):
     with server.http("Unwritable-v0") as caller:
         caller.post("/reset", json={"seed": 1})
         late = caller.post("/step", json=act(SLEEP, timeout_s=0.01))

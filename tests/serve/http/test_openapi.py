@@ -1,4 +1,4 @@
-"""The OpenAPI document holds: schemathesis finds nothing, with and without a session."""
+"""Schemathesis finds no deviation from the OpenAPI document, with and without a session."""
 
 import subprocess
 import sys

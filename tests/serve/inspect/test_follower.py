@@ -1,4 +1,4 @@
-"""Episodes replayed to be looked at: what fails, what is let go of, and who waits for whom."""
+"""Timelines: failed replays, closed sessions, and concurrency."""
 
 import time
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.serve.inspect.timelines import begun, picture_of
+from tests.serve.inspect.timelines import picture_of, start_session
 from tests.serve.lab import LONG_SLEEP, LONG_SLEEPING, SLEEP, SLEEPING, STAY, Lab
 from tests.serve.replies import assert_refused
 from tests.serve.requests import act
 from tests.serve.running import Running, labs, running, until
 
 from tropism.core.environment import Environment
-from tropism.serve.inspect import replay_pool as replays
+from tropism.serve.inspect import replay_pool
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -27,9 +27,9 @@ def server() -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
+def test_a_long_replay_returns_partial_rows_without_blocking(server: Running):
     with server.http("Lab-v0") as slow, server.http("GridWorld-v0") as quick:
-        view = begun(slow, [STAY, LONG_SLEEP, STAY, LONG_SLEEP])
+        view = start_session(slow, [STAY, LONG_SLEEP, STAY, LONG_SLEEP])
         quick.post("/reset", json={})
         with ThreadPoolExecutor(1) as thread:
             looking = thread.submit(slow.get, f"/sessions/{view}/history")
@@ -46,7 +46,7 @@ def test_a_long_replay_holds_nobody_up_and_shows_what_it_has(server: Running):
 
 
 class Moody(Lab):
-    """Raises at its second step the first time that this is replayed."""
+    """Raises at the second step of its first replay."""
 
     moods = iter([False, True, False])
 
@@ -56,19 +56,19 @@ class Moody(Lab):
         return super().step(key, state, action, params)
 
 
-def alone(id: str, env: Environment) -> dict[str, ServedEnvironment]:
+def serve_only(id: str, env: Environment) -> dict[str, ServedEnvironment]:
     return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.")}
 
 
-def test_a_replay_that_failed_for_a_moment_is_tried_again():
-    with running(own=alone("Moody-v0", Moody())) as server, server.http() as caller:
-        view = begun(caller, [STAY, STAY])
+def test_a_replay_with_a_transient_error_is_retried():
+    with running(own=serve_only("Moody-v0", Moody())) as server, server.http() as caller:
+        view = start_session(caller, [STAY, STAY])
         assert_refused(caller.get(f"/sessions/{view}/history"), "EXECUTION_ERROR")
         assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 3
 
 
 class Refused(Lab):
-    """Its steps do not repeat."""
+    """Its rewards differ in a replay."""
 
     rewards = count(1.0)
 
@@ -77,18 +77,18 @@ class Refused(Lab):
         return obs, state, next(self.rewards), done, info
 
 
-def test_a_replay_that_diverged_is_refused_with_the_same_words_each_time():
-    with running(own=alone("Refused-v0", Refused())) as server, server.http() as caller:
-        view = begun(caller, [STAY, STAY])
-        told = [caller.get(f"/sessions/{view}/history") for _ in range(3)]
-        for reply in told:
+def test_a_diverged_replay_raises_the_same_error_each_time():
+    with running(own=serve_only("Refused-v0", Refused())) as server, server.http() as caller:
+        view = start_session(caller, [STAY, STAY])
+        body = [caller.get(f"/sessions/{view}/history") for _ in range(3)]
+        for reply in body:
             assert_refused(reply, "DIVERGED")
-        assert len({reply.text for reply in told}) == 1
-        assert next(Refused.rewards) == 4.0  # two steps, and one replayed
+        assert len({reply.text for reply in body}) == 1
+        assert next(Refused.rewards) == 4.0  # two steps, and one in the replay
 
 
 class Counted(Lab):
-    """Knows how many of its episodes are open, and takes a while to be replayed."""
+    """Counts its open episodes, and is slow to replay."""
 
     opened: ClassVar[list[int]] = []
 
@@ -100,10 +100,10 @@ class Counted(Lab):
         self.opened.pop()
 
 
-def test_what_was_replayed_is_let_go_of(tmp_path: Path):
+def test_replayed_sessions_are_closed(tmp_path: Path):
     env = Counted()
-    with running(own=alone("Counted-v0", env), record=tmp_path) as server, server.http() as caller:
-        view = begun(caller, [STAY, STAY])
+    with running(own=serve_only("Counted-v0", env), record=tmp_path) as server, server.http() as caller:
+        view = start_session(caller, [STAY, STAY])
         caller.get(f"/sessions/{view}/history")
         assert len(env.opened) == 2
         caller.post("/reset", json={"seed": 2})
@@ -115,7 +115,7 @@ def test_what_was_replayed_is_let_go_of(tmp_path: Path):
             looks = [threads.submit(caller.get, "/recordings/0/history") for _ in range(8)]
             assert {len(look.result().json()["rows"]) for look in looks} == {3}
         assert len(env.opened) == 1
-        view = begun(caller, [STAY] + [SLEEP] * 3)
+        view = start_session(caller, [STAY] + [SLEEP] * 3)
         with ThreadPoolExecutor(1) as thread:
             looking = thread.submit(caller.get, f"/sessions/{view}/history")
             time.sleep(SLEEPING)
@@ -126,18 +126,18 @@ def test_what_was_replayed_is_let_go_of(tmp_path: Path):
 
 
 class Slow(Lab):
-    """Is replayed as slowly as it was stepped."""
+    """Its steps are slow, in replays too."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         time.sleep(SLEEPING)
         return super().step(key, state, action, params)
 
 
-def test_replays_wait_for_each_other_and_steps_for_none_of_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replays, "MOST_WAITING", 6)
-    slow, threads = running("GridWorld-v0", own=alone("Slow-v0", Slow())), ThreadPoolExecutor(8)
+def test_replays_queue_without_delaying_steps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay_pool, "MAX_WAITING", 6)
+    slow, threads = running("GridWorld-v0", own=serve_only("Slow-v0", Slow())), ThreadPoolExecutor(8)
     with slow as server, server.http("Slow-v0") as caller, server.http("GridWorld-v0") as other, threads:
-        view = begun(caller, [STAY] * 2)
+        view = start_session(caller, [STAY] * 2)
         forks = [threads.submit(caller.post, f"/sessions/{view}/fork", json={"step": 2}) for _ in range(8)]
         assert other.post("/reset", json={}).status_code == 200
         assert other.post("/step", json=act(1)).status_code == 200
@@ -152,13 +152,13 @@ class Painter(Lab):
         return np.full((2, 2, 3), state.steps, np.uint8)
 
 
-def test_what_was_done_is_told_while_a_picture_is_drawn():
+def test_history_is_served_while_a_picture_is_drawn():
     with (
-        running(own=alone("Painter-v0", Painter())) as server,
+        running(own=serve_only("Painter-v0", Painter())) as server,
         server.http() as caller,
         ThreadPoolExecutor(1) as thread,
     ):
-        view = begun(caller, [STAY])
+        view = start_session(caller, [STAY])
         assert len(caller.get(f"/sessions/{view}/history").json()["rows"]) == 2
         drawing = thread.submit(caller.get, f"/sessions/{view}/picture?step=1")
         time.sleep(SLEEPING / 4)

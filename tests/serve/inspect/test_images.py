@@ -1,4 +1,4 @@
-"""Observations that are images: named in the schema, and served as PNG at any step."""
+"""Image observations: marked in the schema, and served as PNG at any step."""
 
 import io
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def test_an_image_among_other_fields_is_served_by_its_name(server: Running):
         assert frame.sum() == 406
 
 
-def test_the_first_image_stands_in_for_a_picture(server: Running):
+def test_the_first_image_replaces_a_missing_picture(server: Running):
     with server.http("Camera-v0") as caller:
         view = begin(caller, 1)
         assert read(caller.get(f"/sessions/{view}/picture?step=1"))[0].tolist() == [0, 100, 0, 0, 0, 0]
@@ -71,7 +71,7 @@ def test_the_first_image_stands_in_for_a_picture(server: Running):
 
 
 @pytest.mark.parametrize(("id", "of"), [("Camera-v0", "time"), ("Camera-v0", "value"), ("GridWorld-v0", "value")])
-def test_a_field_that_is_no_image_is_refused(server: Running, id: str, of: str):
+def test_a_field_that_is_not_an_image_is_an_error(server: Running, id: str, of: str):
     with server.http(id) as caller:
         view = begin(caller, 0)
         words = assert_refused(caller.get(f"/sessions/{view}/picture?step=0&of={of}"), "VALIDATION_ERROR")["message"]

@@ -1,4 +1,4 @@
-"""Sessions with a past, and their pictures."""
+"""Sessions with some steps, and their pictures."""
 
 import io
 from typing import Any
@@ -8,7 +8,7 @@ from PIL import Image
 from tests.serve.requests import act
 
 
-def begun(caller: Any, actions: list[int], seed: int = 1) -> str:
+def start_session(caller: Any, actions: list[int], seed: int = 1) -> str:
     view = caller.post("/reset", json={"seed": seed}).json()["view"]
     for action in actions:
         assert caller.post("/step", json=act(action)).status_code == 200

@@ -14,14 +14,14 @@ from tests.serve.running import Running
 CHROMIUM = shutil.which("chromium")
 # As root, which build machines are, Chromium cannot use its own sandbox.
 ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
-PATIENCE = 30_000  # ms; a picture may first have to be compiled, on a busy machine
+TIMEOUT = 30_000  # ms; drawing a picture may compile first, on a busy machine
 
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=TIMEOUT)
 
 
 @contextmanager
 def browsing() -> Generator[Browser]:
-    """Chromium, once for many tests; where there is none the tests are skipped, but not on a build machine."""
+    """Chromium, started once for many tests; without it the tests are skipped, except on a build machine."""
     if CHROMIUM is None:
         why = "chromium is not installed (apt-get install chromium)"
         if "CI" in os.environ:
@@ -35,10 +35,10 @@ def browsing() -> Generator[Browser]:
 
 @contextmanager
 def visiting(browser: Browser, server: Running, expected: str = "", **settings: Any) -> Generator[Page]:
-    """A tab of its own. Nothing may go wrong in it but what is expected, and it may ask nobody but the server."""
+    """A new tab; fails on unexpected errors and on requests to other servers."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, **settings)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -54,7 +54,7 @@ def _is_foreign(url: str, server: Running) -> bool:
 
 
 def play(page: Page, server: Running, id: str, seed: int | None = None) -> str:
-    """Open a session; its view."""
+    """Open a session; returns its watch id."""
     page.goto(f"{server.url}/#/play/{id}")
     expect(page.locator("h1")).to_contain_text(id)
     if seed is not None:

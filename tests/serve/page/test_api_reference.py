@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.serve.page.browser import visiting
 from tests.serve.running import Running, labs, running
 
-from tropism.serve.server import served
+from tropism.serve.server import load_environments
 
 TOKEN = "open-sesame"
 LOOK = """() => {
@@ -19,7 +19,7 @@ LOOK = """() => {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(own=labs() | served(["Echo-v0"])) as started:
+    with running(own=labs() | load_environments(["Echo-v0"])) as started:
         yield started
 
 
@@ -45,7 +45,7 @@ def test_the_reference_looks_like_the_rest(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_the_reference_of_the_address_is_shown(page: Page, server: Running):
+def test_the_reference_of_the_environment_in_the_url_is_shown(page: Page, server: Running):
     page.goto(f"{server.url}/envs/Echo-v0/docs")
     expect(page.locator("h1")).to_have_text("Echo-v0")
     expect(page.locator("summary", has_text="/envs/Echo-v0/step")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page in a real browser: who leaves and comes back, what is read out, and which keys are the game's."""
+"""The page in a real browser: leaving and returning, screen readers, and keys."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ def server() -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):
+def test_an_evicted_session_is_resumed(browser: Browser):
     with running("GridWorld-v0", idle_timeout=0.2) as server, visiting(browser, server, expected="404") as page:
         view = play(page, server, "GridWorld-v0")
         page.goto(f"{server.url}/#/recordings")
@@ -26,7 +26,7 @@ def test_a_session_that_was_put_away_is_taken_up_again(browser: Browser):
 
 
 @pytest.mark.slow
-def test_a_session_that_nobody_waits_for_is_closed(page: Page, server: Running):
+def test_a_session_is_closed_if_the_user_leaves_before_it_opens(page: Page, server: Running):
     before = len(server.app.sessions)
     page.goto(server.url)
     page.route("**/reset", lambda route: (page.evaluate("location.hash = '#/sessions'"), route.continue_()))
@@ -38,7 +38,7 @@ def test_a_session_that_nobody_waits_for_is_closed(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_an_episode_paused_and_played_again_is_played_once(page: Page, server: Running):
+def test_pausing_and_playing_again_runs_one_loop(page: Page, server: Running):
     view = play(page, server, "PlumeNav-v0", seed=1)
     for step in range(20):
         page.keyboard.press("ArrowLeft")
@@ -52,7 +52,7 @@ def test_an_episode_paused_and_played_again_is_played_once(page: Page, server: R
 
 
 @pytest.mark.slow
-def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Running):
+def test_the_requested_seed_stays_in_its_field(page: Page, server: Running):
     play(page, server, "Lab-v0", seed=31)
     page.locator("#seed").fill("32")
     page.get_by_role("button", name="Reset").click()
@@ -61,7 +61,7 @@ def test_the_seed_that_was_asked_for_stays_in_its_field(page: Page, server: Runn
 
 
 @pytest.mark.slow
-def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
+def test_long_words_wrap(page: Page, server: Running):
     page.set_viewport_size({"width": 390, "height": 844})
     play(page, server, "PlumeNav-v0", seed=1)
     fits = "box => box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth"
@@ -74,7 +74,7 @@ def test_long_words_are_wrapped_and_not_cut_off(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Running):
+def test_a_running_episode_is_not_reset_by_one_key(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.keyboard.press("ArrowLeft")
     expect_step(page, 1)
@@ -86,7 +86,7 @@ def test_an_episode_under_way_is_not_reset_by_one_key(page: Page, server: Runnin
 
 
 @pytest.mark.slow
-def test_single_keys_can_be_turned_off_and_stay_so(page: Page, server: Running):
+def test_single_key_shortcuts_can_be_turned_off(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     page.get_by_role("switch", name="Keyboard shortcuts").uncheck()
     page.locator("h1").focus()
@@ -118,7 +118,7 @@ def test_keys_that_scroll_or_open_something_do_not_step(page: Page, server: Runn
 
 
 @pytest.mark.slow
-def test_what_is_read_out_is_read_once(page: Page, server: Running):
+def test_live_regions_change_once(page: Page, server: Running):
     play(page, server, "PlumeNav-v0", seed=1)
     assert page.locator("output").count() == 0
     page.evaluate("""window.changes = 0;
@@ -133,8 +133,8 @@ def test_what_is_read_out_is_read_once(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_trouble_has_a_title_and_the_focus(browser: Browser, server: Running):
+def test_an_error_page_has_a_title_and_the_focus(browser: Browser, server: Running):
     with visiting(browser, server, expected="404") as page:
         page.goto(f"{server.url}/#/session/nobody")
         expect(page.locator("h1")).to_be_focused()
-        expect(page).to_have_title("Trouble · Tropism")
+        expect(page).to_have_title("Error · Tropism")

@@ -1,4 +1,4 @@
-"""The actions that a click on the picture takes, as an environment declares them and a server tells them."""
+"""The actions for clicks on the picture, as declared by an environment and served in its schema."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from tests.serve.running import running
 
 from tropism import Session, ValidationError, make
 from tropism.core.transforms import time_limit
-from tropism.serve.session.json_form import Form
+from tropism.serve.session.json_form import JsonForm
 
 COLUMNS = [[{"value": column} for column in range(7)]]
 
 
 def clicks(env: Any) -> Any:
     with Session(env) as session:
-        return Form(session).annotated_schema()["action"].get("x-clicks")
+        return JsonForm(session).annotated_schema()["action"].get("x-clicks")
 
 
 def test_a_click_on_connect_four_takes_the_column_under_it():
@@ -38,7 +38,7 @@ def test_cells_may_have_no_action():
 @pytest.mark.parametrize(
     ("rows", "expected"), [(((0, 4),), "0 to 3"), (((0, "up"),), "0 to 3"), (((0, 1), (2,)), "rows of equal length")]
 )
-def test_cells_that_are_no_actions_are_refused(rows: Any, expected: str):
+def test_cells_that_are_not_actions_are_rejected(rows: Any, expected: str):
     with pytest.raises(ValidationError, match=expected) as raised:
         clicks(Camera(rows))
     assert raised.value.name == "click_actions"

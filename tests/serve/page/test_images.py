@@ -38,7 +38,7 @@ def server() -> Iterator[Running]:
 
 
 def click(page: Page, x: float, y: float) -> None:
-    """Click the picture at these shares of its width and height."""
+    """Click the picture at these fractions of its width and height."""
     box = page.locator(".frame img").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
@@ -151,7 +151,7 @@ def test_the_images_of_a_host_environment_come_from_its_replies(page: Page, serv
 
 
 @pytest.mark.slow
-def test_an_image_stands_in_for_the_picture_of_an_environment_that_draws_none(page: Page, server: Running):
+def test_an_image_replaces_a_missing_picture(page: Page, server: Running):
     page.goto(server.url)
     expect(page.locator("[data-environment=Camera-v0] img")).to_be_visible()
     play(page, server, "Camera-v0", seed=1)

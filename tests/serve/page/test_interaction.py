@@ -67,7 +67,7 @@ def test_a_session_opens_at_its_top(page: Page, server: Running):
 
 
 @pytest.mark.slow
-def test_one_goes_on_typing_after_a_message_was_sent(page: Page, server: Running):
+def test_the_field_keeps_the_focus_after_a_message_was_sent(page: Page, server: Running):
     play(page, server, "Chat-v0", seed=1)
     message = page.locator("textarea")
     message.fill("1")
@@ -85,7 +85,7 @@ def test_one_goes_on_typing_after_a_message_was_sent(page: Page, server: Running
 
 
 @pytest.mark.slow
-def test_the_connection_notice_goes_when_the_server_is_back(browser: Browser, tmp_path: Path):
+def test_the_connection_notice_disappears_when_the_server_is_back(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:
         with running(own=labs(), store=Journal(journal)) as server:
@@ -105,7 +105,7 @@ def test_the_connection_notice_goes_when_the_server_is_back(browser: Browser, tm
 
 
 @pytest.mark.slow
-def test_a_view_that_failed_while_the_server_was_away_is_shown_when_it_is_back(browser: Browser):
+def test_a_view_that_failed_is_reloaded_when_the_server_is_back(browser: Browser):
     with ExitStack() as stack:
         with running(own=labs()) as server:
             page = stack.enter_context(visiting(browser, server, expected="ERR_CONNECTION"))
@@ -113,7 +113,7 @@ def test_a_view_that_failed_while_the_server_was_away_is_shown_when_it_is_back(b
             expect(page.locator("h1")).to_have_text("Recordings")
         page.evaluate("location.hash = '#/sessions'")
         page.evaluate("location.hash = '#/'")
-        expect(page.locator("h1")).to_have_text("That did not work")
+        expect(page.locator("h1")).to_have_text("Something went wrong")
         stack.enter_context(running(own=labs(), port=server.port))
         expect(page.locator("h1")).to_have_text("Environments")
 
@@ -132,6 +132,6 @@ def test_a_watcher_follows_a_session_across_a_restart(browser: Browser, tmp_path
         expect(page.locator("#state")).to_have_text("Server not reached")
         stack.enter_context(running(own=labs(), store=Journal(journal), port=server.port))
         with page.expect_response(lambda reply: "history" in reply.url and reply.status == 404):
-            pass  # the watcher is back before the agent is
+            pass  # the watcher reconnects before the agent
         agent.step({"value": 0})
         expect_step(page, 1)

@@ -1,4 +1,4 @@
-"""The page in a real browser: what is visible together, and nothing drawn over anything else."""
+"""The page in a real browser: layout without overlaps."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.serve.page.browser import expect_step, play
 from tests.serve.running import Running, running
 
-PHONES = [(390, 844), (390, 664)]  # the screen, and what a browser with its bars leaves of it
+PHONES = [(390, 844), (390, 664)]  # the screen, without and with the browser's bars
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The page in a real browser: looked at, played, scrubbed, forked and watched, by pointer and by keyboard."""
+"""The page in a real browser: play, scrub, fork and watch, by pointer and by keyboard."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def server() -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_the_gallery_shows_every_environment_with_its_picture_or_its_words(page: Page, server: Running):
+def test_the_gallery_shows_a_picture_or_text_of_every_environment(page: Page, server: Running):
     page.goto(server.url)
     for id in IDS:
         card = page.locator(f"[data-environment={id}]")
@@ -52,8 +52,8 @@ def test_connect_four_is_played_to_its_end_by_buttons(page: Page, server: Runnin
     expect(page.locator(".banner")).to_contain_text("The episode has ended: return")
     for column in range(7):
         expect(columns.nth(column)).to_be_disabled()
-    told = history(server, view)
-    assert (told["lifecycle"], told["step_count"]) == ("terminated", played)
+    body = history(server, view)
+    assert (body["lifecycle"], body["step_count"]) == ("terminated", played)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def cursor(page: Page) -> float:
 
 
 @pytest.mark.slow
-def test_a_fork_from_an_earlier_step_goes_on_and_leaves_the_other_alone(page: Page, server: Running):
+def test_a_fork_from_an_earlier_step_does_not_affect_its_parent(page: Page, server: Running):
     parent = play(page, server, "PlumeNav-v0", seed=5)
     for step, key in enumerate(["ArrowUp"] * 4 + ["ArrowRight"] * 4, 1):
         page.keyboard.press(key)
@@ -133,7 +133,7 @@ def test_a_fork_from_an_earlier_step_goes_on_and_leaves_the_other_alone(page: Pa
 
 
 @pytest.mark.slow
-def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page, server: Running):
+def test_an_agents_session_can_be_watched_but_not_stepped(page: Page, server: Running):
     with Client(f"{server.url}/envs/PlumeNav-v0") as agent:
         agent.reset(seed=2)
         agent.step({"value": 1})
@@ -145,9 +145,9 @@ def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page,
         expect_step(page, 1)
         expect(page.locator(".session")).to_have_attribute("data-mode", "watch")
         expect(page.get_by_role("group", name="Actions")).to_have_count(0)
-        told = [agent.step({"value": 0}).text for _ in range(6)]
+        body = [agent.step({"value": 0}).text for _ in range(6)]
         expect_step(page, 7)
-        expect(page.get_by_label("Observation", exact=True)).to_have_text(str(told[-1]))
+        expect(page.get_by_label("Observation", exact=True)).to_have_text(str(body[-1]))
         expect(page.locator(".frame img")).to_have_attribute("data-step", "7")
         page.keyboard.press(",")
         expect_step(page, 6, 7)
@@ -164,7 +164,7 @@ def test_a_session_of_an_agent_is_watched_live_and_cannot_be_stepped(page: Page,
 
 
 @pytest.mark.slow
-def test_a_watcher_is_told_that_the_session_was_closed(browser: Browser, server: Running):
+def test_a_watcher_sees_that_the_session_was_closed(browser: Browser, server: Running):
     with visiting(browser, server, expected="404") as page:
         with Client(f"{server.url}/envs/PlumeNav-v0") as agent:
             agent.reset(seed=3)
@@ -176,7 +176,7 @@ def test_a_watcher_is_told_that_the_session_was_closed(browser: Browser, server:
 
 
 @pytest.mark.slow
-def test_a_number_is_set_by_a_slider_and_words_are_understood(page: Page, server: Running):
+def test_an_action_by_slider_and_as_text(page: Page, server: Running):
     view = play(page, server, "Pendulum-v1")
     page.keyboard.press("ArrowRight")
     page.keyboard.press(" ")
@@ -197,7 +197,7 @@ def test_a_number_is_set_by_a_slider_and_words_are_understood(page: Page, server
 
 
 @pytest.mark.slow
-def test_an_environment_of_words_is_played_by_a_form(page: Page, server: Running):
+def test_a_text_environment_is_played_by_a_form(page: Page, server: Running):
     play(page, server, "Echo-v0")
     expect(page.locator(".stage .words")).to_contain_text("Nothing to hear yet")
     page.locator("textarea").fill("hello")
@@ -210,7 +210,7 @@ def test_an_environment_of_words_is_played_by_a_form(page: Page, server: Running
 
 
 @pytest.mark.slow
-def test_what_cannot_be_replayed_can_still_be_played(page: Page, server: Running):
+def test_an_environment_that_cannot_be_replayed_can_be_played(page: Page, server: Running):
     play(page, server, "Unwritable-v0")
     page.keyboard.press("0")
     expect_step(page, 1)
@@ -288,7 +288,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, server: R
 
 
 @pytest.mark.slow
-def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
+def test_the_page_asks_for_the_token(browser: Browser):
     with (
         running("ConnectFour-v0", tokens=(TOKEN,)) as server,
         visiting(browser, server, expected="401 (Unauthorized)") as page,
@@ -298,7 +298,7 @@ def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
         expect(dialog).to_contain_text("This server needs a token")
         page.get_by_label("Token", exact=True).fill("wrong")
         page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("That is not this server's token")
+        expect(dialog).to_contain_text("The token is not valid on this server")
         page.get_by_label("Token", exact=True).fill(TOKEN)
         page.keyboard.press("Enter")
         expect(page.locator("[data-environment=ConnectFour-v0] img")).to_be_visible()
@@ -319,7 +319,7 @@ def test_a_server_with_a_token_is_entered_with_it(browser: Browser):
 def test_a_recorded_episode_is_opened_scrubbed_forked_and_played_on(browser: Browser, tmp_path: Path):
     with running("PlumeNav-v0", "Echo-v0", tokens=(TOKEN,), record=tmp_path) as server:
         with Client(f"{server.url}/envs/PlumeNav-v0", token=TOKEN) as agent:
-            told = [agent.reset(seed=11).text, *(agent.step({"value": number % 4}).text for number in range(12))]
+            body = [agent.reset(seed=11).text, *(agent.step({"value": number % 4}).text for number in range(12))]
         with visiting(browser, server, extra_http_headers={"Authorization": f"Bearer {TOKEN}"}) as page:
             page.goto(f"{server.url}/#/recordings")
             row = page.get_by_role("table", name="Recordings of PlumeNav-v0").locator("[data-number='0']")
@@ -328,10 +328,10 @@ def test_a_recorded_episode_is_opened_scrubbed_forked_and_played_on(browser: Bro
             expect(page.locator(".session")).to_have_attribute("data-mode", "recorded")
             expect_step(page, 0, 12)
             words, picture = page.get_by_label("Observation", exact=True), page.locator(".frame img")
-            expect(words).to_have_text(str(told[0]))
+            expect(words).to_have_text(str(body[0]))
             page.get_by_label("Step of the episode").fill("7")
             expect_step(page, 7, 12)
-            expect(words).to_have_text(str(told[7]))
+            expect(words).to_have_text(str(body[7]))
             expect(picture).to_have_attribute("data-step", "7")
             assert len(str(page.locator(".trail .ahead").get_attribute("points")).split()) == 6
             expect(page.get_by_role("group", name="Actions")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""Recorded games, and their comparison with what was seen."""
+"""Recorded games, and their verification by replay."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from tropism.record import Reader, first_difference, session_of
 from tropism.serve.session.environment import ServedEnvironment
 
 
-def verified(folder: Path, session: Session | None = None) -> Reader:
-    """The recordings in a folder, all of which repeat."""
+def verify(folder: Path, session: Session | None = None) -> Reader:
+    """The recordings in a folder, after a replay of each."""
     reader = Reader(folder)
     session = session or session_of(reader.manifest)
     assert [first_difference(session, episode) for episode in reader] == [None] * len(reader)

@@ -1,4 +1,4 @@
-"""A server that records: everything it acknowledged is on disk, whatever happens to it."""
+"""A server that records: every acknowledged step is on disk."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import ArrowInvalid
 from tests.serve.lab import END, SLEEP, STAY, Lab
-from tests.serve.recordings.games import game, verified
+from tests.serve.recordings.games import game, verify
 from tests.serve.replies import assert_refused
 from tests.serve.running import Running, labs, process, running, talk, until
 from websockets.sync.client import connect
@@ -18,11 +18,11 @@ from websockets.sync.client import connect
 from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Manifest, Reader, Recorder, Writer
-from tropism.serve.recordings.writer import RecordedFolder
+from tropism.serve.recordings.writer import RecordingWriter
 from tropism.serve.session.environment import ServedEnvironment
 
 
-def test_sessions_forks_and_restored_ones_are_recorded_and_repeat(tmp_path: Path):
+def test_sessions_forks_and_restores_are_recorded(tmp_path: Path):
     with running("Echo-v0", own=game(), record=tmp_path) as server:
         play_connect_four(server)
         with server.http("Echo-v0") as caller:
@@ -30,9 +30,9 @@ def test_sessions_forks_and_restored_ones_are_recorded_and_repeat(tmp_path: Path
             caller.post("/step", json={"action": {"message": "hej 😀"}, "request_id": "once"})
             caller.post("/step", json={"action": {"message": "hej 😀"}, "request_id": "once"})
             caller.post("/step", json={"action": {"shout": "refused"}})
-            during = verified(tmp_path / "Echo-v0")
+            during = verify(tmp_path / "Echo-v0")
         assert (during[0].id, len(during[0]), during[0].action(1)["message"]) == ("ep-1", 1, "hej 😀")
-    reader = verified(tmp_path / "ConnectFour-v0")
+    reader = verify(tmp_path / "ConnectFour-v0")
     assert [episode.actions.tolist() for episode in reader] == [[3, 3, 2], [3, 3, 6, 6], [3, 3, 0], [3, 3, 0, 1], [5]]
     assert [episode.parent for episode in reader] == [None, (0, 2), (0, 2), (2, 3), None]
     assert [episode.reseeds for episode in reader] == [{}, {3: 11}, {}, {}, {}]
@@ -59,7 +59,7 @@ def play_connect_four(server: Running) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_refuses_the_step_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_step_on_a_full_disk_is_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     real = os.write
     full: list[bool] = []
 
@@ -86,36 +86,36 @@ def test_a_full_disk_refuses_the_step_and_changes_nothing(tmp_path: Path, monkey
                     assert_refused(caller.post("/fork", json={}), "NOT_RECORDED")
                     assert_refused(caller.post("/reset", json={"seed": 2}), "NOT_RECORDED")
                 full.clear()
-                if id == "Unwritable-v0":  # there is no way back: the episode is over
+                if id == "Unwritable-v0":  # cannot be rolled back: the episode ends
                     assert_refused(caller.post("/step", json=act), "STATE_ERROR")
                     continue
                 assert caller.get("/state").json()["step_count"] == 1
                 assert caller.post("/step", json=act).status_code == 200
-    assert [len(episode) for episode in verified(tmp_path / "CartPole-v1")] == [2]
-    assert [len(episode) for episode in verified(tmp_path / "Lab-v0", Session(Lab()))] == [2]
+    assert [len(episode) for episode in verify(tmp_path / "CartPole-v1")] == [2]
+    assert [len(episode) for episode in verify(tmp_path / "Lab-v0", Session(Lab()))] == [2]
     assert [len(episode) for episode in Reader(tmp_path / "Unwritable-v0")] == [1]
 
 
-def test_a_session_that_was_put_away_goes_on_in_its_episode(tmp_path: Path):
+def test_an_evicted_session_continues_its_recording(tmp_path: Path):
     with running("CartPole-v1", own=labs(), record=tmp_path, idle_timeout=0.2) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
         caller.post("/step", json={"action": {"value": 1}})
         until(lambda: not len(server.app.sessions))
         assert caller.post("/step", json={"action": {"value": 0}}).status_code == 200
-    assert [episode.actions.tolist() for episode in verified(tmp_path / "CartPole-v1")] == [[1, 0]]
+    assert [episode.actions.tolist() for episode in verify(tmp_path / "CartPole-v1")] == [[1, 0]]
 
 
-def test_a_step_that_came_too_late_is_not_recorded(tmp_path: Path):
+def test_a_step_that_timed_out_is_not_recorded(tmp_path: Path):
     with running(own=labs(), record=tmp_path) as server, server.http("Lab-v0") as caller:
         caller.post("/reset", json={"seed": 1})
         late = caller.post("/step", json={"action": {"value": SLEEP}, "timeout_s": 0.05})
         assert_refused(late, "TIMEOUT")
         for action in (STAY, END):
             caller.post("/step", json={"action": {"value": action}})
-    assert [episode.actions.tolist() for episode in verified(tmp_path / "Lab-v0", Session(Lab()))] == [[STAY, END]]
+    assert [episode.actions.tolist() for episode in verify(tmp_path / "Lab-v0", Session(Lab()))] == [[STAY, END]]
 
 
-def test_batches_are_refused_with_words(tmp_path: Path):
+def test_batches_are_rejected_while_recording(tmp_path: Path):
     with running("CartPole-v1", record=tmp_path) as server, server.ws() as connection:
         reply = talk(connection, "open", {"count": 2})
         assert reply["type"] == "error"
@@ -123,7 +123,7 @@ def test_batches_are_refused_with_words(tmp_path: Path):
 
 
 def test_every_acknowledged_step_survives_kill_9_of_the_server(tmp_path: Path):
-    """And the next recorder goes on in the same folder."""
+    """The next server appends to the same folder."""
     command = ("-m", "tropism", "serve", "GridWorld-v0", "--port", "0", "--record", str(tmp_path))
     with process(*command) as (server, url), connect(url.replace("http", "ws") + "/ws", proxy=None) as connection:
         talk(connection, "reset", {"seed": 1})
@@ -131,23 +131,23 @@ def test_every_acknowledged_step_survives_kill_9_of_the_server(tmp_path: Path):
             assert talk(connection, "step", {"value": number % 2 * 3})["type"] == "observation"
         server.send_signal(signal.SIGKILL)
     folder = tmp_path / "GridWorld-v0"
-    assert len(verified(folder)[0]) == 50
+    assert len(verify(folder)[0]) == 50
     with Recorder(Session(*make("GridWorld-v0")), folder) as recorder:
         recorder.reset(seed=2)
         recorder.step(1)
-    assert [(episode.seed, len(episode)) for episode in verified(folder)] == [(1, 50), (2, 1)]
+    assert [(episode.seed, len(episode)) for episode in verify(folder)] == [(1, 50), (2, 1)]
 
 
-def test_a_folder_that_will_not_do_is_refused_at_the_start(tmp_path: Path):
+def test_an_unusable_folder_is_rejected_at_startup(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(ValidationError, match="one that can be written"):
-        RecordedFolder(tmp_path / "file", game().values())
+        RecordingWriter(tmp_path / "file", game().values())
 
 
 @pytest.mark.parametrize(
     "error", [OSError("full"), ArrowInvalid("bad"), ValidationError("tail", 0, "rows"), KeyError()]
 )
-def test_one_writer_that_cannot_be_closed_leaves_none_open(
+def test_all_writers_are_closed_although_one_fails(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     class Failing(Writer):
@@ -158,17 +158,17 @@ def test_one_writer_that_cannot_be_closed_leaves_none_open(
 
     monkeypatch.setattr("tropism.serve.recordings.writer.Writer", Failing)
     environments = [ServedEnvironment(id, *make(id), "") for id in ("Echo-v0", "CartPole-v1", "GridWorld-v0")]
-    folder = RecordedFolder(tmp_path, environments)
+    folder = RecordingWriter(tmp_path, environments)
     expected = pytest.raises(KeyError) if isinstance(error, KeyError) else nullcontext()
     with expected:
         folder.close()
     assert len(caplog.records) == (0 if isinstance(error, KeyError) else 2)
-    for each in environments:  # the lock of one that is open is held
+    for each in environments:  # an open writer would hold its lock
         Writer(tmp_path / each.id, Manifest.of(Session(each.env, each.params))).close()
 
 
 class Mortal(Lab):
-    """Cannot be lived through twice once `dead`."""
+    """Cannot be replayed once `dead`."""
 
     dead = False
 
@@ -178,7 +178,7 @@ class Mortal(Lab):
         return super().reset(key, params)
 
 
-def test_an_episode_that_cannot_be_gone_back_to_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_episode_that_cannot_be_rolled_back_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     env = Mortal()
     own = {"Mortal-v0": ServedEnvironment("Mortal-v0", env, env.default_params(), "")}
     with running(own=own, record=tmp_path) as server, server.http() as caller:

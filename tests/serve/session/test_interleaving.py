@@ -1,4 +1,4 @@
-"""Twenty callers at once, through every transition there is: each sees its own episode and no other's."""
+"""Twenty concurrent callers, through every transition: each sees only its own episode."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,23 +25,23 @@ from tropism import Session
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.errors import StateError, ValidationError
-from tropism.serve.http.auth import ANYBODY
-from tropism.serve.session import replay as revival
+from tropism.serve.http.auth import ANONYMOUS
+from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import sqlite
 from tropism.wire.codec import encode
 
 CALLERS = 20
 ENVIRONMENTS: dict[str, Environment] = {"Line-v0": Line(), "HostLine-v0": HostLine()}
-FORMS = {id: Form(Session(env)) for id, env in ENVIRONMENTS.items()}
+FORMS = {id: JsonForm(Session(env)) for id, env in ENVIRONMENTS.items()}
 SERVED = {id: ServedEnvironment(id, env, env.default_params(), "A line.") for id, env in ENVIRONMENTS.items()}
 CODES = {StateError: "STATE_ERROR", ValidationError: "VALIDATION_ERROR"}
-PHASES = (Phase.explicit, Phase.generate)  # a smaller example says no more, and takes minutes to find
-WHO = st.integers(0, CALLERS - 1)
+PHASES = (Phase.explicit, Phase.generate)  # shrinking takes minutes and explains no more
+INDICES = st.integers(0, CALLERS - 1)
 
 
-def attempted(function: Callable[[], Timestep]) -> tuple[Timestep | None, str]:
+def attempt(function: Callable[[], Timestep]) -> tuple[Timestep | None, str]:
     try:
         return function(), "ok"
     except (StateError, ValidationError) as error:
@@ -49,7 +49,7 @@ def attempted(function: Callable[[], Timestep]) -> tuple[Timestep | None, str]:
 
 
 class Caller:
-    """One of the callers: over HTTP or a socket, with a local session that says what it must see."""
+    """A caller over HTTP or a socket, with a local session that yields the expected replies."""
 
     def __init__(self, servers: Servers, number: int):
         self.number = number
@@ -58,14 +58,14 @@ class Caller:
         self.servers = servers
         self.over_http = number % 4 < 2
         self.http = self.server.http(self.id)
-        self.asked = 0
-        self.begin_anew()
+        self.request_count = 0
+        self.start_over()
 
     @property
     def server(self) -> Running:
         return self.servers.now
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.last: tuple[str, Any, str, Any] | None = None
         self.local = Session(self.env)
         self.session_id: str | None = None
@@ -80,7 +80,7 @@ class Caller:
             self.socket = self.held.enter_context(self.server.ws(self.id, query))
 
     def drop(self) -> None:
-        """Lose the connection, without a goodbye, and come back."""
+        """Drop the connection without closing it, and reconnect."""
         if self.over_http:
             self.http.close()
             self.http = self.server.http(self.id)
@@ -89,35 +89,35 @@ class Caller:
             self.held.close()
             self.connect()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         if self.over_http:
             self.http.cookies.clear()
             if self.session_id is not None:
-                self.ask("close")
+                self.request("close")
         else:
             self.socket.send('{"type": "close"}')
             self.held.close()
 
-    def ask(self, kind: str, data: Any = None) -> tuple[str, Any]:
-        """The code of a refusal or 'ok', and what was told."""
+    def request(self, kind: str, data: Any = None) -> tuple[str, Any]:
+        """The code of an error or 'ok', and the reply."""
         if kind in ("state", "history", "close"):
-            return self._ask(kind, data)
-        self.asked += 1
-        request_id = f"{self.number}-{self.asked}"
-        code, told = self._ask(kind, data, request_id)
-        self.last = (kind, data, request_id, told) if code == "ok" else None
-        return code, told
+            return self._send(kind, data)
+        self.request_count += 1
+        request_id = f"{self.number}-{self.request_count}"
+        code, received = self._send(kind, data, request_id)
+        self.last = (kind, data, request_id, received) if code == "ok" else None
+        return code, received
 
-    def ask_again(self) -> None:
-        """Who did not hear the last reply hears it now, and nothing is done twice."""
+    def repeat_request(self) -> None:
+        """Repeat the last request: the reply is the same, and nothing is performed twice."""
         if self.last is not None:
-            *request, told = self.last
-            assert self._ask(*request) == ("ok", told)
+            *request, received = self.last
+            assert self._send(*request) == ("ok", received)
 
-    def _ask(self, kind: str, data: Any, request_id: str | None = None) -> tuple[str, Any]:
-        named = {} if request_id is None else {"request_id": request_id}
+    def _send(self, kind: str, data: Any, request_id: str | None = None) -> tuple[str, Any]:
+        id_field = {} if request_id is None else {"request_id": request_id}
         if not self.over_http:
-            reply = talk(self.socket, kind, data, **named)
+            reply = talk(self.socket, kind, data, **id_field)
             return (reply["data"]["code"] if reply["type"] == "error" else "ok"), reply["data"]
         self.http.cookies.clear()
         headers = {} if self.session_id is None else {"X-Session-Id": self.session_id}
@@ -125,47 +125,47 @@ class Caller:
             reply = self.http.get(f"/{kind}", headers=headers)
         else:
             body = {"action": data} if kind == "step" else data or {}
-            reply = self.http.post(f"/{kind}", json=body | named, headers=headers)
-        told = reply.json()
-        return ("ok" if reply.status_code == 200 else told["code"]), told
+            reply = self.http.post(f"/{kind}", json=body | id_field, headers=headers)
+        received = reply.json()
+        return ("ok" if reply.status_code == 200 else received["code"]), received
 
-    def told(self, ts: Timestep) -> Any:
+    def expected_reply(self, ts: Timestep) -> Any:
         return json.loads(encode(FORMS[self.id].reply(self.local, ts)))
 
-    def both(self, kind: str, data: Any, locally: Any) -> Any:
-        """Ask the server, do the same here, and compare; what was told, or None where both refuse."""
-        code, told = self.ask(kind, data)
-        ts, expected_code = attempted(locally)
-        assert code == expected_code, told
+    def request_and_compare(self, kind: str, data: Any, locally: Any) -> Any:
+        """Send a request, do the same locally, and compare; returns the reply, or None if both fail."""
+        code, received = self.request(kind, data)
+        ts, expected_code = attempt(locally)
+        assert code == expected_code, received
         if ts is None:
             return None
-        expected = self.told(ts)
-        assert {name: told[name] for name in expected} == expected
-        return told
+        expected = self.expected_reply(ts)
+        assert {name: received[name] for name in expected} == expected
+        return received
 
     @property
-    def begun(self) -> bool:
+    def has_episode(self) -> bool:
         return self.session_id is not None
 
-    def put_away(self) -> None:
-        """Be away for so long that the server takes the session for idle."""
+    def evict(self) -> None:
+        """Disconnect, let the server evict the session, and reconnect."""
         assert self.session_id is not None
         sessions = self.server.app.sessions
-        served = self.servers.run(sessions.of, self.session_id, ANYBODY)
+        live = self.servers.run(sessions.find_in_any_environment, self.session_id, ANONYMOUS)
         if not self.over_http:
             self.held.close()
-            until(lambda: not served.attached)
-        self.servers.run(sessions.put_away, served)
+            until(lambda: not live.sockets)
+        self.servers.run(sessions.evict, live)
         self.connect()
 
     def check_state(self) -> None:
-        code, told = self.ask("state")
-        if self.begun:
-            assert told == {"episode_id": self.episode_id, "step_count": self.local.step_count}
+        code, received = self.request("state")
+        if self.has_episode:
+            assert received == {"episode_id": self.episode_id, "step_count": self.local.step_count}
         elif self.over_http:
             assert code == "STATE_ERROR"
         else:
-            assert told == {"episode_id": None, "step_count": 0}
+            assert received == {"episode_id": None, "step_count": 0}
 
 
 class Interleaved(RuleBasedStateMachine):
@@ -179,147 +179,149 @@ class Interleaved(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 5))
     def begin(self, seed: int) -> None:
-        for who in range(0, CALLERS, 3):
-            self.reset(who, seed)
-            self.snapshot(who)
+        for index in range(0, CALLERS, 3):
+            self.reset(index, seed)
+            self.snapshot(index)
 
-    @rule(who=WHO, seed=st.integers(0, 5))
-    def reset(self, who: int, seed: int) -> None:
-        caller = self.callers[who]
+    @rule(index=INDICES, seed=st.integers(0, 5))
+    def reset(self, index: int, seed: int) -> None:
+        caller = self.callers[index]
         self.episodes += 1
-        name = f"{who}-{self.episodes}"
-        told = caller.both("reset", {"seed": seed, "episode_id": name}, lambda: caller.local.reset(seed=seed))
-        caller.session_id, caller.episode_id = told["session_id"], name
+        name = f"{index}-{self.episodes}"
+        received = caller.request_and_compare(
+            "reset", {"seed": seed, "episode_id": name}, lambda: caller.local.reset(seed=seed)
+        )
+        caller.session_id, caller.episode_id = received["session_id"], name
 
-    @rule(who=WHO)
-    def reset_to_the_next(self, who: int) -> None:
-        caller = self.callers[who]
-        if caller.begun:
+    @rule(index=INDICES)
+    def reset_to_next_episode(self, index: int) -> None:
+        caller = self.callers[index]
+        if caller.has_episode:
             self.episodes += 1
-            caller.episode_id = f"{who}-{self.episodes}"
-            caller.both("reset", {"episode_id": caller.episode_id}, lambda: caller.local.reset())
+            caller.episode_id = f"{index}-{self.episodes}"
+            caller.request_and_compare("reset", {"episode_id": caller.episode_id}, lambda: caller.local.reset())
 
-    @rule(who=WHO)
-    def reset_badly(self, who: int) -> None:
-        caller = self.callers[who]
-        caller.both("reset", {"seed": -1}, lambda: caller.local.reset(seed=-1))
+    @rule(index=INDICES)
+    def reset_badly(self, index: int) -> None:
+        caller = self.callers[index]
+        caller.request_and_compare("reset", {"seed": -1}, lambda: caller.local.reset(seed=-1))
 
-    @rule(who=WHO, actions=st.lists(st.integers(0, 2), min_size=1, max_size=6))
-    def step(self, who: int, actions: list[int]) -> None:
-        caller = self.callers[who]
+    @rule(index=INDICES, actions=st.lists(st.integers(0, 2), min_size=1, max_size=6))
+    def step(self, index: int, actions: list[int]) -> None:
+        caller = self.callers[index]
         for action in actions:
-            caller.both("step", {"value": action}, lambda action=action: caller.local.step(action))
+            caller.request_and_compare("step", {"value": action}, lambda action=action: caller.local.step(action))
 
-    @rule(who=WHO)
-    def step_badly(self, who: int) -> None:
-        caller = self.callers[who]
-        code, _ = caller.ask("step", {"value": 7})
+    @rule(index=INDICES)
+    def step_badly(self, index: int) -> None:
+        caller = self.callers[index]
+        code, _ = caller.request("step", {"value": 7})
         assert code in ("VALIDATION_ERROR", "STATE_ERROR")
         caller.check_state()
 
-    @rule(who=WHO)
-    def snapshot(self, who: int) -> None:
-        caller = self.callers[who]
-        code, told = caller.ask("snapshot")
-        if caller.begun:
-            caller.snapshots[told["snapshot_id"]] = caller.local.snapshot(), caller.episode_id
+    @rule(index=INDICES)
+    def snapshot(self, index: int) -> None:
+        caller = self.callers[index]
+        code, received = caller.request("snapshot")
+        if caller.has_episode:
+            caller.snapshots[received["snapshot_id"]] = caller.local.snapshot(), caller.episode_id
         else:
             assert code == "STATE_ERROR"
 
-    @rule(who=WHO, whose=WHO)
-    def restore(self, who: int, whose: int) -> None:
-        """A snapshot of one's own brings one back; that of another is unknown."""
-        caller, other = self.callers[who], self.callers[whose]
-        if not caller.begun or not other.snapshots:
+    @rule(index=INDICES, owner=INDICES)
+    def restore(self, index: int, owner: int) -> None:
+        """A caller can restore its own snapshots, but not those of another."""
+        caller, other = self.callers[index], self.callers[owner]
+        if not caller.has_episode or not other.snapshots:
             return
         id, (data, episode_id) = next(iter(other.snapshots.items()))
-        if who != whose:
-            assert caller.ask("restore", {"from": id})[0] == "VALIDATION_ERROR"
+        if index != owner:
+            assert caller.request("restore", {"from": id})[0] == "VALIDATION_ERROR"
             return
         caller.local = Session.restore(data, caller.env)
-        caller.both("restore", {"from": id}, lambda: caller.local.timestep)
+        caller.request_and_compare("restore", {"from": id}, lambda: caller.local.timestep)
         caller.episode_id = episode_id
         caller.check_state()
 
-    @rule(who=WHO, hops=st.integers(1, CALLERS // 2 - 1))
-    def fork(self, who: int, hops: int) -> None:
-        """Another caller goes on from here with a session of its own."""
-        caller, other = self.callers[who], self.callers[(who + 2 * hops) % CALLERS]
-        code, told = caller.ask("fork")
-        if not caller.begun:
+    @rule(index=INDICES, hops=st.integers(1, CALLERS // 2 - 1))
+    def fork(self, index: int, hops: int) -> None:
+        """Another caller continues with a fork of this session."""
+        caller, other = self.callers[index], self.callers[(index + 2 * hops) % CALLERS]
+        code, received = caller.request("fork")
+        if not caller.has_episode:
             assert code == "STATE_ERROR"
             return
-        other.leave()
-        other.begin_anew()
-        other.session_id, other.episode_id = told["session_id"], told["episode_id"]
+        other.disconnect()
+        other.start_over()
+        other.session_id, other.episode_id = received["session_id"], received["episode_id"]
         other.local = caller.local.fork()
         assert other.episode_id not in {each.episode_id for each in self.callers if each is not other}
         other.drop()
 
-    @rule(who=WHO)
-    def drop(self, who: int) -> None:
-        self.callers[who].drop()
+    @rule(index=INDICES)
+    def drop(self, index: int) -> None:
+        self.callers[index].drop()
 
-    @rule(who=WHO)
-    def put_away(self, who: int) -> None:
-        caller = self.callers[who]
-        if caller.begun:
-            caller.put_away()
-            caller.ask_again()
+    @rule(index=INDICES)
+    def evict(self, index: int) -> None:
+        caller = self.callers[index]
+        if caller.has_episode:
+            caller.evict()
+            caller.repeat_request()
             caller.check_state()
 
     @precondition(lambda self: not self.crashed)
     @rule()
     def crash(self) -> None:
-        """Whatever the server had in memory is gone, and nobody notices."""
+        """The server loses its memory, and callers do not notice."""
         self.crashed = True
-        told = [caller.ask("history") for caller in self.callers]
+        received = [caller.request("history") for caller in self.callers]
         self.servers.crash()
-        for caller, history in zip(self.callers, told, strict=True):
+        for caller, history in zip(self.callers, received, strict=True):
             caller.drop()
-            caller.ask_again()
+            caller.repeat_request()
             caller.check_state()
-            assert caller.ask("history") == history
+            assert caller.request("history") == history
 
-    @rule(who=WHO)
-    def close(self, who: int) -> None:
-        caller = self.callers[who]
-        caller.leave()
+    @rule(index=INDICES)
+    def close(self, index: int) -> None:
+        caller = self.callers[index]
+        caller.disconnect()
         gone, caller.session_id = caller.session_id, None
-        caller.begin_anew()
+        caller.start_over()
         if gone is not None:
             with caller.server.http(caller.id, headers={"X-Session-Id": gone}) as late:
                 assert late.get("/state").status_code == 404
 
     @invariant()
     def sessions_are_distinct(self) -> None:
-        ids = [caller.session_id for caller in self.callers if caller.begun]
+        ids = [caller.session_id for caller in self.callers if caller.has_episode]
         assert len(ids) == len(set(ids))
 
     def teardown(self) -> None:
         try:
             self.crash()
-            for who, caller in enumerate(self.callers):
-                self.restore(who, who)
+            for index, caller in enumerate(self.callers):
+                self.restore(index, index)
                 caller.check_state()
-                if caller.begun:
-                    assert len(caller.ask("history")[1]["steps"]) == caller.local.step_count
+                if caller.has_episode:
+                    assert len(caller.request("history")[1]["steps"]) == caller.local.step_count
         finally:
             for caller in self.callers:
-                caller.leave()
+                caller.disconnect()
                 caller.http.close()
 
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setattr(revival, "CHECKPOINT", 5)
-    monkeypatch.setattr(tables, "LONGEST_LOG", 50)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 50)
     with ExitStack() as started:
         yield Servers(tmp_path, started, own=SERVED)
 
 
 @pytest.mark.slow
-def test_nobody_ever_sees_the_state_of_another(servers: Servers):
+def test_callers_never_see_each_others_state(servers: Servers):
     Interleaved.servers = servers
     limits = settings(
         max_examples=5,

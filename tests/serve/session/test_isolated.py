@@ -1,4 +1,4 @@
-"""Sessions in processes of their own, behind a real server: one dies, the others play on, and none is left over."""
+"""Sessions in their own processes, behind a real server: a crash affects only one, and none is left over."""
 
 import json
 import signal
@@ -39,8 +39,8 @@ def act(action: int, **more: Any) -> dict[str, Any]:
     return {"action": {"value": action}, **more}
 
 
-def offspring(pid: int) -> set[int]:
-    """The processes of episodes that this one has started, and the one they are forked from."""
+def child_processes(pid: int) -> set[int]:
+    """The episode processes that this process has started, and the fork server."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -50,17 +50,17 @@ def offspring(pid: int) -> set[int]:
     return nurseries | {child for child, parent in parents.items() if parent in nurseries}
 
 
-def gone(pids: set[int]) -> bool:
+def have_exited(pids: set[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def without_names(reply: Any) -> Any:
+def without_ids(reply: Any) -> Any:
     if isinstance(reply, dict):
-        return {name: without_names(value) for name, value in reply.items() if name not in NAMED}
-    return [without_names(value) for value in reply] if isinstance(reply, list) else reply
+        return {name: without_ids(value) for name, value in reply.items() if name not in NAMED}
+    return [without_ids(value) for value in reply] if isinstance(reply, list) else reply
 
 
-def conversation(server: Running) -> list[Any]:
+def record_conversation(server: Running) -> list[Any]:
     """Every kind of request, with its reply."""
     said: list[Any] = []
     with server.ws("Fragile-v0") as connection:
@@ -87,22 +87,22 @@ def conversation(server: Running) -> list[Any]:
             said.append([row["spot"] for row in caller.get(f"/sessions/{view}/history").json()["rows"]])
             said.append(caller.get("/schema").json())
             said.append(caller.get("/metadata").json())
-    return without_names(said)
+    return without_ids(said)
 
 
-def test_every_reply_is_the_same_as_without_processes(server: Running):
+def test_replies_equal_those_without_processes(server: Running):
     with running(own=fragiles()) as threads:
-        assert conversation(server) == conversation(threads)
+        assert record_conversation(server) == record_conversation(threads)
 
 
-def test_every_reply_is_the_same_where_it_is_recorded(server: Running, tmp_path: Path):
+def test_replies_equal_those_without_processes_when_recording(server: Running, tmp_path: Path):
     with running(own=fragiles(), processes=True, record=tmp_path) as recorded:
-        said = conversation(recorded)
+        said = record_conversation(recorded)
     with running(own=fragiles(), record=tmp_path / "threads") as threads:
-        assert said == conversation(threads)
+        assert said == record_conversation(threads)
 
 
-def test_one_session_dies_and_the_others_play_on(server: Running):
+def test_a_crash_affects_only_its_own_session(server: Running):
     with server.http("Fragile-v0") as caller, server.ws("Fragile-v0") as other:
         caller.post("/reset", json={"seed": 1})
         talk(other, "reset", {"seed": 1})
@@ -126,7 +126,7 @@ def test_one_session_dies_and_the_others_play_on(server: Running):
         assert caller.post("/step", json=act(STAY)).status_code == 200
 
 
-def test_a_session_that_cannot_be_replayed_says_to_reset(server: Running):
+def test_a_crashed_session_that_cannot_be_replayed_needs_a_reset(server: Running):
     with server.ws("Unrepeatable-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         assert talk(connection, "step", {"value": fragile.KILLED})["data"]["code"] == "EXECUTION_ERROR"
@@ -138,7 +138,7 @@ def test_a_session_that_cannot_be_replayed_says_to_reset(server: Running):
 
 
 @pytest.mark.parametrize("how", [fragile.RAISE, fragile.ODD, fragile.UNSENDABLE])
-def test_what_an_environment_raises_is_logged_and_not_told(server: Running, how: int, caplog: pytest.LogCaptureFixture):
+def test_environment_errors_are_logged_but_not_sent(server: Running, how: int, caplog: pytest.LogCaptureFixture):
     with server.http("Fragile-v0") as caller:
         caller.post("/reset", json={"seed": 1})
         reply = caller.post("/step", json=act(how))
@@ -153,7 +153,7 @@ def test_what_an_environment_raises_is_logged_and_not_told(server: Running, how:
         assert caller.post("/step", json=act(STAY)).status_code == 200
 
 
-def test_a_step_that_takes_too_long_is_ended(server: Running):
+def test_a_step_that_times_out_is_killed(server: Running):
     with server.http("Fragile-v0") as caller:
         id = caller.post("/reset", json={"seed": 1}).json()["session_id"]
         caller.post("/step", json=act(STAY))
@@ -161,59 +161,59 @@ def test_a_step_that_takes_too_long_is_ended(server: Running):
         pid = session._engine.state().pid  # pyright: ignore[reportPrivateUsage]
         reply = caller.post("/step", json=act(fragile.HANG, timeout_s=0.3))
         assert (reply.status_code, reply.json()["code"]) == (504, "TIMEOUT")
-        until(lambda: gone({pid}))
+        until(lambda: have_exited({pid}))
         assert caller.post("/step", json=act(STAY)).json()["observation"]["value"][1] == 2.0
 
 
-def test_a_session_that_is_put_away_has_no_process_and_comes_back():
+def test_an_evicted_session_has_no_process_and_can_be_resumed():
     with running(own=fragiles(), processes=True, idle_timeout=0.2) as server, server.http("Fragile-v0") as caller:
         id = caller.post("/reset", json={"seed": 1}).json()["session_id"]
         live = server.app.sessions._live  # pyright: ignore[reportPrivateUsage]
         pid = live[id].session._engine.state().pid  # pyright: ignore[reportPrivateUsage]
-        until(lambda: gone({pid}))
+        until(lambda: have_exited({pid}))
         assert caller.post("/step", json=act(STAY)).json()["observation"]["value"][1] == 1.0
 
 
-def test_only_what_blocks_gets_processes():
+def test_only_blocking_environments_get_processes():
     ids = [spec.id for spec in registered() if not spec.traced]
     made = [ServedEnvironment(id, *make(id), "") for id in [*ids, "GridWorld-v0"]]
-    assert not any(isinstance(each.apart().env, IsolatedEnvironment) for each in made)
-    assert isinstance(fragiles()["Fragile-v0"].apart().env, IsolatedEnvironment)
+    assert not any(isinstance(each.isolate().env, IsolatedEnvironment) for each in made)
+    assert isinstance(fragiles()["Fragile-v0"].isolate().env, IsolatedEnvironment)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("told", "doing"),
+    ("stop_signal", "action"),
     [
         (signal.SIGTERM, STAY),
         (signal.SIGKILL, fragile.HANG),
-        pytest.param(signal.SIGTERM, fragile.HANG, marks=pytest.mark.slow),  # the server waits for it a while
+        pytest.param(signal.SIGTERM, fragile.HANG, marks=pytest.mark.slow),  # the server waits for the step first
     ],
 )
-def test_no_process_outlives_the_server(told: signal.Signals, doing: int):
+def test_no_process_outlives_the_server(stop_signal: signal.Signals, action: int):
     with process(*SERVE) as (server, url):
         at = Running(url, None, None)  # pyright: ignore[reportArgumentType]
         with at.ws() as idle, at.ws() as busy, at.http() as closed:
             talk(idle, "reset", {"seed": 1})
-            before = offspring(server.pid)
+            before = child_processes(server.pid)
             closed.post("/reset", json={"seed": 1})
-            more = offspring(server.pid)
+            more = child_processes(server.pid)
             closed.post("/close")
             assert len(more - before) == 1
-            assert gone(more - before)
+            assert have_exited(more - before)
             talk(busy, "reset", {"seed": 1})
-            busy.send(json.dumps({"type": "step", "data": {"value": doing}}))
+            busy.send(json.dumps({"type": "step", "data": {"value": action}}))
             time.sleep(0.2)
-            left = offspring(server.pid)
+            left = child_processes(server.pid)
             assert len(left) == 3, "the nursery, and one for each session"
-            server.send_signal(told)
+            server.send_signal(stop_signal)
             _, said = server.communicate(timeout=40)
-        until(lambda: gone(left))
+        until(lambda: have_exited(left))
         assert "Traceback" not in said
 
 
 @pytest.mark.slow
-def test_an_environment_that_cannot_be_sent_is_refused_at_the_start():
+def test_an_environment_that_cannot_be_pickled_is_rejected_at_startup():
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Callers beside each other: tokens, limits, steps that block or raise, callers who go away, idle sessions."""
+"""Concurrent callers: tokens, limits, steps that block or raise, disconnects, idle sessions."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from tests.serve.running import Running, labs, running, talk, until
 from websockets.exceptions import InvalidStatus
 
 from tropism.core.adapters.class_based import adapt
-from tropism.serve.server import JsonLines
+from tropism.serve.server import JsonFormatter
 from tropism.serve.session.environment import ServedEnvironment
 
 
@@ -27,7 +27,7 @@ def server() -> Iterator[Running]:
         yield started
 
 
-def test_without_the_token_nobody_enters():
+def test_requests_without_the_token_are_rejected():
     with running(own=labs(), tokens=TOKENS) as server, server.http() as caller:
         for headers in ({}, bearer("wrong"), {"Authorization": "Basic first-token"}, {"Authorization": "first-token"}):
             refused = caller.post("/reset", json={}, headers=headers)
@@ -43,7 +43,7 @@ def test_without_the_token_nobody_enters():
         assert caller.post("/reset", json={}, headers=bearer(TOKENS[0])).status_code == 200
 
 
-def test_a_token_does_not_reach_the_sessions_of_another():
+def test_a_token_cannot_access_sessions_of_another_token():
     with running(own=labs(), tokens=TOKENS) as server:
         mine, theirs = (server.http(headers=bearer(token)) for token in TOKENS)
         with mine, theirs, server.ws(additional_headers=bearer(TOKENS[1])) as connection:
@@ -61,7 +61,7 @@ def test_a_token_does_not_reach_the_sessions_of_another():
             assert mine.post("/step", json=act(STAY)).json()["observation"]["value"] == [1.0, 1.0]
 
 
-def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
+def test_the_session_limit_holds_and_close_frees_a_slot():
     with running(own=labs(), max_sessions=2) as server:
         first, second, third = server.http(), server.http(), server.http()
         with first, second, third, server.ws() as connection:
@@ -76,20 +76,20 @@ def test_the_cap_on_sessions_is_told_and_holds_again_after_a_close():
             assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
 
 
-def test_the_cap_on_sockets_holds_without_a_session_and_ends_with_a_socket():
+def test_the_socket_limit_holds_and_disconnecting_frees_a_slot():
     with running(own=labs(), max_sockets=2) as server, server.ws() as first:
         with server.ws():
             with pytest.raises(InvalidStatus) as refused, server.ws():
                 raise AssertionError("one too many")
-            told = json.loads(refused.value.response.body)
-            assert (refused.value.response.status_code, told["code"]) == (503, "CAPACITY_REACHED")
-            assert "all 2 sockets" in told["message"]
+            received = json.loads(refused.value.response.body)
+            assert (refused.value.response.status_code, received["code"]) == (503, "CAPACITY_REACHED")
+            assert "all 2 sockets" in received["message"]
             assert talk(first, "reset")["type"] == "observation"
-        until(lambda: opened(server))
+        until(lambda: socket_available(server))
 
 
-def opened(server: Running) -> bool:
-    """Whether there is room for a socket again."""
+def socket_available(server: Running) -> bool:
+    """Whether another socket can be opened."""
     try:
         with server.ws():
             return True
@@ -109,7 +109,7 @@ def test_a_batch_counts_as_one_session_while_its_socket_is_open():
         assert talk(connection, "reset")["type"] == "observation"
 
 
-def test_the_quota_of_a_token_holds_for_that_token_only():
+def test_the_quota_applies_to_each_token_separately():
     with running(own=labs(), tokens=TOKENS, max_sessions_per_token=1) as server:
         caller, other = (server.http(headers=bearer(token)) for token in TOKENS)
         with caller, other:
@@ -120,20 +120,20 @@ def test_the_quota_of_a_token_holds_for_that_token_only():
             assert caller.post("/step", json=act(STAY)).status_code == 200
 
 
-def test_the_quota_holds_for_callers_who_come_at_once():
+def test_the_quota_holds_for_concurrent_callers():
     with running(own=labs(), max_sessions_per_token=3) as server, ThreadPoolExecutor(12) as threads:
         came = list(threads.map(lambda _: httpx.post(f"{server.url}/reset", trust_env=False).status_code, range(12)))
     assert sorted(came) == [200] * 3 + [429] * 9
 
 
-def test_an_environment_that_raises_is_an_error_with_an_id_of_the_log(server: Running, caplog: Any):
+def test_an_environment_error_has_the_id_of_its_log_line(server: Running, caplog: Any):
     with server.http() as caller, server.ws() as connection, caplog.at_level(logging.ERROR, "tropism.serve"):
         caller.post("/reset", json={"seed": 1})
         talk(connection, "reset", {"seed": 1})
-        told = [assert_refused(caller.post("/step", json=act(RAISE)), "EXECUTION_ERROR")]
-        told += [assert_error(talk(connection, "step", {"value": RAISE}), "EXECUTION_ERROR")]
+        received = [assert_refused(caller.post("/step", json=act(RAISE)), "EXECUTION_ERROR")]
+        received += [assert_error(talk(connection, "step", {"value": RAISE}), "EXECUTION_ERROR")]
         logged = {record.error_id: record for record in caplog.records}
-        for error in told:
+        for error in received:
             assert SECRET not in error["message"]
             assert error["id"] in error["message"]
             assert SECRET in str(logged[error["id"]].exc_info[1])
@@ -141,7 +141,7 @@ def test_an_environment_that_raises_is_an_error_with_an_id_of_the_log(server: Ru
         assert talk(connection, "step", {"value": STAY})["data"]["observation"]["value"] == [1.0, 1.0]
 
 
-def test_the_log_says_which_session_and_episode_an_error_was_in(server: Running, caplog: Any):
+def test_the_log_line_of_an_error_names_session_and_episode(server: Running, caplog: Any):
     def rpc(tool: str, session_id: str, **arguments: Any) -> Any:
         params = {"name": tool, "arguments": arguments, "session_id": session_id}
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -153,36 +153,36 @@ def test_the_log_says_which_session_and_episode_an_error_was_in(server: Running,
             talk(connection, "reset", {"episode_id": "two"})["data"]["session_id"],
             agent.post("/reset", json={"episode_id": "three"}).json()["session_id"],
         ]
-        told = [caller.post("/step", json=act(RAISE)).json()["id"]]
-        told += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
-        told += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
-    lines = [json.loads(JsonLines().format(record)) for record in caplog.records if hasattr(record, "error_id")]
-    assert [line["error_id"] for line in lines] == told
+        received = [caller.post("/step", json=act(RAISE)).json()["id"]]
+        received += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
+        received += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if hasattr(record, "error_id")]
+    assert [line["error_id"] for line in lines] == received
     assert [line["session_id"] for line in lines] == ids
     assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
     assert {line["environment"] for line in lines} == {"Lab-v0"}
     assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "step")
 
 
-def test_an_environment_that_returns_what_it_does_not_declare_is_to_blame_itself(caplog: Any):
+def test_an_undeclared_observation_is_an_environment_error(caplog: Any):
     env = adapt(Liar)
     own = {"Liar-v0": ServedEnvironment("Liar-v0", env, env.default_params(), "A test's own.")}
     with running(own=own) as server, server.http() as caller, server.ws() as connection:
         caller.post("/reset", json={}).raise_for_status()
         talk(connection, "reset", {})
-        told = [assert_refused(caller.post("/step", json={"action": {}}), "EXECUTION_ERROR")]
-        told += [assert_error(talk(connection, "step", {}), "EXECUTION_ERROR")]
+        received = [assert_refused(caller.post("/step", json={"action": {}}), "EXECUTION_ERROR")]
+        received += [assert_error(talk(connection, "step", {}), "EXECUTION_ERROR")]
         logged = {record.error_id: record for record in caplog.records}
-        for error in told:
+        for error in received:
             assert SECRET not in error["message"]
             assert "as Liar declares" in str(logged[error["id"]].exc_info[1])
 
 
-def test_a_step_that_takes_too_long_is_not_applied(server: Running):
+def test_a_step_that_times_out_is_not_applied(server: Running):
     with server.http() as caller:
         caller.post("/reset", json={"seed": 5})
         caller.post("/step", json=act(STAY))
-        caller.post("/snapshot", json={})  # the first one loads what it needs
+        caller.post("/snapshot", json={})  # the first one imports what it needs
         start = time.monotonic()
         assert_refused(caller.post("/step", json=act(SLEEP, timeout_s=0.05, request_id="a")), "TIMEOUT")
         assert time.monotonic() - start < SLEEPING
@@ -195,7 +195,7 @@ def test_a_step_that_takes_too_long_is_not_applied(server: Running):
         assert retried.json()["observation"]["value"] == [5.0, 3.0]
 
 
-def test_a_step_within_its_time_is_applied_once(server: Running):
+def test_a_step_within_its_timeout_is_applied_once(server: Running):
     with server.http() as caller:
         caller.post("/reset", json={"seed": 5})
         replies = [caller.post("/step", json=act(SLEEP, timeout_s=20, request_id="a")).json() for _ in range(2)]
@@ -203,7 +203,7 @@ def test_a_step_within_its_time_is_applied_once(server: Running):
         assert caller.get("/state").json()["step_count"] == 1
 
 
-def test_a_sleeping_step_stalls_nobody_else(server: Running):
+def test_a_sleeping_step_does_not_block_other_sessions(server: Running):
     with server.http() as sleeper, server.http() as caller, server.ws() as connection:
         for each in (sleeper, caller):
             each.post("/reset", json={})
@@ -219,7 +219,7 @@ def test_a_sleeping_step_stalls_nobody_else(server: Running):
         thread.join()
 
 
-def test_requests_to_one_session_take_turns(server: Running):
+def test_requests_to_one_session_are_serialised(server: Running):
     with server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["x-session-id"]
         with ThreadPoolExecutor(8) as threads:
@@ -231,7 +231,7 @@ def test_requests_to_one_session_take_turns(server: Running):
             assert sorted(threads.map(step, range(24))) == [float(number) for number in range(1, 25)]
 
 
-def test_a_caller_who_goes_away_within_a_step_finds_it_done(server: Running):
+def test_a_step_is_applied_although_its_caller_disconnects(server: Running):
     with server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["x-session-id"]
         with pytest.raises(httpx.ReadTimeout):
@@ -242,7 +242,7 @@ def test_a_caller_who_goes_away_within_a_step_finds_it_done(server: Running):
             assert again.get("/state").json()["step_count"] == 1
 
 
-def test_a_socket_cut_within_a_step_leaves_the_session_to_be_resumed(server: Running):
+def test_a_session_can_be_resumed_after_its_socket_breaks_during_a_step(server: Running):
     with server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         connection.send(f'{{"type": "step", "data": {{"value": {SLEEP}}}, "request_id": "r"}}')
@@ -253,7 +253,7 @@ def test_a_socket_cut_within_a_step_leaves_the_session_to_be_resumed(server: Run
         assert talk(connection, "state")["data"]["step_count"] == 1
 
 
-def test_an_idle_session_is_put_away_and_goes_on_when_it_is_named_again():
+def test_an_idle_session_is_evicted_and_resumed_on_the_next_request():
     with running("CartPole-v1", own=labs(), idle_timeout=0.2) as server:
         for id, action in (("CartPole-v1", 1), ("Lab-v0", STAY)):
             with server.http(id) as caller, server.http(id) as twin:
@@ -273,7 +273,7 @@ def test_an_idle_session_is_put_away_and_goes_on_when_it_is_named_again():
                 twin.post("/close")
 
 
-def test_callers_who_come_for_a_session_that_was_put_away_all_find_it():
+def test_concurrent_callers_all_find_an_evicted_session():
     with running(own=labs(), idle_timeout=0.1) as server, server.http() as opener, ThreadPoolExecutor(8) as threads:
         named = {"X-Session-Id": opener.post("/reset", json={"seed": 1}).headers["x-session-id"]}
         for _ in range(5):
@@ -284,7 +284,7 @@ def test_callers_who_come_for_a_session_that_was_put_away_all_find_it():
             assert set(came) == {200}
 
 
-def test_a_session_that_cannot_be_replayed_is_not_resumed_and_says_so():
+def test_a_session_that_cannot_be_replayed_is_not_resumed():
     with running(own=labs(), idle_timeout=0.2) as server, server.http("Unwritable-v0") as caller:
         id = caller.post("/reset", json={}).headers["x-session-id"]
         assert_refused(caller.post("/snapshot", json={}), "STATE_ERROR")

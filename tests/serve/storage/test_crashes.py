@@ -1,4 +1,4 @@
-"""Servers that are killed, and appends that threads make meanwhile."""
+"""Servers that are killed, and appends from threads."""
 
 import asyncio
 import json
@@ -17,30 +17,30 @@ from tropism import Session, make
 from tropism.client import AsyncClient
 from tropism.errors import ValidationError
 from tropism.record import Reader, first_difference, session_of
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import sqlite
 from tropism.serve.storage.journal import Journal
-from tropism.serve.storage.protocol import Entry, Owned
+from tropism.serve.storage.protocol import Entry, SessionRecord
 from tropism.wire.codec import encode
 
 
-def test_an_episode_is_begun_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tables, "LONGEST_LOG", 10**6)
+def test_an_episode_is_appended_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 10**6)
     steps = 50
     reset, step = Entry("reset", {"seed": 1}, 0.0, False), Entry("step", {"value": 1}, 0.0, False)
     journal = Journal(tmp_path / "journal")
-    journal.open("s", Owned("Lab-v0", "", ""))
+    journal.open("s", SessionRecord("Lab-v0", "", ""))
     other = threading.Thread(target=lambda: [journal.append("s", [reset, *[step] * steps]) for _ in range(300)])
     other.start()
     while other.is_alive():
-        journal.whose("s")  # writes what was put in by now
-    for number, group in enumerate(written(tmp_path / "journal")):
+        journal.lookup("s")  # commits pending writes
+    for number, group in enumerate(logged_groups(tmp_path / "journal")):
         assert len(group) % (steps + 1) == 0, f"group {number} ends in the middle of an episode"
     journal.close()
 
 
-def written(path: Path) -> list[Any]:
-    """What a journal has in its log, group by group."""
+def logged_groups(path: Path) -> list[Any]:
+    """The groups in the log of a journal."""
     copy = path.with_name("copy")
     for end in ("", "-wal"):
         copyfile(f"{path}{end}", f"{copy}{end}")
@@ -48,19 +48,19 @@ def written(path: Path) -> list[Any]:
         return [json.loads(entries) for (entries,) in file.execute("select entries from log order by number")]
 
 
-def test_an_entry_that_was_damaged_is_refused_in_words(tmp_path: Path):
+def test_a_damaged_entry_is_an_error(tmp_path: Path):
     path = tmp_path / "journal"
     journal = Journal(path)
-    journal.open("s", Owned("Lab-v0", "", ""))
+    journal.open("s", SessionRecord("Lab-v0", "", ""))
     journal.append("s", [Entry("reset", {"seed": 1}, 0.0, False)])
     journal.close()
     path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
-    with pytest.raises(ValidationError, match="one that is whole"):
+    with pytest.raises(ValidationError, match="one that is not damaged"):
         Journal(path)
 
 
 @pytest.mark.slow
-def test_nobody_notices_that_the_server_is_killed(tmp_path: Path):
+def test_clients_continue_after_the_server_is_killed(tmp_path: Path):
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -77,7 +77,7 @@ async def killed_now_and_then(command: tuple[str, ...], url: str) -> None:
     playing: list[asyncio.Task[None]] = []
     over = asyncio.Event()
     for _ in range(2):
-        with process(*command):  # which ends with a kill
+        with process(*command):  # which kills the server at the end
             playing = playing or [asyncio.create_task(play(url, seed, over)) for seed in range(10)]
             await asyncio.sleep(1.5)
     with process(*command):
@@ -86,20 +86,20 @@ async def killed_now_and_then(command: tuple[str, ...], url: str) -> None:
 
 
 async def play(url: str, seed: int, over: asyncio.Event) -> None:
-    """Drive a session and, beside it, one in this process: both must see the same."""
+    """Drive a remote and a local session: both must see the same."""
     id, actions = [("CartPole-v1", [{"value": 0}, {"value": 1}]), ("Echo-v0", [{"message": "a"}])][seed % 2]
     local, steps = Session(*make(id)), 0
-    form = Form(local)
+    form = JsonForm(local)
     async with AsyncClient(f"{url}/envs/{id}") as client:
         while not over.is_set():
             if local.lifecycle.value == "ready":
                 action = actions[steps % len(actions)]
-                told, ts = await client.step(action), local.step(form.action(action))
+                body, ts = await client.step(action), local.step(form.action(action))
             else:
-                told, ts = await client.reset(seed=seed), local.reset(seed=seed)
+                body, ts = await client.reset(seed=seed), local.reset(seed=seed)
             steps += 1
             expected = json.loads(encode(form.reply(local, ts)))
-            assert (told.reward, told.done) == (expected["reward"], expected["done"])
+            assert (body.reward, body.done) == (expected["reward"], expected["done"])
         assert (await client.state()).step_count == local.step_count
         rewards = [step["reward"] for step in (await client.history())["steps"]]
         assert sum(rewards) == local.total_reward

@@ -1,4 +1,4 @@
-"""What was acknowledged outlives the server, whatever ends it."""
+"""Acknowledged requests survive crashes of the server."""
 
 import os
 import shutil
@@ -26,12 +26,11 @@ from websockets.exceptions import ConnectionClosed
 from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Reader
-from tropism.serve.server import served
-from tropism.serve.session import replay as revival
+from tropism.serve.server import load_environments
+from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.json_form import Form
-from tropism.serve.storage import journal, memory
-from tropism.serve.storage import sqlite as tables
+from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage import journal, memory, sqlite
 from tropism.serve.storage.journal import Journal, default_path
 
 copies = count()
@@ -39,25 +38,25 @@ STEP = {"value": 1}
 
 
 class Moody(Lab):
-    """Its observations depend on something that no seed decides."""
+    """Its observations do not depend on the seed alone."""
 
     def observation(self, state: Any) -> Any:
         return super().observation(state) + random()
 
 
-def own(id: str, env: Any) -> dict[str, ServedEnvironment]:
+def serve_only(id: str, env: Any) -> dict[str, ServedEnvironment]:
     return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.")}
 
 
-def file_of(server: Running) -> Any:
-    """The journal's own connection, as no server hands it out."""
+def connection_of(server: Running) -> Any:
+    """The journal's SQLite connection."""
     store: Any = server.app.sessions.store
-    return store._tables._file
+    return store._log._file
 
 
 @contextmanager
 def after_a_crash(server: Running, *ids: str, **more: Any) -> Generator[Running]:
-    """Another server, with what kill -9 would have left of this one's journal: what the operating system has."""
+    """Another server with the journal as kill -9 would have left it."""
     path = server.app.sessions.store.path  # pyright: ignore
     left = path.parent / f"left-{next(copies)}"
     for suffix in ("", "-wal"):
@@ -66,17 +65,17 @@ def after_a_crash(server: Running, *ids: str, **more: Any) -> Generator[Running]
         yield again
 
 
-def drawn(session: Session, number: int) -> dict[str, Any]:
-    """An action, as it is sent."""
-    form, space = Form(session), session.action_space
-    return form.written(space.coerce(space.sample(jax.random.key(number))))
+def random_action(session: Session, number: int) -> dict[str, Any]:
+    """A random action in JSON form."""
+    form, space = JsonForm(session), session.action_space
+    return form.write_action(space.coerce(space.sample(jax.random.key(number))))
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE, {"CartPole-v1", "PlumeNavMeander-v0"}))
-def test_an_episode_goes_on_bit_for_bit_after_a_crash(id: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 3)
+def test_an_episode_continues_bit_for_bit_after_a_crash(id: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 3)
     session = Session(*make(id))
-    actions = [drawn(session, number) for number in range(5)]
+    actions = [random_action(session, number) for number in range(5)]
     with running(id) as server, server.ws(id) as first:
         begun = talk(first, "reset", {"seed": 7})["data"]
         for action in actions[:4]:
@@ -88,7 +87,7 @@ def test_an_episode_goes_on_bit_for_bit_after_a_crash(id: str, monkeypatch: pyte
             for action in (actions[4], actions[0]):
                 assert talk(second, "step", action)["data"] == talk(first, "step", action)["data"]
             begun, anew = (talk(connection, "reset")["data"]["observation"] for connection in (first, second))
-            assert begun == anew  # the episodes after it too
+            assert begun == anew  # later episodes too
 
 
 MESSAGES = {
@@ -99,10 +98,10 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("id", MESSAGES)
-def test_so_does_one_of_a_host_environment(id: str):
-    """After a crash, after another crash, and in a session that was put away meanwhile."""
+def test_a_host_episode_continues_after_a_crash(id: str):
+    """After a crash, after another crash, and after an eviction."""
     first, second, third = MESSAGES[id]
-    environments = served(["Echo-v0", "Chat-v0"]) | labs()
+    environments = load_environments(["Echo-v0", "Chat-v0"]) | labs()
     with running(own=environments) as server, server.ws(id) as unbroken:
         name = f"?session_id={talk(unbroken, 'reset', {'seed': 3})['data']['session_id']}"
         talk(unbroken, "step", first)
@@ -115,7 +114,7 @@ def test_so_does_one_of_a_host_environment(id: str):
                 assert talk(resumed, "state") == talk(unbroken, "state")
 
 
-def test_a_request_is_done_once_whatever_crashes_in_between():
+def test_a_repeated_request_is_performed_once_across_crashes():
     with running("CartPole-v1") as server, server.ws() as connection:
         begun = talk(connection, "reset", {"seed": 1}, request_id="r0")
         stepped = talk(connection, "step", STEP, request_id="r1")
@@ -127,23 +126,23 @@ def test_a_request_is_done_once_whatever_crashes_in_between():
             assert talk(resumed, "reset", {"seed": 1}, request_id="r0") == begun
             assert talk(resumed, "state")["data"]["step_count"] == 1
             refused = talk(resumed, "step", {"value": 0}, request_id="r1")
-            assert "another one" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "was a different one" in assert_error(refused, "STATE_ERROR")["message"]
             assert len(again.app.sessions) == 1
 
 
-def test_a_request_before_the_last_checkpoint_is_known_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 2)
+def test_a_request_before_the_last_checkpoint_is_not_repeated(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
     with running("CartPole-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", {"value": n % 2}, request_id=f"r{n}") for n in range(3)]
         with after_a_crash(server, "CartPole-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
             refused = talk(resumed, "step", {"value": 0}, request_id="r0")
-            assert "no longer kept" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "no longer stored" in assert_error(refused, "STATE_ERROR")["message"]
             assert talk(resumed, "step", {"value": 0}, request_id="r2") == replies[2]
 
 
-def test_a_step_at_a_checkpoint_is_answered_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(revival, "CHECKPOINT", 2)
+def test_a_repeated_step_at_a_checkpoint_gets_its_reply(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
     with running("CartPole-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", STEP, request_id=f"r{number}") for number in range(2)]
@@ -152,7 +151,7 @@ def test_a_step_at_a_checkpoint_is_answered_again(monkeypatch: pytest.MonkeyPatc
             assert talk(resumed, "state")["data"]["step_count"] == 2
 
 
-def test_a_fork_knows_nothing_of_what_its_parent_was_asked():
+def test_a_fork_does_not_share_its_parents_request_ids():
     with running("CartPole-v1") as server, server.ws() as connection:
         talk(connection, "reset", {"seed": 1})
         talk(connection, "step", STEP, request_id="r1")
@@ -162,14 +161,14 @@ def test_a_fork_knows_nothing_of_what_its_parent_was_asked():
             assert talk(resumed, "state")["data"]["step_count"] == 2
 
 
-def test_snapshots_and_forks_outlive_a_crash():
+def test_snapshots_and_forks_survive_a_crash():
     with running("CartPole-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 6})["data"]["session_id"]
         talk(connection, "step", STEP)
         snapshot = talk(connection, "snapshot")["data"]["snapshot_id"]
         ahead = talk(connection, "step", STEP)["data"]
         fork = talk(connection, "fork", {"from": snapshot, "seed": 4})["data"]["session_id"]
-        talk(connection, "reset", {"seed": 9})  # an episode that the snapshot is not of
+        talk(connection, "reset", {"seed": 9})  # another episode than that of the snapshot
         with server.ws(query=f"?session_id={fork}") as there:
             talk(there, "step", STEP)
             with after_a_crash(server, "CartPole-v1") as again:
@@ -183,9 +182,9 @@ def test_snapshots_and_forks_outlive_a_crash():
                     assert talk(resumed, "step", STEP) == talk(there, "step", STEP)
 
 
-def test_what_a_long_log_held_is_found_again(monkeypatch: pytest.MonkeyPatch):
-    """Entries leave the log for where they are found by session; of episodes that are over, none do."""
-    monkeypatch.setattr(tables, "LONGEST_LOG", 5)
+def test_entries_are_found_after_the_log_was_flushed(monkeypatch: pytest.MonkeyPatch):
+    """Entries are moved from the log to the table of episodes, except those of finished episodes."""
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 5)
     with running("Echo-v0") as server, server.ws() as first, server.ws() as second:
         ids = [talk(connection, "reset")["data"]["session_id"] for connection in (first, second)]
         for number in range(8):
@@ -193,7 +192,7 @@ def test_what_a_long_log_held_is_found_again(monkeypatch: pytest.MonkeyPatch):
                 talk(connection, "step", {"message": f"{number}"})
         talk(second, "reset")
         talk(second, "step", {"message": "last"})
-        rows = file_of(server).execute("select count(*) from log").fetchone()[0]
+        rows = connection_of(server).execute("select count(*) from log").fetchone()[0]
         assert rows < 5
         with after_a_crash(server, "Echo-v0") as again:
             for id, connection in zip(ids, (first, second), strict=True):
@@ -201,16 +200,16 @@ def test_what_a_long_log_held_is_found_again(monkeypatch: pytest.MonkeyPatch):
                     assert talk(resumed, "history") == talk(connection, "history")
 
 
-def test_of_an_endless_episode_the_middle_is_let_go(monkeypatch: pytest.MonkeyPatch):
+def test_the_middle_of_a_very_long_episode_is_deleted(monkeypatch: pytest.MonkeyPatch):
     for module in (memory, journal):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(revival, "CHECKPOINT", 7)
-    monkeypatch.setattr(tables, "LONGEST_LOG", 3)
+        monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 7)
+    monkeypatch.setattr(sqlite, "LONGEST_LOG", 3)
     with running("Pendulum-v1") as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 2})["data"]["session_id"]
         for _ in range(60):
             talk(connection, "step", {"value": [0.5]})
-        pieces = file_of(server).execute("select first, last from episodes order by first").fetchall()
+        pieces = connection_of(server).execute("select first, last from episodes order by first").fetchall()
         assert sum(last - first + 1 for first, last in pieces) < 30
         with after_a_crash(server, "Pendulum-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
             assert talk(resumed, "history") == talk(connection, "history")
@@ -225,10 +224,10 @@ def test_a_closed_session_stays_closed():
             connection.recv(10)
         with after_a_crash(server, "Echo-v0") as again, again.http() as caller:
             assert_refused(caller.post("/step", json={}, headers={"X-Session-Id": id}), "SESSION_ERROR")
-        assert file_of(server).execute("select * from sessions").fetchall() == []
+        assert connection_of(server).execute("select * from sessions").fetchall() == []
 
 
-def test_nobody_else_takes_a_session_up():
+def test_a_session_is_resumed_only_with_its_owners_token():
     tokens = ("ours", "theirs")
     with running("Echo-v0", tokens=tokens) as server, server.http(headers={"Authorization": "Bearer ours"}) as caller:
         id = caller.post("/reset", json={}).headers["X-Session-Id"]
@@ -237,48 +236,48 @@ def test_nobody_else_takes_a_session_up():
                 headers = {"Authorization": f"Bearer {token}", "X-Session-Id": id}
                 with again.http(headers=headers) as other:
                     assert other.get("/state").status_code == status
-        said = "\n".join(file_of(server).iterdump())
+        said = "\n".join(connection_of(server).iterdump())
         assert id not in said
         assert "ours" not in said
 
 
-def test_an_episode_that_does_not_repeat_stops():
-    environments = own("Moody-v0", Moody())
+def test_an_episode_whose_replay_diverges_is_not_resumed():
+    environments = serve_only("Moody-v0", Moody())
     with running(own=environments) as server, server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
         with after_a_crash(server, own=environments) as again, again.http(headers={"X-Session-Id": id}) as other:
             for _ in range(2):
-                told = assert_refused(other.post("/step", json={"action": {"value": STAY}}), "DIVERGED")
-                assert "the reset of this episode of Moody-v0" in told["message"]
+                received = assert_refused(other.post("/step", json={"action": {"value": STAY}}), "DIVERGED")
+                assert "in the replay of this episode of Moody-v0, the reply to the reset" in received["message"]
             with again.ws(query=f"?session_id={id}") as resumed:
                 assert "DIVERGED" in str(resumed.recv(10))
             del other.headers["X-Session-Id"]
             other.cookies["tropism.Moody-v0"] = id
             assert_refused(other.get("/state"), "DIVERGED")
-            assert other.post("/reset", json={}).headers["X-Session-Id"] != id  # the cookie holds nobody back
+            assert other.post("/reset", json={}).headers["X-Session-Id"] != id  # the cookie is ignored
 
 
-def test_what_cannot_be_replayed_is_refused_with_words():
+def test_an_episode_that_cannot_be_replayed_is_not_resumed():
     with running(own=labs()) as server, server.http("Unwritable-v0") as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
         with after_a_crash(server, own=labs()) as again, again.http("Unwritable-v0") as other:
-            told = other.post("/step", json={"action": {"value": STAY}}, headers={"X-Session-Id": id})
-            assert "ended with the server" in assert_refused(told, "SESSION_ERROR")["message"]
+            received = other.post("/step", json={"action": {"value": STAY}}, headers={"X-Session-Id": id})
+            assert "ended with the server" in assert_refused(received, "SESSION_ERROR")["message"]
 
 
-def test_a_session_does_not_go_on_under_other_params():
+def test_a_session_is_not_resumed_with_other_params():
     with running("CartPole-v1") as server, server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
-        moon = served(["CartPole-v1"], params={"gravity": 1.6})
+        moon = load_environments(["CartPole-v1"], params={"gravity": 1.6})
         with after_a_crash(server, own=moon) as again, again.http(headers={"X-Session-Id": id}) as other:
-            told = assert_refused(other.post("/step", json={"action": STEP}), "DIVERGED")
-            assert "other arguments or params" in told["message"]
+            received = assert_refused(other.post("/step", json={"action": STEP}), "DIVERGED")
+            assert "other arguments or params" in received["message"]
 
 
 @contextmanager
-def full(server: Running) -> Generator[None]:
-    """The disk has no more room."""
-    connection = file_of(server)
+def full_disk(server: Running) -> Generator[None]:
+    """Make the disk full."""
+    connection = connection_of(server)
     (pages,) = connection.execute("pragma page_count").fetchone()
     connection.execute(f"pragma max_page_count = {pages}")
     try:
@@ -287,28 +286,28 @@ def full(server: Running) -> Generator[None]:
         connection.execute("pragma max_page_count = 1073741823")
 
 
-def in_a_thread() -> dict[str, ServedEnvironment]:
+def slow_environments() -> dict[str, ServedEnvironment]:
     slow = ServedEnvironment("Slow-v0", *make("Echo-v0"), "Echo in a thread.")
     slow._warm_up = lambda: False  # pyright: ignore
     return {"Slow-v0": slow}
 
 
-LARGE = {"message": "x" * 20_000}  # more than what is left of a page
+LARGE = {"message": "x" * 20_000}  # more than the rest of a page
 
 
 @pytest.mark.parametrize("id", ["Echo-v0", "Slow-v0"])
-def test_on_a_full_disk_a_step_is_refused_and_nothing_is_lost(id: str):
+def test_a_step_on_a_full_disk_fails_and_the_session_is_kept(id: str):
     """Inline, and in a thread; over a socket, and over HTTP."""
-    with running(own=served(["Echo-v0"]) | in_a_thread()) as server, ExitStack() as held:
+    with running(own=load_environments(["Echo-v0"]) | slow_environments()) as server, ExitStack() as held:
         connection, other = (held.enter_context(server.ws(id)) for _ in range(2))
         caller = held.enter_context(server.http(id))
         session = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         talk(other, "reset", {"seed": 2})
         talk(connection, "step", {"message": "one"}, request_id="r1")
         headers = {"X-Session-Id": session}
-        with full(server):
-            told = assert_error(talk(connection, "step", LARGE, id=5, request_id="r2"), "JOURNAL_ERROR")
-            assert "full" in told["message"]
+        with full_disk(server):
+            received = assert_error(talk(connection, "step", LARGE, id=5, request_id="r2"), "JOURNAL_ERROR")
+            assert "full" in received["message"]
             body = {"action": LARGE, "request_id": "r2"}
             assert_refused(caller.post("/step", json=body, headers=headers), "JOURNAL_ERROR")
             assert talk(connection, "state")["data"]["step_count"] == 1
@@ -319,40 +318,40 @@ def test_on_a_full_disk_a_step_is_refused_and_nothing_is_lost(id: str):
         assert talk(connection, "step", LARGE, request_id="r2")["data"] == done
 
 
-def test_a_reset_on_a_full_disk_leaves_nothing_behind():
+def test_a_reset_on_a_full_disk_opens_no_session():
     with running("Echo-v0") as server, server.ws() as connection, server.http() as caller:
-        with full(server):
+        with full_disk(server):
             assert_error(talk(connection, "reset", {"seed": 10**4000}), "JOURNAL_ERROR")
             assert_refused(caller.post("/reset", json={"seed": 10**4000}), "JOURNAL_ERROR")
             assert len(server.app.sessions) == 0
         assert talk(connection, "reset", {"seed": 1})["type"] == "observation"
 
 
-def test_a_failure_is_heard_by_a_step_that_ran_in_a_thread_too():
-    """Another session's turn may end, and with it the writing of this step, before anybody waits for it."""
-    with running(own=in_a_thread()) as server, server.ws() as connection:
+def test_a_step_in_a_thread_gets_the_error_of_its_commit():
+    """A commit for another session may write this step before its request waits for durability."""
+    with running(own=slow_environments()) as server, server.ws() as connection:
         talk(connection, "reset", {"seed": 1})
         store: Any = server.app.sessions.store
         append = store.append
 
-        def append_and_end_the_turn(*arguments: Any) -> None:
+        def append_and_commit(*arguments: Any) -> None:
             append(*arguments)
-            server.loop.call_soon_threadsafe(store._end_turn)
+            server.loop.call_soon_threadsafe(store._commit_batch)
 
-        store.append = append_and_end_the_turn
-        with full(server):
+        store.append = append_and_commit
+        with full_disk(server):
             assert_error(talk(connection, "step", LARGE), "JOURNAL_ERROR")
         assert talk(connection, "state")["data"]["step_count"] == 0
         assert talk(connection, "step", LARGE)["data"]["metadata"] == {"step": 1}
 
 
-def test_who_looks_for_a_session_that_is_being_closed_does_not_find_it():
+def test_a_session_that_is_being_closed_is_not_found():
     with running(own=labs()) as server, server.http() as caller, server.http() as other:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
         headers = {"X-Session-Id": id}
         with ThreadPoolExecutor() as threads:
             stepping = threads.submit(caller.post, "/step", json={"action": {"value": SLEEP}})
-            until(lambda: any(served.turns.taken for served in server.app.sessions._live.values()))  # pyright: ignore
+            until(lambda: any(live.lock.locked for live in server.app.sessions._live.values()))  # pyright: ignore
             closing = threads.submit(other.post, "/close", headers=headers)
             until(lambda: not len(server.app.sessions))
             with server.http() as third:
@@ -360,8 +359,8 @@ def test_who_looks_for_a_session_that_is_being_closed_does_not_find_it():
             assert (stepping.result().status_code, closing.result().status_code) == (200, 200)
 
 
-def test_a_recording_goes_on_in_its_own_folder_only(tmp_path: Path):
-    def going_on(folder: str, left: str) -> Any:
+def test_a_recording_continues_only_in_its_own_folder(tmp_path: Path):
+    def continue_in(folder: str, left: str) -> Any:
         return running("CartPole-v1", record=tmp_path / folder, store=Journal(tmp_path / left))
 
     act = {"action": STEP}
@@ -371,9 +370,9 @@ def test_a_recording_goes_on_in_its_own_folder_only(tmp_path: Path):
         headers, path = {"X-Session-Id": id}, server.app.sessions.store.path  # pyright: ignore
         left = [shutil.copy(f"{path}{end}", tmp_path / f"{name}{end}") for name in "ab" for end in ("", "-wal")]
         assert len(left) == 4
-    with going_on("one", "a") as server, server.http(headers=headers) as caller:
+    with continue_in("one", "a") as server, server.http(headers=headers) as caller:
         assert caller.post("/step", json=act).status_code == 200
-    with going_on("two", "b") as server, server.http() as another, server.http(headers=headers) as caller:
+    with continue_in("two", "b") as server, server.http() as another, server.http(headers=headers) as caller:
         another.post("/reset", json={"seed": 5})
         assert_refused(caller.post("/step", json=act), "NOT_RECORDED")
         assert_refused(caller.post("/fork", json={}), "NOT_RECORDED")
@@ -382,7 +381,7 @@ def test_a_recording_goes_on_in_its_own_folder_only(tmp_path: Path):
     assert [len(episode) for episode in Reader(tmp_path / "two" / "CartPole-v1")] == [0, 0]
 
 
-def test_a_damaged_journal_is_refused_and_left_as_it_is(tmp_path: Path):
+def test_a_damaged_journal_is_rejected_and_not_changed(tmp_path: Path):
     path = tmp_path / "journal"
     path.write_bytes(b"something else, much longer than a page would have to be" * 100)
     with pytest.raises(ValidationError, match="not a database"):
@@ -397,7 +396,7 @@ def test_a_damaged_journal_is_refused_and_left_as_it_is(tmp_path: Path):
         Journal(path / "below a file")
 
 
-def test_pages_that_were_damaged_are_told(tmp_path: Path):
+def test_damaged_pages_are_reported(tmp_path: Path):
     first = Journal(tmp_path / "journal")
     with running("Echo-v0", store=first) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
@@ -406,11 +405,11 @@ def test_pages_that_were_damaged_are_told(tmp_path: Path):
     with (tmp_path / "journal").open("r+b") as file:
         file.seek(20 * 1024)
         file.write(os.urandom(60 * 1024))
-    with pytest.raises(ValidationError, match="one that is whole"):
+    with pytest.raises(ValidationError, match="one that is not damaged"):
         Journal(tmp_path / "journal")
 
 
-def test_one_server_has_the_journal(tmp_path: Path):
+def test_only_one_server_can_open_a_journal(tmp_path: Path):
     first = Journal(tmp_path / "journal")
     with pytest.raises(ValidationError, match="no other server"):
         Journal(tmp_path / "journal")
@@ -419,7 +418,7 @@ def test_one_server_has_the_journal(tmp_path: Path):
     assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600
 
 
-def test_sessions_that_nobody_came_back_to_are_forgotten(tmp_path: Path):
+def test_unused_sessions_are_deleted(tmp_path: Path):
     with running("Echo-v0", store=Journal(tmp_path / "journal")) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
         caller.post("/step", json={"action": {"message": "x"}})
@@ -429,7 +428,7 @@ def test_sessions_that_nobody_came_back_to_are_forgotten(tmp_path: Path):
             assert file.execute(f"select * from {table}").fetchall() == []
 
 
-def test_power_answers_when_the_disk_has_it_and_shares_its_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_durability_power_waits_for_shared_fsyncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ready, syncs, real = threading.Event(), list[int](), os.fdatasync
 
     def fdatasync(file: int) -> None:
@@ -452,7 +451,7 @@ def test_power_answers_when_the_disk_has_it_and_shares_its_turns(tmp_path: Path,
     assert 1 <= len(syncs) <= 3
 
 
-def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fdatasync(file: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -460,13 +459,13 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         talk(connection, "reset")
         with monkeypatch.context() as broken:
             broken.setattr(os, "fdatasync", fdatasync)
-            told = assert_error(talk(connection, "step", {"message": "x"}, request_id="r"), "JOURNAL_ERROR")
-            assert "Input/output error" in told["message"]
+            received = assert_error(talk(connection, "step", {"message": "x"}, request_id="r"), "JOURNAL_ERROR")
+            assert "Input/output error" in received["message"]
             written = (tmp_path / "journal-wal").stat().st_size
         assert written
         done = talk(connection, "step", {"message": "x"}, request_id="r")
         assert done["data"]["metadata"] == {"step": 1}  # once
-        assert not (tmp_path / "journal-wal").stat().st_size  # it was written elsewhere before it was told
+        assert not (tmp_path / "journal-wal").stat().st_size  # the WAL was checkpointed before the error was sent
 
 
 @pytest.mark.slow
@@ -478,15 +477,15 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--port", "0", "--journal", "/dev/null/x"], "a file that can be written"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(options: list[str], words: str):
-    told = subprocess.run(
+def test_contradictory_options_are_rejected(options: list[str], words: str):
+    received = subprocess.run(
         [sys.executable, "-m", "tropism", "serve", "Echo-v0", *options], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 2
-    assert words in " ".join(told.stderr.split())
+    assert received.returncode == 2
+    assert words in " ".join(received.stderr.split())
 
 
-def test_where_sessions_are_kept_by_itself(monkeypatch: pytest.MonkeyPatch):
+def test_the_default_path_of_the_journal(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert default_path("::1", 8000) == Path("/state/tropism/__1-8000.journal")
     monkeypatch.delenv("XDG_STATE_HOME")

@@ -1,4 +1,4 @@
-"""A client of the official MCP SDK plays, over HTTP and over stdio; and the JSON-RPC of OpenEnv's clients."""
+"""MCP over HTTP and stdio with the official SDK's client, and the JSON-RPC of OpenEnv's clients."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ async def refused(session: ClientSession, name: str, **arguments: Any) -> Any:
 
 
 async def play(opening: AbstractAsyncContextManager[ClientSession]) -> None:
-    """A whole game of Connect Four, in the way a model would."""
+    """Play a game of Connect Four, as a model would."""
     async with opening as session:
         tools = (await session.list_tools()).tools
         assert {tool.name for tool in tools} == TOOLS
@@ -103,7 +103,7 @@ def test_a_whole_game_over_stdio():
 
 
 @pytest.mark.slow
-def test_over_stdio_a_crash_ends_the_process_of_its_episode_alone():
+def test_a_crash_over_stdio_ends_only_its_episode():
     async def scene() -> None:
         arguments = ("tests.isolation.fragile:Fragile", "--processes", "--param", "gain=0")
         async with over_stdio(*arguments) as session:
@@ -116,7 +116,7 @@ def test_over_stdio_a_crash_ends_the_process_of_its_episode_alone():
     asyncio.run(scene())
 
 
-def test_forks_and_refusals(server: Running):
+def test_forks_and_errors(server: Running):
     async def scene() -> None:
         async with over_http(server.url) as session:
             begun = await call(session, "reset", environment="Lab-v0", seed=1)
@@ -144,14 +144,14 @@ def test_forks_and_refusals(server: Running):
     asyncio.run(scene())
 
 
-def test_two_tokens_do_not_see_each_other_s_sessions(guarded: Running):
+def test_tokens_cannot_access_each_others_sessions(guarded: Running):
     async def scene() -> None:
         async with over_http(guarded.url, TOKENS[0]) as mine, over_http(guarded.url, TOKENS[1]) as theirs:
             id = (await call(mine, "reset", environment="Lab-v0", seed=1))["session_id"]
             for name in ("state", "fork", "reset"):
                 assert (await refused(theirs, name, session_id=id))["code"] == "SESSION_ERROR"
-            told = await refused(theirs, "step", session_id=id, action={"value": STAY})
-            assert told["code"] == "SESSION_ERROR"
+            received = await refused(theirs, "step", session_id=id, action={"value": STAY})
+            assert received["code"] == "SESSION_ERROR"
             assert (await call(mine, "state", session_id=id))["step_count"] == 0
 
     asyncio.run(scene())
@@ -161,7 +161,7 @@ def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
 
 
-def test_a_token_cannot_speak_in_the_name_of_another_s_connection(guarded: Running):
+def test_a_token_cannot_use_the_mcp_session_of_another(guarded: Running):
     who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     begin = rpc("initialize", who)
     headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKENS[0]}"}
@@ -199,7 +199,7 @@ def test_bad_json_rpc_is_answered_with_a_json_rpc_error(server: Running, name: s
     assert "Traceback" not in reply.text
 
 
-def test_openenv_s_sessions_over_json_rpc(server: Running):
+def test_openenv_sessions_over_json_rpc(server: Running):
     with server.http("Lab-v0") as caller:
 
         def ask(method: str, **params: Any) -> Any:
@@ -223,6 +223,6 @@ def test_openenv_s_sessions_over_json_rpc(server: Running):
         assert "error" in tool("state")
 
 
-def test_a_large_mcp_request_is_refused(server: Running):
+def test_a_large_mcp_request_is_rejected(server: Running):
     reply = httpx.post(f"{server.url}/mcp", content=b" " * 2**21, trust_env=False)
     assert (reply.status_code, reply.json()["code"]) == (413, "TOO_LARGE")

@@ -1,4 +1,4 @@
-"""The WebSocket surface: replies in order, resumed episodes, steps that happen once, batches."""
+"""The WebSocket API: order of replies, resumed episodes, idempotent steps, batches."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def test_the_frames_are_those_of_openenv(server: Running):
         talk_close(connection)
 
 
-def test_replies_come_in_order_and_carry_the_id_of_their_frame(server: Running):
+def test_replies_are_in_order_and_have_the_id_of_their_frame(server: Running):
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 0})
         for number in range(20):
@@ -54,7 +54,7 @@ MISSHAPEN = {
 
 
 @pytest.mark.parametrize("name", MISSHAPEN)
-def test_a_frame_that_is_wrong_is_answered_under_its_id(server: Running, name: str):
+def test_an_error_has_the_id_of_its_frame(server: Running, name: str):
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         for id in (7, "seven", 7.5, True, None):
@@ -69,7 +69,7 @@ def test_a_frame_that_is_wrong_is_answered_under_its_id(server: Running, name: s
             assert "id" not in json.loads(connection.recv(10))
 
 
-def test_a_socket_that_was_dropped_is_resumed_where_it_was(server: Running):
+def test_a_session_is_resumed_after_its_socket_was_dropped(server: Running):
     with server.ws() as connection, server.ws() as other:
         id = talk(connection, "reset", {"seed": 3, "episode_id": "mine"})["data"]["session_id"]
         talk(other, "reset", {"seed": 3})
@@ -81,7 +81,7 @@ def test_a_socket_that_was_dropped_is_resumed_where_it_was(server: Running):
             assert talk(resumed, "step", {"value": 0})["data"] == talk(other, "step", {"value": 0})["data"]
 
 
-def test_a_closed_session_is_gone(server: Running):
+def test_a_closed_session_is_not_found(server: Running):
     with server.ws() as connection:
         id = talk(connection, "reset")["data"]["session_id"]
         talk_close(connection)
@@ -89,7 +89,7 @@ def test_a_closed_session_is_gone(server: Running):
         assert_error(json.loads(connection.recv(10)), "SESSION_ERROR")
 
 
-def test_a_request_id_makes_a_step_happen_once(server: Running):
+def test_a_repeated_request_id_does_not_step_again(server: Running):
     with server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         first = talk(connection, "step", {"value": 1}, request_id="a")
@@ -102,29 +102,29 @@ def test_a_request_id_makes_a_step_happen_once(server: Running):
             assert talk(resumed, "state")["data"]["step_count"] == 1
 
 
-def test_a_request_whose_reply_is_no_longer_kept_is_not_done_again(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_REPLIES", 2)
+def test_a_request_whose_reply_was_dropped_is_not_performed_again(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "MAX_REPLIES", 2)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         last = [talk(connection, "step", {"value": 0}, request_id=f"r{number}") for number in range(5)][-1]
         for number in range(3):
             refused = talk(connection, "step", {"value": 0}, request_id=f"r{number}")
-            assert "no longer kept" in assert_error(refused, "STATE_ERROR")["message"]
+            assert "no longer stored" in assert_error(refused, "STATE_ERROR")["message"]
         assert talk(connection, "step", {"value": 0}, request_id="r4") == last
         assert talk(connection, "state")["data"]["step_count"] == 5
-        talk(connection, "reset", {"seed": 1})  # begins anew
+        talk(connection, "reset", {"seed": 1})  # clears request ids
         assert talk(connection, "step", {"value": 0}, request_id="r0")["type"] == "observation"
 
 
-def test_large_replies_are_dropped_but_not_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_ANSWERED", 2)
-    kept = memory.MemoryStore()
+def test_request_ids_of_dropped_replies_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "MAX_DROPPED_IDS", 2)
+    store = memory.MemoryStore()
     for number in range(5):
-        kept.remember("s", f"r{number}", bytes(memory.LARGEST_REPLIES // 2 + 1))
-    assert [kept.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
-    assert [kept.answered("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
-    kept.forget("s")
-    assert not kept.answered("s", "r3")
+        store.cache_reply("s", f"r{number}", bytes(memory.MAX_REPLY_BYTES // 2 + 1))
+    assert [store.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
+    assert [store.reply_was_dropped("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
+    store.forget("s")
+    assert not store.reply_was_dropped("s", "r3")
 
 
 def test_snapshot_restore_fork_and_history(server: Running):
@@ -144,7 +144,7 @@ def test_snapshot_restore_fork_and_history(server: Running):
         assert (history["seed"], len(history["steps"])) == (6, 1)
 
 
-def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
+def test_the_history_of_a_fork_contains_its_seed(server: Running):
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 6})
         fork = talk(connection, "fork", {"from": "now", "seed": 9})["data"]
@@ -154,8 +154,8 @@ def test_a_fork_with_a_seed_says_so_in_its_history(server: Running):
             assert history["episode_id"] == fork["episode_id"] != talk(connection, "state")["data"]["episode_id"]
 
 
-def test_an_endless_episode_goes_on_with_a_history_that_ends(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MOST_ENTRIES", 4)
+def test_the_history_of_a_very_long_episode_is_limited(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "MAX_ENTRIES", 4)
     with server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         for _ in range(3):
@@ -172,7 +172,7 @@ def test_an_endless_episode_goes_on_with_a_history_that_ends(server: Running, mo
         assert "0 to 3" in late["data"]["message"]
 
 
-def test_two_sockets_may_hold_one_session(server: Running):
+def test_two_sockets_may_share_one_session(server: Running):
     with server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         with server.ws(query=f"?session_id={id}") as second:
@@ -183,7 +183,7 @@ def test_two_sockets_may_hold_one_session(server: Running):
         assert talk(connection, "reset", {"seed": 1})["data"]["session_id"] != id
 
 
-def test_a_batch_is_as_many_sessions_and_speaks_json_or_msgpack(server: Running):
+def test_a_batch_equals_sessions_in_json_and_msgpack(server: Running):
     count, seed = 3, 11
     with server.ws() as connection, server.ws() as packed:
         opened = talk(connection, "open", {"count": count, "seeds": seed})
@@ -221,7 +221,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_bad_batches_are_refused_and_the_batch_goes_on(server: Running, name: str):
+def test_bad_batch_requests_do_not_affect_the_batch(server: Running, name: str):
     kind, data = BATCHES[name]
     with server.ws() as connection:
         first = talk(connection, "open", {"count": 2, "seeds": 1})["data"]

@@ -1,4 +1,4 @@
-"""The short way from a socket to its session: whatever the pieces, the replies are those to the whole frames."""
+"""The fast path: replies do not depend on how frames are split into pieces."""
 
 import json
 import socket
@@ -15,13 +15,19 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from tropism.serve.websocket.fast_path import DirectSocket
+from tropism.serve.websocket.fast_path import FastPathSocket
 
-PAUSE = 2e-3  # seconds, in which a piece arrives by itself
+PAUSE = 2e-3  # seconds between pieces, so that each arrives separately
 
-MANNERS = ("whole", "fragments", "ping between fragments", "ping", "history")  # the last cannot be answered at once
+WAYS_TO_SEND = (  # the last one is not handled by the fast path
+    "whole",
+    "fragments",
+    "ping between fragments",
+    "ping",
+    "history",
+)
 
-requests = st.tuples(st.sampled_from(MANNERS), st.sampled_from([0, 5, 80, 120, 200, 70_000]))
+requests = st.tuples(st.sampled_from(WAYS_TO_SEND), st.sampled_from([0, 5, 80, 120, 200, 70_000]))
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +37,19 @@ def server() -> Iterator[Running]:
 
 
 class Raw:
-    """A WebSocket whose bytes are ours to cut."""
+    """A WebSocket whose bytes the test splits."""
 
     def __init__(self, server: Running, id: str):
         self.socket = server.raw()
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.protocol = ClientProtocol(parse_uri(f"ws://{server.host}:{server.port}/envs/{id}/ws"))
         self.protocol.send_request(self.protocol.connect())
-        self.send(self.written())
+        self.send(self.take_bytes())
         self.frames: list[Frame] = []
         while not self.protocol.handshake_exc and self.protocol.state.name != "OPEN":
             self.receive()
 
-    def written(self) -> bytes:
+    def take_bytes(self) -> bytes:
         return b"".join(self.protocol.data_to_send())
 
     def send(self, data: bytes) -> None:
@@ -54,23 +60,23 @@ class Raw:
         self.frames += [event for event in self.protocol.events_received() if isinstance(event, Frame)]
 
     def replies(self, count: int) -> tuple[list[Any], int]:
-        """So many messages, and how many pongs came beside them."""
+        """`count` messages, and the number of pongs among them."""
         while sum(frame.opcode is Opcode.TEXT for frame in self.frames) < count:
             self.receive()
-        told = [json.loads(bytes(frame.data)) for frame in self.frames if frame.opcode is Opcode.TEXT]
+        body = [json.loads(bytes(frame.data)) for frame in self.frames if frame.opcode is Opcode.TEXT]
         pongs = sum(frame.opcode is Opcode.PONG for frame in self.frames)
         self.frames.clear()
-        return told, pongs
+        return body, pongs
 
 
-def write(protocol: ClientProtocol, manner: str, frame: dict[str, Any]) -> None:
+def write(protocol: ClientProtocol, way: str, frame: dict[str, Any]) -> None:
     text = json.dumps(frame).encode()
-    if manner == "ping":
+    if way == "ping":
         protocol.send_ping(b"here")
-    elif "fragments" in manner:
+    elif "fragments" in way:
         middle = len(text) // 2
         protocol.send_text(text[:middle], fin=False)
-        if "ping" in manner:
+        if "ping" in way:
             protocol.send_ping(b"there")
         protocol.send_continuation(text[middle:], fin=True)
     else:
@@ -78,51 +84,51 @@ def write(protocol: ClientProtocol, manner: str, frame: dict[str, Any]) -> None:
 
 
 @hypothesis_settings(max_examples=60)
-@given(asked=st.lists(requests, min_size=1, max_size=8), cuts=st.lists(st.floats(0, 1), max_size=6))
-def test_frames_may_come_in_any_pieces(server: Running, asked: list[tuple[str, int]], cuts: list[float]):
+@given(requests=st.lists(requests, min_size=1, max_size=8), cuts=st.lists(st.floats(0, 1), max_size=6))
+def test_frames_may_arrive_in_any_pieces(server: Running, requests: list[tuple[str, int]], cuts: list[float]):
     raw = Raw(server, "Echo-v0")
     with raw.socket:
         write(raw.protocol, "whole", {"type": "reset", "id": -1})
-        for number, (manner, size) in enumerate(asked):
-            request = {"type": "history"} if manner == "history" else {"type": "step", "data": {"message": "x" * size}}
-            write(raw.protocol, manner, {**request, "id": number})
-        write(raw.protocol, "whole", {"type": "state", "id": len(asked)})
-        stream = raw.written()
+        for number, (way, size) in enumerate(requests):
+            request = {"type": "history"} if way == "history" else {"type": "step", "data": {"message": "x" * size}}
+            write(raw.protocol, way, {**request, "id": number})
+        write(raw.protocol, "whole", {"type": "state", "id": len(requests)})
+        stream = raw.take_bytes()
         places = sorted(int(cut * len(stream)) for cut in cuts)
         for start, end in zip([0, *places], [*places, len(stream)], strict=True):
             raw.send(stream[start:end])
             time.sleep(PAUSE)
-        expected = [(number, each) for number, each in enumerate(asked) if each[0] != "ping"]
-        (_, *told, state), pongs = raw.replies(2 + len(expected))
-    assert [reply["id"] for reply in told] == [number for number, _ in expected]
-    assert pongs == sum("ping" in manner for manner, _ in asked)
+        expected = [(number, each) for number, each in enumerate(requests) if each[0] != "ping"]
+        (_, *body, state), pongs = raw.replies(2 + len(expected))
+    assert [reply["id"] for reply in body] == [number for number, _ in expected]
+    assert pongs == sum("ping" in way for way, _ in requests)
     steps = 0
-    for reply, (_, (manner, size)) in zip(told, expected, strict=True):
-        if manner == "history":
+    for reply, (_, (way, size)) in zip(body, expected, strict=True):
+        if way == "history":
             assert len(reply["data"]["steps"]) == steps
         else:
             steps += 1
             assert reply["data"]["observation"]["message_length"] == size
             assert reply["data"]["observation"]["metadata"] == {"step": steps}
-    assert (state["id"], state["data"]["step_count"]) == (len(asked), steps)
+    assert (state["id"], state["data"]["step_count"]) == (len(requests), steps)
 
 
-def test_what_comes_at_once_is_answered_in_turn(server: Running, monkeypatch: pytest.MonkeyPatch):
+def test_frames_that_arrive_together_are_answered_in_order(server: Running, monkeypatch: pytest.MonkeyPatch):
     """The event loop may read twice before anything else runs."""
-    sockets: list[DirectSocket] = []
-    answer_with = DirectSocket.answer_with
+    sockets: list[FastPathSocket] = []
+    set_responder = FastPathSocket.set_responder
     monkeypatch.setattr(
-        DirectSocket, "answer_with", lambda self, answer: (sockets.append(self), answer_with(self, answer))
+        FastPathSocket, "set_responder", lambda self, answer: (sockets.append(self), set_responder(self, answer))
     )
     raw = Raw(server, "Echo-v0")
     with raw.socket:
         write(raw.protocol, "whole", {"type": "reset"})
-        raw.send(raw.written())
+        raw.send(raw.take_bytes())
         raw.replies(1)
         pieces: list[bytes] = []
         for number, kind in enumerate(("history", "state", "history", "state")):
             write(raw.protocol, "whole", {"type": kind, "id": number})
-            pieces.append(raw.written())
+            pieces.append(raw.take_bytes())
         [reading] = sockets
         server.loop.call_soon_threadsafe(lambda: [reading.data_received(piece) for piece in pieces])
         assert [reply["id"] for reply in raw.replies(4)[0]] == [0, 1, 2, 3]

@@ -1,1 +1,1 @@
-"""The HTTP surface."""
+"""The HTTP interface."""

@@ -1,4 +1,4 @@
-"""The HTTP surface: stateful, each caller with a session of its own."""
+"""The HTTP API: stateful, with one session per caller."""
 
 import asyncio
 from typing import Any
@@ -6,87 +6,87 @@ from typing import Any
 import msgspec
 
 from tropism.errors import DivergedError, ServerError, StateError, ValidationError
-from tropism.serve import errors as refusal
-from tropism.serve.http.auth import POLICY, SAFE, UNFRAMED, cookie
+from tropism.serve import errors
+from tropism.serve.http.auth import CSP, NO_FRAMES, SAFE_HEADERS, cookie
 from tropism.serve.metrics import Metrics
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.live import ServedSession
-from tropism.serve.session.registry import Sessions
-from tropism.serve.session.requests import Nothing, convert, whole_number
+from tropism.serve.session.live import LiveSession
+from tropism.serve.session.registry import SessionRegistry
+from tropism.serve.session.requests import EmptyRequest, convert, parse_whole_number
 from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
 
-HEADER = "x-session-id"
+SESSION_HEADER = "x-session-id"
 NO_CONTENT = 204
 
 
-class StepBody(msgspec.Struct, forbid_unknown_fields=True):
+class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
     action: dict[str, Any]
     timeout_s: float | None = None
     request_id: str | None = None
 
 
-class Answer(msgspec.Struct):
-    """What goes back; `session` is told the caller, to be named from now on."""
+class Response(msgspec.Struct):
+    """An HTTP response; the id of `session` is sent in a header and a cookie."""
 
     body: bytes
     status: int = 200
     media_type: bytes = b"application/json"
-    session: ServedSession | None = None
-    policy: bytes = UNFRAMED[1]
+    session: LiveSession | None = None
+    policy: bytes = NO_FRAMES[1]
     headers: list[tuple[bytes, bytes]] = []
 
 
-class Requests:
-    """Answers the requests to one environment; `kind` is the last part of the path."""
+class HttpApi:
+    """Performs the session requests of all environments; `kind` is the last part of the path."""
 
-    def __init__(self, sessions: Sessions, metrics: Metrics, settings: Settings):
+    def __init__(self, sessions: SessionRegistry, metrics: Metrics, settings: Settings):
         self.sessions = sessions
         self.metrics = metrics
         self.settings = settings
 
-    async def perform(self, kind: str, scope: Any, receive: Any, environment: ServedEnvironment) -> Answer:
+    async def perform(self, kind: str, scope: Any, receive: Any, environment: ServedEnvironment) -> Response:
         """A request of a session: reset, step, state, snapshot, fork, restore, history, close."""
         data = await self.data(scope, receive)
         session = await self._session(kind, scope, environment)
-        opened = session is None and kind == "reset"
-        if opened:
+        is_new = session is None and kind == "reset"
+        if is_new:
             session = await self.sessions.open(environment, scope["owner"])
         if session is None:
-            raise _no_session(kind)
+            raise _no_session_error(kind)
         scope["session"] = session
         try:
             body = await self._body(kind, session, data)
         except BaseException:
-            if opened:  # a reset that was refused leaves nothing behind
+            if is_new:  # no session remains after a failed reset
                 await self.sessions.close(session)
             raise
         self.metrics.count(kind)
-        return Answer(body, session=session if kind == "reset" else None)
+        return Response(body, session=session if kind == "reset" else None)
 
-    async def _body(self, kind: str, session: ServedSession, data: dict[str, Any]) -> bytes:
+    async def _body(self, kind: str, session: LiveSession, data: dict[str, Any]) -> bytes:
         if kind == "close":
-            convert(data, Nothing)
+            convert(data, EmptyRequest)
             await self.sessions.close(session)
             return encode({"closed": True})
         if kind != "step":
             request_id = data.pop("request_id", None)
             return await session.perform(kind, data, _request_id(request_id))
-        asked = convert(data, StepBody)
-        if asked.timeout_s is None:
-            return await session.perform("step", asked.action, asked.request_id)
-        if not asked.timeout_s > 0:
-            raise ValidationError("timeout_s", asked.timeout_s, "more than 0 seconds")
-        return await session.step_within(asked.timeout_s, asked.action, asked.request_id)
+        request = convert(data, StepRequest)
+        if request.timeout_s is None:
+            return await session.perform("step", request.action, request.request_id)
+        if not request.timeout_s > 0:
+            raise ValidationError("timeout_s", request.timeout_s, "more than 0 seconds")
+        return await session.step_within(request.timeout_s, request.action, request.request_id)
 
-    async def _session(self, kind: str, scope: Any, environment: ServedEnvironment) -> ServedSession | None:
-        """The session named by the header, else by the cookie; a stale cookie is as good as none.
+    async def _session(self, kind: str, scope: Any, environment: ServedEnvironment) -> LiveSession | None:
+        """The session named by the header, else by the cookie.
 
-        So is, for a reset, the cookie of a session that cannot go on.
+        The cookie of an unknown session is ignored; for a reset, so is that of a session that cannot be resumed.
         """
-        headers = scope["named"]
-        if HEADER in headers:
-            return await self.sessions.find(headers[HEADER], environment, scope["owner"])
+        headers = scope["header_map"]
+        if SESSION_HEADER in headers:
+            return await self.sessions.find(headers[SESSION_HEADER], environment, scope["owner"])
         id = cookie(headers, cookie_name(environment))
         if id is None:
             return None
@@ -101,21 +101,21 @@ class Requests:
         return None
 
     async def data(self, scope: Any, receive: Any) -> dict[str, Any]:
-        """What the body says; of a GET, what the address does."""
+        """The JSON body; for a GET, the query parameters too."""
         body = await self.body(scope, receive)
         data = decode(body) if body.strip() else {}
         if not isinstance(data, dict):
             raise ServerError("VALIDATION_ERROR", f"the body is a JSON {type(data).__name__}; expected an object")
         if scope["method"] == "GET":
-            data |= {name: _number(text) for name, text in scope["query"].items()}
+            data |= {name: _query_value(text) for name, text in scope["query"].items()}
         return data
 
     async def body(self, scope: Any, receive: Any) -> bytes:
-        """The whole body, if it is not too large and does not take too long."""
-        most = self.settings.max_body
-        length = scope["named"].get("content-length", "0")
-        if int(length) > most:
-            raise ServerError("TOO_LARGE", f"the body has {length} bytes; at most {most} are read")
+        """The whole body, within the limits on size and time."""
+        max_body = self.settings.max_body
+        length = scope["header_map"].get("content-length", "0")
+        if int(length) > max_body:
+            raise ServerError("TOO_LARGE", f"the body has {length} bytes; at most {max_body} are allowed")
         chunks: list[bytes] = []
         size, more = 0, True
         try:
@@ -126,49 +126,49 @@ class Requests:
                         raise ServerError("TOO_SLOW", "the connection closed before the body was complete")
                     chunks.append(message.get("body", b""))
                     size, more = size + len(chunks[-1]), message.get("more_body", False)
-                    if size > most:
-                        raise ServerError("TOO_LARGE", f"the body has more than {most} bytes")
+                    if size > max_body:
+                        raise ServerError("TOO_LARGE", f"the body has more than {max_body} bytes")
         except TimeoutError:
             raise ServerError("TOO_SLOW", f"the body was not complete in {self.settings.body_timeout} s") from None
         return b"".join(chunks)
 
 
-async def respond(send: Any, answer: Answer, root: str) -> None:
-    """Send an answer; it names its session in a header and in a cookie for this environment's paths."""
-    headers = [*SAFE, (POLICY, answer.policy), *answer.headers]
-    if answer.status != NO_CONTENT:
-        headers.append((b"content-type", answer.media_type))
-        headers.append((b"content-length", str(len(answer.body)).encode()))
-    if answer.session is not None:
-        name, id = cookie_name(answer.session.environment), answer.session.id
-        headers.append((HEADER.encode(), id.encode()))
+async def send_response(send: Any, response: Response, root: str) -> None:
+    """Send a response; its session id goes into a header and into a cookie for this environment's paths."""
+    headers = [*SAFE_HEADERS, (CSP, response.policy), *response.headers]
+    if response.status != NO_CONTENT:
+        headers.append((b"content-type", response.media_type))
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    if response.session is not None:
+        name, id = cookie_name(response.session.environment), response.session.id
+        headers.append((SESSION_HEADER.encode(), id.encode()))
         headers.append((b"set-cookie", f"{name}={id}; Path={root or '/'}; HttpOnly; SameSite=Strict".encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
-def refused(error: Exception, metrics: Metrics, scope: Any = None) -> Answer:
-    """The answer to a request of this scope that failed; the log says which session it was about."""
+def error_response(error: Exception, metrics: Metrics, scope: Any = None) -> Response:
+    """The response to a failed request; the log line has its path and session."""
     session = None if scope is None else scope.get("session")
-    context = {} if scope is None else {"path": scope["path"]} | ({} if session is None else session.named)
-    reason = refusal.refusal(error, **context)
+    context = {} if scope is None else {"path": scope["path"]} | ({} if session is None else session.log_context)
+    reason = errors.to_server_error(error, **context)
     metrics.count_error(reason.code)
-    answer = Answer(encode(refusal.data(reason)), refusal.STATUS[reason.code])
+    response = Response(encode(errors.error_json(reason)), errors.STATUS[reason.code])
     if reason.code == "TOO_SLOW":
-        answer.headers = [(b"connection", b"close")]
-    return answer
+        response.headers = [(b"connection", b"close")]
+    return response
 
 
 def cookie_name(environment: ServedEnvironment) -> str:
     return f"tropism.{environment.id}"
 
 
-def _no_session(kind: str) -> StateError:
+def _no_session_error(kind: str) -> StateError:
     return StateError(
         "session",
         None,
         "a session",
-        f"no session is named for {kind}; POST /reset opens one and sets a cookie, or send the header X-Session-Id",
+        f"{kind} needs a session; POST /reset opens one and sets a cookie, or send the header X-Session-Id",
     )
 
 
@@ -178,6 +178,6 @@ def _request_id(value: Any) -> str | None:
     return value
 
 
-def _number(text: str) -> Any:
-    number = whole_number(text)
+def _query_value(text: str) -> Any:
+    number = parse_whole_number(text)
     return text if number is None else number

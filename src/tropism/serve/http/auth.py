@@ -1,4 +1,4 @@
-"""The door: who may come in, from where. Everything behind it may trust `scope["owner"]`."""
+"""Authentication: checks host, origin and token, and sets `scope["owner"]` for the application behind it."""
 
 import hmac
 from hashlib import blake2b
@@ -6,25 +6,25 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tropism.errors import ServerError
-from tropism.serve import errors as refusal
+from tropism.serve import errors
 from tropism.serve.settings import LOOPBACK, Settings
 from tropism.wire.codec import encode
 
-PUBLIC = ("/", "/docs", "/health")  # and the page's files: a browser asks for those before it can be given a token
-SAFE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # on every reply
-POLICY = b"content-security-policy"
-UNFRAMED = (POLICY, b"frame-ancestors 'none'")  # on every reply that has no policy of its own
-ANYBODY = "anybody"  # the owner of sessions on a server without tokens
+PUBLIC_PATHS = ("/", "/docs", "/health")  # and the page's files: a browser loads those before it has a token
+SAFE_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # on every reply
+CSP = b"content-security-policy"
+NO_FRAMES = (CSP, b"frame-ancestors 'none'")  # on every reply without a policy of its own
+ANONYMOUS = "anybody"  # the owner of sessions on a server without tokens, as stored in journals
 
 
-class Guard:
-    """ASGI: checks Host, Origin and token of every request, on HTTP and on sockets."""
+class AuthMiddleware:
+    """ASGI middleware that checks Host, Origin and token of every HTTP request and socket."""
 
     def __init__(self, app: Any, settings: Settings):
         self.app = app
         self.settings = settings
         self.hosts = {host.lower() for host in (*LOOPBACK, "[::1]", settings.host, *settings.allowed_hosts)}
-        # Behind a token any name will do: a page that was tricked into calling us does not know the token.
+        # With tokens any host is allowed: a page of another site that calls this server does not know the token.
         self.any_host = bool(settings.tokens) and not settings.allowed_hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -35,42 +35,46 @@ class Guard:
         try:
             self._check_host(headers)
             if scope["type"] == "http" and scope["method"] == "OPTIONS" and "origin" in headers:
-                await self._permit(headers, send)
+                await self._send_preflight(headers, send)
                 return
-            scope["owner"] = ANYBODY if _is_public(scope["path"]) else self._owner(headers)
+            scope["owner"] = ANONYMOUS if _is_public(scope["path"]) else self._owner(headers)
             scope["query"] = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-            scope["named"] = headers
-        except ServerError as reason:
-            await refuse(scope, send, reason)
+            scope["header_map"] = headers
+        except ServerError as error:
+            await send_error(scope, send, error)
             return
-        await self.app(scope, receive, self._readable(headers, send))
+        await self.app(scope, receive, self._with_cors(headers, send))
 
-    async def _permit(self, headers: dict[str, str], send: Any) -> None:
-        """Tell a browser, which asks before it lets a page call, what a page of this origin may send."""
-        told = [*SAFE, UNFRAMED, (b"access-control-allow-methods", b"GET, POST"), (b"access-control-max-age", b"600")]
-        told.append((b"access-control-allow-headers", b"authorization, content-type, x-session-id"))
-        start = {"type": "http.response.start", "status": 204, "headers": told}
-        await self._readable(headers, send)(start)
+    async def _send_preflight(self, headers: dict[str, str], send: Any) -> None:
+        """Answer a CORS preflight request."""
+        allowed = [
+            *SAFE_HEADERS,
+            NO_FRAMES,
+            (b"access-control-allow-methods", b"GET, POST"),
+            (b"access-control-max-age", b"600"),
+            (b"access-control-allow-headers", b"authorization, content-type, x-session-id"),
+        ]
+        await self._with_cors(headers, send)({"type": "http.response.start", "status": 204, "headers": allowed})
         await send({"type": "http.response.body", "body": b""})
 
-    def _readable(self, headers: dict[str, str], send: Any) -> Any:
-        """A `send` whose replies a page of an allowed origin may read."""
+    def _with_cors(self, headers: dict[str, str], send: Any) -> Any:
+        """A `send` that adds CORS headers, if the origin is allowed."""
         origin = headers.get("origin")
         if origin not in self.settings.allowed_origins:
             return send
         extra = [(b"access-control-allow-origin", str(origin).encode("latin-1")), (b"vary", b"origin")]
         extra.append((b"access-control-expose-headers", b"x-session-id"))
 
-        async def send_readable(message: Any) -> None:
+        async def send_with_cors(message: Any) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
-        return send_readable
+        return send_with_cors
 
     def _check_host(self, headers: dict[str, str]) -> None:
         host = headers.get("host", "")
-        if not self.any_host and _name(host) not in self.hosts:
+        if not self.any_host and _hostname(host) not in self.hosts:
             raise ServerError("FORBIDDEN", f"the host {host!r} is not this server; start it with --allow-host {host}")
         origin = headers.get("origin")
         if origin is None or origin in self.settings.allowed_origins:
@@ -79,36 +83,37 @@ class Guard:
             raise ServerError("FORBIDDEN", f"the origin {origin!r} may not call this server; see --allow-origin")
 
     def _owner(self, headers: dict[str, str]) -> str:
-        """A digest of the token that the caller knows: who owns the sessions it opens."""
+        """A digest of the caller's token, which owns the sessions that the caller opens."""
         if not self.settings.tokens:
-            return ANYBODY
+            return ANONYMOUS
         kind, _, given = headers.get("authorization", "").partition(" ")
         if not given:
-            words = "this server needs a token: send the header 'Authorization: Bearer TOKEN', or Client(url, token=…)"
-            raise ServerError("UNAUTHORIZED", words)
+            usage = "send the header 'Authorization: Bearer TOKEN', or use Client(url, token=…)"
+            raise ServerError("UNAUTHORIZED", f"this server needs a token: {usage}")
         known = [token for token in self.settings.tokens if hmac.compare_digest(token.encode(), given.encode())]
         if kind.lower() != "bearer" or not known:
-            raise ServerError("UNAUTHORIZED", "the token is not one of this server's")
+            raise ServerError("UNAUTHORIZED", "the token is not valid on this server")
         return blake2b(known[0].encode(), digest_size=16).hexdigest()
 
 
 def _is_public(path: str) -> bool:
-    return path in PUBLIC or path.startswith("/page/")
+    return path in PUBLIC_PATHS or path.startswith("/page/")
 
 
-async def refuse(scope: Any, send: Any, reason: ServerError) -> None:
-    """Answer an HTTP request, or a socket before it is accepted."""
+async def send_error(scope: Any, send: Any, error: ServerError) -> None:
+    """Send an error in reply to an HTTP request, or to a socket before it is accepted."""
     prefix = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    body = encode(refusal.data(reason))
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *SAFE, UNFRAMED]
-    if reason.code == "UNAUTHORIZED":
+    body = encode(errors.error_json(error))
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [*SAFE_HEADERS, NO_FRAMES]
+    if error.code == "UNAUTHORIZED":
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": f"{prefix}.start", "status": refusal.STATUS[reason.code], "headers": headers})
+    await send({"type": f"{prefix}.start", "status": errors.STATUS[error.code], "headers": headers})
     await send({"type": f"{prefix}.body", "body": body})
 
 
 def cookie(headers: dict[str, str], name: str) -> str | None:
-    """The first of this name: the one with the longest path, so the nearest."""
+    """The first cookie of this name: browsers send the one with the longest path first."""
     pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
     return next((value for key, _, value in pairs if key == name), None)
 
@@ -120,6 +125,6 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _name(host: str) -> str:
+def _hostname(host: str) -> str:
     """The host without its port."""
     return (host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host).lower()

@@ -1,4 +1,4 @@
-"""The OpenAPI document of one environment: made from its spaces, never written by hand."""
+"""The OpenAPI document of one environment, with schemas generated from its spaces."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from tropism.serve.session.requests import LONGEST_NUMBER
 
 PROTOCOL = "1.0.0"  # of the HTTP interface; OpenEnv's validator reads it
 NULLABLE_STRING = {"type": ["string", "null"], "maxLength": 255}
-SEED = {"type": ["integer", "null"], "minimum": 0, "description": "Where all randomness of the episode comes from."}
+SEED = {"type": ["integer", "null"], "minimum": 0, "description": "Determines all randomness of the episode."}
 REQUEST_ID = NULLABLE_STRING | {"description": "Repeating it returns the recorded reply and does not step again."}
 STEP_EXTRAS = {"timeout_s": {"type": ["number", "null"], "exclusiveMinimum": 0}, "request_id": REQUEST_ID}
-OPTIONS = {"type": ["object", "null"], "description": "Options of this environment's reset, such as params."}
+OPTIONS = {"type": ["object", "null"], "description": "Reset options of this environment, such as params."}
 ERROR = {
     "type": "object",
     "properties": {
@@ -22,14 +22,14 @@ ERROR = {
     },
     "required": ["message", "code"],
 }
-VIEW = "^[A-Za-z0-9_-]+$"
-ORIGIN = {"type": "string", "description": "The id of a snapshot of this session; 'now' is where it stands."}
+WATCH_ID_PATTERN = "^[A-Za-z0-9_-]+$"
+ORIGIN = {"type": "string", "description": "The id of a snapshot of this session, or 'now' for its current state."}
 STEP = {
     "type": "object",
     "properties": {"step": {"type": "integer", "minimum": 0}},
     "required": ["step"],
     "additionalProperties": False,
-    "description": "A step of the current episode, which is replayed up to there.",
+    "description": "A step of the current episode, which is replayed up to that step.",
 }
 IMAGE = {
     "name": "of",
@@ -39,7 +39,7 @@ IMAGE = {
     "description": "An image field of the observation (x-image in its schema); 'value' where it has no fields.",
 }
 PICTURE = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
-RECORDED = {
+RECORDING = {
     "type": "object",
     "properties": {
         "number": {"type": "integer", "minimum": 0},
@@ -49,26 +49,26 @@ RECORDED = {
         "return": {"type": ["number", "null"]},
         "lifecycle": {"enum": ["ready", "terminated", "truncated"]},
         "parent": {"type": ["array", "null"], "items": {"type": "integer"}, "description": "Episode and step."},
-        "error": {"type": "string", "description": "Why it cannot be read."},
+        "error": {"type": "string", "description": "Why the recording cannot be read."},
     },
     "required": ["number"],
 }
 
 
 def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
-    """What can be asked of this environment, and what comes back."""
+    """Paths, requests and responses of this environment."""
     schema = environment.form.schema()
-    outcome = _outcome(schema["observation"])
+    timestep = _timestep_schema(schema["observation"])
     state = schema["state"]
     names = {"session_id": {"type": "string"}, "view": {"type": "string"}}
-    first = outcome | {"properties": outcome["properties"] | names}
+    first = timestep | {"properties": timestep["properties"] | names}
     reset = {
         "seed": SEED,
         "episode_id": NULLABLE_STRING | {"minLength": 1},
         "options": OPTIONS,
         "request_id": REQUEST_ID,
     }
-    begin = _object(reset) | {"additionalProperties": True}  # which are options too
+    begin = _object(reset) | {"additionalProperties": True}  # further fields are options
     step = _object({"action": schema["action"], **STEP_EXTRAS}, ["action"])
     snapshot = _object({"snapshot_id": {"type": "string"}, **state["properties"]}, ["snapshot_id"])
     forked = {"from": {"anyOf": [ORIGIN, STEP]}, "request_id": REQUEST_ID, "seed": SEED}
@@ -76,20 +76,20 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
     origin = {"from": ORIGIN, "request_id": REQUEST_ID}
     paths = {
         "/reset": _post("Begin an episode; the first one opens a session.", begin, first),
-        "/step": _post("Take one action.", step, outcome),
+        "/step": _post("Take one action.", step, timestep),
         "/state": _get("The episode and the steps taken in it.", state, of_session=True),
-        "/snapshot": _post("Remember this moment.", _object({"request_id": REQUEST_ID}), snapshot),
-        "/restore": _post("Go back to a snapshot.", _object(origin, ["from"]), first),
-        "/fork": _post("A new session that goes on from here.", _object(forked), fork),
+        "/snapshot": _post("Save a snapshot.", _object({"request_id": REQUEST_ID}), snapshot),
+        "/restore": _post("Restore a snapshot.", _object(origin, ["from"]), first),
+        "/fork": _post("Fork the session.", _object(forked), fork),
         "/history": _get("The episode so far: its seed, options and actions.", {"type": "object"}, of_session=True),
-        "/close": _post("End the session.", _object({}), _object({"closed": {"type": "boolean"}})),
+        "/close": _post("Close the session.", _object({}), _object({"closed": {"type": "boolean"}})),
         "/schema": _get("Schemas of actions, observations and states.", {"type": "object"}),
         "/metadata": _get("Name and description of the environment.", {"type": "object"}),
-        "/health": _get("Whether the server is well.", {"type": "object"}),
-        "/list_environments": _get("Every environment of this server.", {"type": "array", "items": {"type": "object"}}),
-        **_looks(fork),
+        "/health": _get("The health of the server.", {"type": "object"}),
+        "/list_environments": _get("The environments of this server.", {"type": "array", "items": {"type": "object"}}),
+        **_inspect_paths(fork),
     }
-    return _read_by_all(
+    return _without_prefix_items(
         {
             "openapi": "3.1.0",
             "info": {
@@ -108,48 +108,52 @@ def document(environment: ServedEnvironment, root: str) -> dict[str, Any]:
     )
 
 
-def _looks(fork: dict[str, Any]) -> dict[str, Any]:
-    """What can be seen of sessions by their views, which do not let one step them, and of recordings."""
-    words, episodes = {"text/plain": {"schema": {"type": "string"}}}, {"type": "array", "items": RECORDED}
+def _inspect_paths(fork: dict[str, Any]) -> dict[str, Any]:
+    """Paths to inspect sessions, by watch ids that do not permit stepping, and recordings."""
+    text, episodes = {"text/plain": {"schema": {"type": "string"}}}, {"type": "array", "items": RECORDING}
     count = {"type": "integer", "minimum": 0}
     recordings = _object({"environment": {"type": "string"}, "count": count, "episodes": episodes}, ["episodes"])
     paths = {
         "/sessions": _get("The live sessions of this caller.", {"type": "object"}),
-        **_seen("/sessions/{view}", {"type": "string", "pattern": VIEW}, fork),
+        **_episode_paths("/sessions/{view}", {"type": "string", "pattern": WATCH_ID_PATTERN}, fork),
         "/recordings": _get("The latest recorded episodes of this environment.", recordings),
-        **_seen("/recordings/{number}", count, fork),
-        "/picture": _get("A picture of the environment, or its words where it draws nothing.", {}),
+        **_episode_paths("/recordings/{number}", count, fork),
+        "/picture": _get("A picture of the environment, or its text if it does not render.", {}),
     }
-    before = _asked("before", "Those with a smaller number.", required=False)
+    before = _query_parameter("before", "Only recordings with a smaller number.", required=False)
     paths["/recordings"]["get"]["parameters"] = [before]
-    paths["/picture"]["get"]["responses"]["200"] = {"description": "done", "content": PICTURE | words}
+    paths["/picture"]["get"]["responses"]["200"] = {"description": "done", "content": PICTURE | text}
     return paths
 
 
-def _seen(place: str, schema: dict[str, Any], fork: dict[str, Any]) -> dict[str, Any]:
-    """What can be asked of an episode: the three requests that the page is made of."""
-    name = {"name": place.partition("{")[2][:-1], "in": "path", "required": True, "schema": schema}
-    history = _get("Each moment of the episode, replayed.", {"type": "object"})
-    history["get"]["parameters"] = [name, _asked("from", "Rows from here.", required=False)]
-    picture = _get("The environment's picture at a step, or an image of its observation.", {})
-    picture["get"]["parameters"] = [name, _asked("step", "After this many steps.", required=True), IMAGE]
+def _episode_paths(path: str, schema: dict[str, Any], fork: dict[str, Any]) -> dict[str, Any]:
+    """The three requests about an episode that the page makes."""
+    name = {"name": path.partition("{")[2][:-1], "in": "path", "required": True, "schema": schema}
+    history = _get("The rows of the episode, replayed.", {"type": "object"})
+    history["get"]["parameters"] = [name, _query_parameter("from", "The first row to return.", required=False)]
+    picture = _get("The picture at a step, or an image of its observation.", {})
+    picture["get"]["parameters"] = [
+        name,
+        _query_parameter("step", "The number of steps before the picture.", required=True),
+        IMAGE,
+    ]
     picture["get"]["responses"] |= {
         "200": {"description": "done", "content": PICTURE},
-        "204": {"description": "there is no picture"},
+        "204": {"description": "no picture"},
     }
-    asked = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
-    forked = _post("A new session that goes on from a step.", asked, fork)
+    request = _object({"step": {"type": "integer", "minimum": 0}, "seed": SEED}, ["step"])
+    forked = _post("Fork the episode at a step into a new session.", request, fork)
     forked["post"]["parameters"] = [name]
-    return {f"{place}/history": history, f"{place}/picture": picture, f"{place}/fork": forked}
+    return {f"{path}/history": history, f"{path}/picture": picture, f"{path}/fork": forked}
 
 
-def _asked(name: str, description: str, *, required: bool) -> dict[str, Any]:
-    """A step or a number in the address."""
+def _query_parameter(name: str, description: str, *, required: bool) -> dict[str, Any]:
+    """A whole number in the query."""
     schema = {"type": "integer", "minimum": 0, "maximum": 10**LONGEST_NUMBER - 1}
     return {"name": name, "in": "query", "required": required, "schema": schema, "description": description}
 
 
-def _outcome(observation: dict[str, Any]) -> dict[str, Any]:
+def _timestep_schema(observation: dict[str, Any]) -> dict[str, Any]:
     properties = {
         "observation": observation,
         "reward": {"type": ["number", "null"]},
@@ -181,16 +185,16 @@ def _operation(summary: str, reply: dict[str, Any], *, of_session: bool) -> dict
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     responses = {"200": {"description": "done", "content": {"application/json": {"schema": reply}}}}
     for status in sorted(set(STATUS.values())):
-        responses[str(status)] = {"description": "refused", "content": error}
+        responses[str(status)] = {"description": "error", "content": error}
     header = {"name": "X-Session-Id", "in": "header", "required": False, "schema": {"type": "string"}}
     return {"summary": summary, "responses": responses, "parameters": [header] if of_session else []}
 
 
-def _read_by_all(schema: Any) -> Any:
-    """Without the entries of fixed lists, which some tools take for those of an older draft; `/schema` tells them."""
+def _without_prefix_items(schema: Any) -> Any:
+    """Remove `prefixItems`, which some tools misread as an older draft of JSON Schema; `/schema` has them."""
     if isinstance(schema, list):
-        return [_read_by_all(part) for part in schema]
+        return [_without_prefix_items(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     hidden = ("prefixItems", "items") if "prefixItems" in schema else ()
-    return {name: _read_by_all(part) for name, part in schema.items() if name not in hidden}
+    return {name: _without_prefix_items(part) for name, part in schema.items() if name not in hidden}

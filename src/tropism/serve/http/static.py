@@ -1,36 +1,36 @@
-"""The page's files, as they are in the package."""
+"""The page's static files."""
 
 from functools import cache
 from importlib.resources import files
 
 from tropism.errors import ServerError
-from tropism.serve.http.api import Answer
+from tropism.serve.http.api import Response
 
-HOME = "index.html"
+INDEX = "index.html"
 TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
     ".svg": b"image/svg+xml",
 }
-# The page runs nothing but its own files, and asks nobody but this server.
-POLICY = b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-PRIVATE = [(b"referrer-policy", b"no-referrer")]
+# The page runs only its own scripts, and sends requests only to this server.
+PAGE_CSP = b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+NO_REFERRER = [(b"referrer-policy", b"no-referrer")]
 
 
 @cache
-def page() -> dict[str, tuple[bytes, bytes]]:
+def page_files() -> dict[str, tuple[bytes, bytes]]:
     """Media type and content of each file, by name."""
-    kept: dict[str, tuple[bytes, bytes]] = {}
+    found: dict[str, tuple[bytes, bytes]] = {}
     for file in files("tropism.serve").joinpath("page").iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in TYPES:
-            kept[file.name] = TYPES[suffix], file.read_bytes()
-    return kept
+            found[file.name] = TYPES[suffix], file.read_bytes()
+    return found
 
 
-def answer(name: str) -> Answer:
-    if name not in page():
+def file_response(name: str) -> Response:
+    if name not in page_files():
         raise ServerError("NOT_FOUND", f"the page has no file {name!r}")
-    media_type, body = page()[name]
-    return Answer(body, media_type=media_type, policy=POLICY, headers=list(PRIVATE))
+    media_type, body = page_files()[name]
+    return Response(body, media_type=media_type, policy=PAGE_CSP, headers=list(NO_REFERRER))

@@ -1,1 +1,1 @@
-"""Looking at sessions: timelines, pictures and replays for the page."""
+"""Inspection of sessions and recordings: timelines, pictures and replays for the page."""

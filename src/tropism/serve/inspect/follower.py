@@ -1,4 +1,4 @@
-"""One episode that is looked at: who may replay it when, and what is let go of afterwards."""
+"""Follows one episode: replays new entries on demand, one request at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,79 +7,82 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from tropism.errors import ServerError
-from tropism.serve.inspect.replay_pool import Replays
-from tropism.serve.inspect.timeline import Reel, Source, drawn
+from tropism.serve.inspect.replay_pool import ReplayPool
+from tropism.serve.inspect.timeline import Source, Timeline, draw_and_close
 from tropism.serve.session.environment import in_thread
 
-PATIENCE = 2.0  # seconds; a replay that takes longer goes on, and what there is by then is told
-LONGEST_TURN = 10.0  # seconds that a request waits for the one before
+FOLLOW_TIMEOUT = 2.0  # seconds; a longer replay continues in the background, and the reply has the rows so far
+LOCK_TIMEOUT = 10.0  # seconds
 
 T = TypeVar("T")
 
 
-class Watched:
-    """An episode, as far as it was replayed; pictures of a pure environment are drawn in `threads`."""
+class TimelineFollower:
+    """The timeline of an episode; pictures of a pure environment are drawn in `threads`."""
 
-    def __init__(self, source: Source, replays: Replays, threads: ThreadPoolExecutor):
+    def __init__(self, source: Source, replay_pool: ReplayPool, threads: ThreadPoolExecutor):
         self.source = source
-        self._replays = replays
+        self._replay_pool = replay_pool
         self._threads = threads
-        self._turn = asyncio.Lock()
-        self._left = False
-        self.reel = Reel(source)
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self.timeline = Timeline(source)
 
     async def follow(self) -> None:
-        """Replay what was done since somebody last looked; what takes longer than a while goes on alone."""
-        work = asyncio.ensure_future(self._turn_to(nullcontext(), self._extend))
-        await asyncio.wait({work}, timeout=PATIENCE)
+        """Replay new entries; returns after `FOLLOW_TIMEOUT` even if the replay has not finished."""
+        work = asyncio.ensure_future(self._run_locked(nullcontext(), self._extend))
+        await asyncio.wait({work}, timeout=FOLLOW_TIMEOUT)
         if work.done():
             work.result()
         else:
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _extend(self) -> None:
-        """Bring the reel to where the episode stands; a reel anew where it is another."""
-        episode = self.source.episode()  # first: entries may be of a later episode, never of an earlier one
+        """Extend the timeline to the current step; a new episode gets a new timeline."""
+        # Read first: the entries may belong to a later episode than this number, never to an earlier one.
+        episode_number = self.source.episode_number()
         entries = self.source.entries()
-        if not self.reel.begins(entries):
-            old, self.reel = self.reel, Reel(self.source)
-            old.close()
-        self.reel.episode = episode
-        self.reel.extend(entries)
+        if not self.timeline.matches(entries):
+            previous, self.timeline = self.timeline, Timeline(self.source)
+            previous.close()
+        self.timeline.episode_number = episode_number
+        self.timeline.extend(entries)
 
-    def shows(self, step: int) -> bool:
-        """Whether this step of the current episode was replayed already."""
-        return self.reel.episode == self.source.episode() and 0 <= step < len(self.reel.rows)
+    def has_step(self, step: int) -> bool:
+        """Whether this step of the current episode has been replayed."""
+        return self.timeline.episode_number == self.source.episode_number() and 0 <= step < len(self.timeline.rows)
 
-    async def draw(self, gate: AbstractAsyncContextManager[Any], reel: Reel, step: int, of: str | None) -> bytes | None:
-        """A picture; of a pure environment it holds up nobody who looks at the same session."""
+    async def draw(
+        self, gate: AbstractAsyncContextManager[Any], timeline: Timeline, step: int, field: str | None
+    ) -> bytes | None:
+        """A picture at a step; a pure environment is drawn without holding the lock."""
         if not self.source.environment.env.traced:
-            return await self._turn_to(gate, reel.picture, step, of)
-        moment = await self._turn_to(nullcontext(), reel.at, step)
+            return await self._run_locked(gate, timeline.picture, step, field)
+        session = await self._run_locked(nullcontext(), timeline.session_at, step)
         async with gate:
-            return await in_thread(self._threads, drawn, moment, of)
+            return await in_thread(self._threads, draw_and_close, session, field)
 
-    async def leave(self) -> None:
-        """Let go of what was replayed, when nobody is at it; whoever still comes lets go again."""
-        self._left = True
-        async with self._turn:
-            await in_thread(self._threads, self.reel.close)
+    async def close(self) -> None:
+        """Close the timeline after the running request; later requests close it again when they finish."""
+        self._closed = True
+        async with self._lock:
+            await in_thread(self._threads, self.timeline.close)
 
-    async def _turn_to(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call in a thread; never two at a time, even where a caller gives up."""
+    async def _run_locked(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
+        """Run `call` in a thread under the lock, which is held until the call ends even if the caller is cancelled."""
         try:
-            async with asyncio.timeout(LONGEST_TURN):
-                await self._turn.acquire()
+            async with asyncio.timeout(LOCK_TIMEOUT):
+                await self._lock.acquire()
         except TimeoutError:
             raise ServerError("TIMEOUT", "the episode is still being replayed; try again later") from None
-        work = asyncio.ensure_future(self._through(gate, call, *arguments))
-        work.add_done_callback(lambda _: self._turn.release())
+        work = asyncio.ensure_future(self._run(gate, call, *arguments))
+        work.add_done_callback(lambda _: self._lock.release())
         return await asyncio.shield(work)
 
-    async def _through(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
+    async def _run(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
         try:
             async with gate:
-                return await self._replays.run(call, *arguments)
+                return await self._replay_pool.run(call, *arguments)
         finally:
-            if self._left:
-                await in_thread(self._threads, self.reel.close)
+            if self._closed:
+                await in_thread(self._threads, self.timeline.close)

@@ -1,4 +1,4 @@
-"""Images of a session: the environment's picture, and observations that are images, as PNG."""
+"""Images of a session as PNG: the environment's picture, and image fields of the observation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from tropism.core.spaces import Box, Dict, Space
 from tropism.errors import ValidationError
 from tropism.serve.inspect.png import png
 
-WHOLE = "value"  # the field of an observation that has no fields
-CHANNELS = (1, 3)  # grey, or red, green and blue
+WHOLE = "value"  # the name of an observation without fields
+CHANNELS = (1, 3)  # greyscale, or RGB
 
 
 def image_names(space: Space) -> tuple[str, ...]:
@@ -26,9 +26,9 @@ def _is_image(space: Space) -> bool:
 
 
 def draw(session: Session, of: str | None = None) -> bytes | None:
-    """The environment's picture, or the image that the observation has in this field.
+    """The environment's picture, or the image in the field `of` of the observation.
 
-    Without a picture, the first image of the observation stands in; None where there is none either.
+    Falls back to the first image of the observation if the environment does not render; None if there is none.
     """
     names = image_names(session.observation_space)
     if of is not None:

@@ -1,4 +1,4 @@
-"""Looking at sessions and recordings without stepping them: their past, their pictures, forks from any step."""
+"""Inspects sessions and recordings without stepping them: histories, pictures, and forks at any step."""
 
 import asyncio
 from collections import OrderedDict
@@ -9,191 +9,191 @@ from typing import Any, TypeVar
 import msgspec
 
 from tropism.errors import ServerError, ValidationError, shorten
-from tropism.serve.inspect.follower import Watched
-from tropism.serve.inspect.thumbnail import Portrait, portrait
-from tropism.serve.inspect.timeline import Reel, Source
+from tropism.serve.inspect.follower import TimelineFollower
+from tropism.serve.inspect.thumbnail import Thumbnail, thumbnail
+from tropism.serve.inspect.timeline import Source, Timeline
 from tropism.serve.session.environment import ServedEnvironment, in_thread
-from tropism.serve.session.fork import fork, rewound
-from tropism.serve.session.live import ServedSession
-from tropism.serve.session.registry import Sessions
-from tropism.serve.session.requests import convert, history_from, whole_number
-from tropism.serve.storage.protocol import settled
+from tropism.serve.session.fork import fork, replay_to_step
+from tropism.serve.session.live import LiveSession
+from tropism.serve.session.registry import SessionRegistry
+from tropism.serve.session.requests import convert, parse_history, parse_whole_number
+from tropism.serve.storage.protocol import wait_durable
 from tropism.wire.codec import decode, encode
 
-MOST_REELS = 32  # episodes looked at lately, kept replayed
-LARGEST_REELS = 2**28  # bytes, all their rows
-MOST_ROWS = 2000  # of a history, told at once
-LARGEST_ROWS = 2**22  # bytes, those of one reply
-LARGEST_PICTURES = 2**26  # bytes, all pictures kept
-DRAWN_AT_ONCE = 2
-MOST_WAITING = 64  # requests for pictures and lists of recordings
-MADE_AT_ONCE = 2  # portraits: the first of an environment compiles it
-LEAVING = 2.0  # seconds that replays get to end when the server stops
+MAX_TIMELINES = 32  # in the cache
+MAX_TIMELINE_BYTES = 2**28  # of their rows
+MAX_ROWS = 2000  # per reply
+MAX_ROW_BYTES = 2**22  # per reply
+MAX_PICTURE_BYTES = 2**26  # in the cache
+MAX_DRAWING = 2  # concurrently
+MAX_WAITING = 64  # requests for pictures and lists of recordings
+MAX_THUMBNAILS_AT_ONCE = 2  # the first one of an environment compiles it
+CLOSE_TIMEOUT = 2.0  # seconds that replays have to finish when the server stops
 
 T = TypeVar("T")
 
 
-class RecordingsAsked(msgspec.Struct, forbid_unknown_fields=True):
+class RecordingsRequest(msgspec.Struct, forbid_unknown_fields=True):
     before: int | None = None
 
 
-class PictureAsked(msgspec.Struct, forbid_unknown_fields=True):
+class PictureRequest(msgspec.Struct, forbid_unknown_fields=True):
     step: int
     of: str | None = None
 
 
-class ForkAsked(msgspec.Struct, forbid_unknown_fields=True):
+class ForkStepRequest(msgspec.Struct, forbid_unknown_fields=True):
     step: int
     seed: Any = None
 
 
-class Views:
-    """What can be seen of the sessions and recordings of one server, and how to fork them, not to step them."""
+class Inspector:
+    """Follows the sessions and recordings of one server; can fork them, but not step them."""
 
-    def __init__(self, sessions: Sessions):
+    def __init__(self, sessions: SessionRegistry):
         self.sessions = sessions
-        self._watched: OrderedDict[tuple[str, ...], Watched] = OrderedDict()
+        self._followers: OrderedDict[tuple[str, ...], TimelineFollower] = OrderedDict()
         self._pictures: OrderedDict[tuple[int, int, str | None], bytes] = OrderedDict()
-        self._size = self._waiting = 0
-        self._drawing = asyncio.Semaphore(DRAWN_AT_ONCE)
-        self._making = asyncio.Semaphore(MADE_AT_ONCE)
-        self._portraits: dict[str, asyncio.Future[Portrait]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
-        sessions.leaves = self.forget
+        self._picture_bytes = self._waiting = 0
+        self._drawing_slots = asyncio.Semaphore(MAX_DRAWING)
+        self._thumbnail_slots = asyncio.Semaphore(MAX_THUMBNAILS_AT_ONCE)
+        self._thumbnails: dict[str, asyncio.Future[Thumbnail]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        sessions.on_removed = self.drop
 
-    def session(self, view: str, owner: str) -> Watched:
-        """The live session of this caller that has this view."""
-        watched = self._watched.get((view, owner))
-        if watched is not None and watched.source.standing()[0] != "closed":
-            return self._watch((view, owner), watched)
-        return self._watch((view, owner), self._new(self.sessions.seen(view, owner)))
+    def follow_session(self, watch_id: str, owner: str) -> TimelineFollower:
+        """The follower of the live session of this caller with this watch id."""
+        follower = self._followers.get((watch_id, owner))
+        if follower is not None and follower.source.status()[0] != "closed":
+            return self._touch((watch_id, owner), follower)
+        return self._touch((watch_id, owner), self._new_follower(self.sessions.find_watched(watch_id, owner)))
 
-    async def recording(self, environment: ServedEnvironment, number: str) -> Watched:
-        """A recorded episode, whoever played it."""
-        known = whole_number(number)
-        if known is None:
+    async def follow_recording(self, environment: ServedEnvironment, number: str) -> TimelineFollower:
+        """The follower of a recorded episode, of any caller."""
+        parsed = parse_whole_number(number)
+        if parsed is None:
             raise ServerError("NOT_FOUND", f"no recording {shorten(number)}; they are numbered from 0")
-        place = ("recording", environment.id, str(known))
-        watched = self._watched.get(place)
-        if watched is None:
-            source = self.sessions.recordings.source(environment, known)
+        key = ("recording", environment.id, str(parsed))
+        follower = self._followers.get(key)
+        if follower is None:
+            source = self.sessions.recordings.source(environment, parsed)
             await environment.prepare(self.sessions.threads)
-            await self._in_line(in_thread(self.sessions.threads, source.entries))  # or there is none
-            watched = self._watched.get(place) or self._new(source)  # another may have come in the meantime
-        return self._watch(place, watched)
+            await self._limit_waiting(in_thread(self.sessions.threads, source.entries))  # raises if there is none
+            follower = self._followers.get(key) or self._new_follower(source)  # a concurrent request may have added one
+        return self._touch(key, follower)
 
-    def _watch(self, place: tuple[str, ...], watched: Watched) -> Watched:
-        """Keep what was looked at last."""
-        before = self._watched.get(place)
-        if before is not None and before is not watched:
-            self._leave(before)
-        self._watched[place] = watched
-        self._watched.move_to_end(place)
-        sizes = [each.reel.size for each in self._watched.values()]
-        while len(self._watched) > 1 and (len(self._watched) > MOST_REELS or sum(sizes) > LARGEST_REELS):
-            self._leave(self._watched.popitem(last=False)[1])
+    def _touch(self, key: tuple[str, ...], follower: TimelineFollower) -> TimelineFollower:
+        """Make this follower the most recent one in the cache."""
+        previous = self._followers.get(key)
+        if previous is not None and previous is not follower:
+            self._close_later(previous)
+        self._followers[key] = follower
+        self._followers.move_to_end(key)
+        sizes = [each.timeline.size for each in self._followers.values()]
+        while len(self._followers) > 1 and (len(self._followers) > MAX_TIMELINES or sum(sizes) > MAX_TIMELINE_BYTES):
+            self._close_later(self._followers.popitem(last=False)[1])
             del sizes[0]
-        return watched
+        return follower
 
-    def _new(self, source: Source) -> Watched:
-        return Watched(source, self.sessions.replays, self.sessions.threads)
+    def _new_follower(self, source: Source) -> TimelineFollower:
+        return TimelineFollower(source, self.sessions.replay_pool, self.sessions.threads)
 
-    def _leave(self, watched: Watched) -> None:
-        leaving = asyncio.ensure_future(watched.leave())
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+    def _close_later(self, follower: TimelineFollower) -> None:
+        closing = asyncio.ensure_future(follower.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
-    def forget(self, served: ServedSession) -> None:
-        """Nobody looks at a session that has gone."""
-        watched = self._watched.pop((served.view, served.owner), None) if self._watched else None
-        if watched is not None:
-            self._leave(watched)
+    def drop(self, live: LiveSession) -> None:
+        """Drop the follower of a session that is no longer live."""
+        follower = self._followers.pop((live.watch_id, live.owner), None) if self._followers else None
+        if follower is not None:
+            self._close_later(follower)
 
     async def stop(self) -> None:
-        """Let go of everything that was replayed."""
-        while self._watched:
-            self._leave(self._watched.popitem()[1])
-        if self._leaving:
-            await asyncio.wait(self._leaving, timeout=LEAVING)
+        """Close all followers."""
+        while self._followers:
+            self._close_later(self._followers.popitem()[1])
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_TIMEOUT)
 
     async def recordings(self, environment: ServedEnvironment, data: dict[str, Any]) -> bytes:
         """The latest recordings of an environment."""
-        before, recordings = convert(data, RecordingsAsked).before, self.sessions.recordings
-        rows = await self._in_line(in_thread(self.sessions.threads, recordings.listed, environment.id, before))
+        before, recordings = convert(data, RecordingsRequest).before, self.sessions.recordings
+        rows = await self._limit_waiting(in_thread(self.sessions.threads, recordings.latest, environment.id, before))
         return encode({"environment": environment.id, "count": recordings.count(environment.id), "episodes": rows})
 
-    async def history(self, watched: Watched, data: dict[str, Any]) -> bytes:
-        """The moments of the current episode from one on."""
-        start = history_from(data)
-        await watched.follow()
-        reel, (lifecycle, step_count) = watched.reel, watched.source.standing()
-        begin = reel.entries[0].payload if reel.entries else {"seed": None, "options": None}
+    async def history(self, follower: TimelineFollower, data: dict[str, Any]) -> bytes:
+        """The rows of the current episode from `start` on."""
+        start = parse_history(data)
+        await follower.follow()
+        timeline, (lifecycle, step_count) = follower.timeline, follower.source.status()
+        begin = timeline.entries[0].payload if timeline.entries else {"seed": None, "options": None}
         return encode(
             {
-                "environment": watched.source.environment.id,
-                "take": reel.take,
-                "seed": None if begin["seed"] is None else str(begin["seed"]),  # JavaScript has no such numbers
+                "environment": follower.source.environment.id,
+                "take": timeline.version,
+                "seed": None if begin["seed"] is None else str(begin["seed"]),  # exceeds the integers of JavaScript
                 "options": begin["options"],
                 "lifecycle": lifecycle,
-                "step_count": len(reel.rows) - 1 if reel.full else step_count,
+                "step_count": len(timeline.rows) - 1 if timeline.full else step_count,
                 "from": start,
-                "rows": reel.told(start, MOST_ROWS, LARGEST_ROWS),
+                "rows": timeline.page(start, MAX_ROWS, MAX_ROW_BYTES),
             }
         )
 
-    async def picture(self, watched: Watched, data: dict[str, Any]) -> bytes | None:
-        """The picture, or an image of the observation, at a step of the current episode; None where there is none."""
-        asked = convert(data, PictureAsked)
-        step = asked.step
-        if not watched.shows(step):
-            await watched.follow()
-        reel = watched.reel
-        if reel.episode != watched.source.episode():
+    async def picture(self, follower: TimelineFollower, data: dict[str, Any]) -> bytes | None:
+        """The picture, or an image of the observation, at a step of the current episode; None if there is none."""
+        request = convert(data, PictureRequest)
+        step = request.step
+        if not follower.has_step(step):
+            await follower.follow()
+        timeline = follower.timeline
+        if timeline.episode_number != follower.source.episode_number():
             raise ServerError("TIMEOUT", "the episode is still being replayed; try again later")
-        if not 0 <= step < len(reel.rows):
-            raise ValidationError("step", step, f"a step of this episode: 0 to {len(reel.rows) - 1}")
-        kept = self._pictures.get((reel.take, step, asked.of))
-        return kept if kept is not None else await self._draw(watched, reel, step, asked.of)
+        if not 0 <= step < len(timeline.rows):
+            raise ValidationError("step", step, f"a step of this episode: 0 to {len(timeline.rows) - 1}")
+        cached = self._pictures.get((timeline.version, step, request.of))
+        return cached if cached is not None else await self._draw(follower, timeline, step, request.of)
 
-    async def _draw(self, watched: Watched, reel: Reel, step: int, of: str | None) -> bytes | None:
-        picture = await self._in_line(watched.draw(self._drawing, reel, step, of))
-        if picture is not None and (reel.take, step, of) not in self._pictures:
-            self._pictures[reel.take, step, of] = picture
-            self._size += len(picture)
-            while self._size > LARGEST_PICTURES:
-                self._size -= len(self._pictures.popitem(last=False)[1])
+    async def _draw(self, follower: TimelineFollower, timeline: Timeline, step: int, of: str | None) -> bytes | None:
+        picture = await self._limit_waiting(follower.draw(self._drawing_slots, timeline, step, of))
+        if picture is not None and (timeline.version, step, of) not in self._pictures:
+            self._pictures[timeline.version, step, of] = picture
+            self._picture_bytes += len(picture)
+            while self._picture_bytes > MAX_PICTURE_BYTES:
+                self._picture_bytes -= len(self._pictures.popitem(last=False)[1])
         return picture
 
-    async def _in_line(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for what takes a while, where not too many do."""
-        if self._waiting >= MOST_WAITING:
+    async def _limit_waiting(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await slow work, unless too many requests already do."""
+        if self._waiting >= MAX_WAITING:
             work.close()
-            raise ServerError("CAPACITY_REACHED", "too much is looked at at once; try again later")
+            raise ServerError("CAPACITY_REACHED", "too many requests for pictures and recordings; try again later")
         self._waiting += 1
         try:
             return await work
         finally:
             self._waiting -= 1
 
-    async def fork(self, watched: Watched, owner: str, data: dict[str, Any]) -> bytes:
-        """A new session of the caller's that goes on from this step; the other one never knows."""
-        asked, source = convert(data, ForkAsked), watched.source
-        branched = partial(rewound, source, asked.step, asked.seed)
-        replays = self.sessions.replays
-        reply = await replays.run(fork, self.sessions, source.environment, owner, branched, asked.seed)
-        await settled(self.sessions.store)
+    async def fork(self, follower: TimelineFollower, owner: str, data: dict[str, Any]) -> bytes:
+        """Fork at a step, into a new session of the caller."""
+        request, source = convert(data, ForkStepRequest), follower.source
+        make_fork = partial(replay_to_step, source, request.step, request.seed)
+        replay_pool = self.sessions.replay_pool
+        reply = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
+        await wait_durable(self.sessions.store)
         if not self.sessions.is_live(decode(reply)["session_id"]):
-            raise ServerError("JOURNAL_ERROR", "not done: it could not be written")
+            raise ServerError("JOURNAL_ERROR", "not applied: the journal could not be written")
         return reply
 
-    async def portrait(self, environment: ServedEnvironment) -> Portrait:
-        """A picture of an environment, made when it is first asked for."""
-        made = self._portraits.get(environment.id)
-        if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
-            made = self._portraits[environment.id] = asyncio.ensure_future(self._make(environment))
-        return await asyncio.shield(made)
+    async def thumbnail(self, environment: ServedEnvironment) -> Thumbnail:
+        """A picture of an environment, drawn on the first request."""
+        task = self._thumbnails.get(environment.id)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._thumbnails[environment.id] = asyncio.ensure_future(self._make_thumbnail(environment))
+        return await asyncio.shield(task)
 
-    async def _make(self, environment: ServedEnvironment) -> Portrait:
-        async with self._making:
+    async def _make_thumbnail(self, environment: ServedEnvironment) -> Thumbnail:
+        async with self._thumbnail_slots:
             await environment.prepare(self.sessions.threads)
-            return await in_thread(self.sessions.threads, portrait, environment)
+            return await in_thread(self.sessions.threads, thumbnail, environment)

@@ -1,4 +1,4 @@
-"""Pictures as PNG, with the standard library alone."""
+"""A PNG encoder that needs only the standard library and NumPy."""
 
 import struct
 from typing import Any
@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-EIGHT_BIT = {1: (8, 0, 0, 0, 0), 3: (8, 2, 0, 0, 0)}  # by channels: grey, or red, green and blue
-UP = 2  # the filter of every row: its difference to the row above, which is small in most pictures
-EFFORT = 4  # of 9
+EIGHT_BIT = {1: (8, 0, 0, 0, 0), 3: (8, 2, 0, 0, 0)}  # by number of channels: greyscale, or RGB
+UP = 2  # the filter of every row: the difference to the row above, which is small in most pictures
+LEVEL = 4  # of compression, of 9
 
 
 def png(picture: NDArray[Any]) -> bytes:
-    """An (H, W, 3) or (H, W, 1) uint8 picture as a file."""
+    """Encode an (H, W, 3) or (H, W, 1) uint8 picture."""
     height, width, channels = picture.shape
     rows = picture.reshape(height, width * channels)
     above = np.vstack([np.zeros_like(rows[:1]), rows[:-1]])
     filtered = np.hstack([np.full((height, 1), UP, np.uint8), rows - above])
     header = struct.pack(">2I5B", width, height, *EIGHT_BIT[channels])
-    parts = ((b"IHDR", header), (b"IDAT", compress(filtered.tobytes(), EFFORT)), (b"IEND", b""))
+    parts = ((b"IHDR", header), (b"IDAT", compress(filtered.tobytes(), LEVEL)), (b"IEND", b""))
     return SIGNATURE + b"".join(_chunk(kind, data) for kind, data in parts)
 
 

@@ -1,4 +1,4 @@
-"""What an environment looks like: a picture of it after some random steps, or its words."""
+"""The thumbnail of an environment: a picture after some random steps, or its text."""
 
 from typing import Any, NamedTuple
 
@@ -9,28 +9,28 @@ from tropism.serve.inspect.images import draw
 from tropism.serve.session.environment import ServedEnvironment
 
 SEED = 3
-STEPS = 14  # into the episode, or as far as it goes
+STEPS = 14  # at most; fewer if the episode ends earlier
 
 PNG, TEXT = b"image/png", b"text/plain; charset=utf-8"
 
 
-class Portrait(NamedTuple):
+class Thumbnail(NamedTuple):
     media_type: bytes
     body: bytes
 
 
-def portrait(environment: ServedEnvironment) -> Portrait:
-    """Drawn where the environment draws itself; what an agent reads first where it speaks only."""
-    with environment.fresh() as session:
+def thumbnail(environment: ServedEnvironment) -> Thumbnail:
+    """A picture if the environment renders; otherwise the text of its first observation."""
+    with environment.new_session() as session:
         session.reset(seed=SEED if environment.env.seedable else None)
         if environment.env.traced:
-            _wander(session)
+            _step_randomly(session)
         picture = draw(session)
-        return Portrait(TEXT, session.describe().encode()) if picture is None else Portrait(PNG, picture)
+        return Thumbnail(TEXT, session.describe().encode()) if picture is None else Thumbnail(PNG, picture)
 
 
-def _wander(session: Session) -> None:
-    """Random steps, up to the last one before the episode ends."""
+def _step_randomly(session: Session) -> None:
+    """Take random steps, and stop before the one that ends the episode."""
     for steps in range(STEPS):
         timestep = session.step(_action(session, steps))
         if timestep.terminated or timestep.truncated:

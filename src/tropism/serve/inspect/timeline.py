@@ -1,4 +1,4 @@
-"""An episode to look at: replayed from its seed, options and actions, at any of its steps."""
+"""The timeline of an episode: its rows and pictures, replayed from its seed, options and actions."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -16,20 +16,21 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.protocol import Entry
 from tropism.wire.codec import encode
 
-MOST_MARKS = 32  # moments of an episode that are kept, evenly over it, to replay others from
-LONGEST = 20_000  # entries; what comes after those is not shown
-LARGEST = 2**26  # bytes of its rows; likewise
-MOST_NUMBERS = 16  # of one observation that are told; a picture is no sensor trace
-WHOLE = "observation"
+MAX_MARKS = 32  # evenly spaced restore points of an episode, to replay other steps from
+MAX_SHOWN_ENTRIES = 20_000  # later ones are not shown
+MAX_SHOWN_BYTES = 2**26  # of rows; later ones are not shown
+MAX_NUMBERS = 16  # of one array; larger ones, such as images, are not sensor readings
+WHOLE_OBSERVATION = "observation"
 LONGEST_TEXT = 16_384  # characters
 
-LASTING = (DivergedError, StateError, ValidationError)  # what a replay raises each time
+PERMANENT_ERRORS = (DivergedError, StateError, ValidationError)  # raised by every attempt to replay
 
-takes = count(secrets.randbits(32))  # a page that outlives this process must not take a later reel for an earlier one
+# Random start: a page that stays open across a restart must not confuse a new timeline with an old one.
+versions = count(secrets.randbits(32))
 
 
-class Row(msgspec.Struct):
-    """One moment of an episode, as it is shown: the action that led to it, and what was seen then."""
+class TimelineRow(msgspec.Struct):
+    """One step of an episode: its action, and the state after it."""
 
     step: int
     action: dict[str, Any] | None
@@ -42,146 +43,146 @@ class Row(msgspec.Struct):
     legal: list[bool] | None
 
 
-class Mark(NamedTuple):
-    """After how many entries, and how to stand there again."""
+class TimelineMark(NamedTuple):
+    """A function that restores the session after `length` entries."""
 
     length: int
-    again: Callable[[], Session]
+    restore: Callable[[], Session]
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where an episode comes from: a live session, or a recording."""
+    """The source of an episode: a live session or a recording."""
 
     environment: ServedEnvironment
 
     def entries(self) -> list[Entry]:
-        """What it is made of so far, the reset first; in a thread, because this may have to be read."""
+        """The entries so far, beginning with the reset; call in a thread, because it may read files."""
         ...
 
-    def episode(self) -> int:
-        """Which one it is: another number once there are entries of another."""
+    def episode_number(self) -> int:
+        """The number of the current episode; `entries`, called afterwards, may already be of a later one."""
         ...
 
     def check(self, session: Session) -> None:
-        """Refuse a session that was replayed up to here, and has not seen what was seen then."""
+        """Raise if a session replayed up to here differs from the original."""
         ...
 
-    def standing(self) -> tuple[str, int]:
+    def status(self) -> tuple[str, int]:
         """Lifecycle, and steps taken."""
         ...
 
 
-class Reel:
-    """The moments of one episode, as far as they were replayed. Used by one thread at a time."""
+class Timeline:
+    """The rows of one episode, as far as it has been replayed. Not thread-safe."""
 
     def __init__(self, source: Source):
         self.source = source
         self.environment = environment = source.environment
-        self.take = next(takes)  # tells a reel from the one that had been shown before
-        self.episode: int | None = None
+        self.version = next(versions)  # differs for each timeline
+        self.episode_number: int | None = None
         self.entries: list[Entry] = []
-        self.rows: list[msgspec.Raw] = []  # each a Row, as it is told
+        self.rows: list[msgspec.Raw] = []  # each an encoded TimelineRow
         self.size = 0  # bytes of all rows
-        self._front = environment.fresh()
-        self._marks: list[Mark] = []
+        self._head = environment.new_session()
+        self._marks: list[TimelineMark] = []
         self._stride = 1
-        self._failed: Callable[[], Exception] | None = None
+        self._failure: Callable[[], Exception] | None = None
         self._broken = False
 
-    def begins(self, entries: list[Entry]) -> bool:
-        """Whether this episode is the one of this reel, as far as that goes, and the reel can go on."""
+    def matches(self, entries: list[Entry]) -> bool:
+        """Whether `entries` continue this timeline, and it can be extended."""
         return not self._broken and entries[: len(self.entries)] == self.entries
 
     def extend(self, entries: list[Entry]) -> None:
-        """Replay what has been done since."""
-        if self._failed is not None:
-            raise self._failed()
+        """Replay the entries that are new."""
+        if self._failure is not None:
+            raise self._failure()
         for entry in entries[len(self.entries) :]:
             if self.full:
                 return
             try:
-                self._front = play(self.environment, self._front, entry)
-                self.source.check(self._front)
-            except LASTING as error:
-                self._failed = _again(error)
+                self._head = replay_entry(self.environment, self._head, entry)
+                self.source.check(self._head)
+            except PERMANENT_ERRORS as error:
+                self._failure = _error_copier(error)
                 raise
             except BaseException:
-                self._broken = True  # nobody knows where it stands; what went wrong may not go wrong twice
+                self._broken = True  # the session's state is unknown; a new timeline may succeed
                 raise
             self.entries.append(entry)
             if entry.kind != "reseed":
-                self.rows.append(msgspec.Raw(encode(_row(self._front, entry))))
+                self.rows.append(msgspec.Raw(encode(_row(self._head, entry))))
                 self.size += len(self.rows[-1])
                 self._mark()
 
     @property
     def full(self) -> bool:
-        """Whether no more of this episode is shown."""
-        return len(self.entries) >= LONGEST or self.size >= LARGEST
+        """Whether no further entries are shown."""
+        return len(self.entries) >= MAX_SHOWN_ENTRIES or self.size >= MAX_SHOWN_BYTES
 
-    def told(self, start: int, most: int, largest: int) -> list[msgspec.Raw]:
-        """Rows from this one on: at most that many, and that many bytes unless the first has more."""
-        rows = self.rows[start : start + most]
+    def page(self, start: int, max_rows: int, max_bytes: int) -> list[msgspec.Raw]:
+        """At most `max_rows` rows from `start`, and at most `max_bytes` unless the first one is larger."""
+        rows = self.rows[start : start + max_rows]
         sizes = accumulate(len(row) for row in rows)
-        return rows[: max(1, sum(size <= largest for size in sizes))]
+        return rows[: max(1, sum(size <= max_bytes for size in sizes))]
 
     def _mark(self) -> None:
-        """Keep this moment where it costs nothing; when there are too many, every second one is let go."""
-        if not self.environment.env.traced or self._front.step_count % self._stride:
+        """Keep a restore point, for pure environments; when there are too many, drop every second one."""
+        if not self.environment.env.traced or self._head.step_count % self._stride:
             return
-        self._marks.append(Mark(len(self.entries), self._front.restore_point()))
-        if len(self._marks) > MOST_MARKS:
+        self._marks.append(TimelineMark(len(self.entries), self._head.restore_point()))
+        if len(self._marks) > MAX_MARKS:
             self._marks, self._stride = self._marks[::2], 2 * self._stride
 
-    def picture(self, step: int, of: str | None) -> bytes | None:
-        """The picture after this step, or the image in the field `of` of its observation; None where there is none."""
-        at_front = not self._broken and step == self._front.step_count
-        return draw(self._front, of) if at_front else drawn(self.at(step), of)
+    def picture(self, step: int, field: str | None) -> bytes | None:
+        """The picture after this step, or the image in this field of its observation; None if there is none."""
+        at_head = not self._broken and step == self._head.step_count
+        return draw(self._head, field) if at_head else draw_and_close(self.session_at(step), field)
 
-    def at(self, step: int) -> Session:
-        """A session of its own that stands there, replayed from the nearest moment that was kept."""
-        entries = until(self.entries, step)
-        reached = [mark for mark in self._marks if mark.length <= len(entries)]
-        start, session = (reached[-1].length, reached[-1].again()) if reached else (0, self.environment.fresh())
-        return replayed(self.environment, entries[start:], session)
+    def session_at(self, step: int) -> Session:
+        """A new session at this step, replayed from the nearest restore point."""
+        entries = entries_to_step(self.entries, step)
+        passed = [mark for mark in self._marks if mark.length <= len(entries)]
+        start, session = (passed[-1].length, passed[-1].restore()) if passed else (0, self.environment.new_session())
+        return replay_entries(self.environment, entries[start:], session)
 
     def close(self) -> None:
-        """Let go of its sessions; what was asked of it before may still be answered."""
+        """Close its session; rows remain readable for requests in progress."""
         self._broken = True
-        self._front.close()
+        self._head.close()
         self._marks.clear()
 
 
-def _again(error: TropismError) -> Callable[[], Exception]:
-    """The same error each time, without what was under way when it was first raised."""
+def _error_copier(error: TropismError) -> Callable[[], Exception]:
+    """Makes copies of an error without its traceback and value."""
     kind, name, expected, message = type(error), error.name, error.expected, error.message
     return lambda: kind(name, None, expected, message)
 
 
-def until(entries: list[Entry], step: int) -> list[Entry]:
-    """The entries that led to the moment after this many steps."""
-    lengths = [place + 1 for place, entry in enumerate(entries) if entry.kind != "reseed"]
+def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
+    """The entries up to this step."""
+    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind != "reseed"]
     if not 0 <= step < len(lengths):
         raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
     return entries[: lengths[step]]
 
 
-def replayed(environment: ServedEnvironment, entries: list[Entry], session: Session) -> Session:
-    """This session, or its fork, after it has lived through these entries too."""
+def replay_entries(environment: ServedEnvironment, entries: list[Entry], session: Session) -> Session:
+    """Replay the entries; returns the session, or its fork if there is a reseed."""
     try:
         for entry in entries:
-            session = play(environment, session, entry)
+            session = replay_entry(environment, session, entry)
     except BaseException:
         session.close()
         raise
     return session
 
 
-def play(environment: ServedEnvironment, session: Session, entry: Entry) -> Session:
-    """The session after one more entry of its episode."""
+def replay_entry(environment: ServedEnvironment, session: Session, entry: Entry) -> Session:
+    """Replay one entry; returns the session, or its fork for a reseed."""
     if not environment.replayable:
-        message = f"an episode of {environment.id} cannot be replayed, so its past cannot be shown"
+        message = f"an episode of {environment.id} cannot be replayed, so its history cannot be shown"
         raise StateError("replayable", False, "a replayable environment", message)
     if entry.kind == "reset":
         session.reset(**{name: entry.payload[name] for name in ("seed", "options", "episode_id")})
@@ -189,19 +190,19 @@ def play(environment: ServedEnvironment, session: Session, entry: Entry) -> Sess
     if entry.kind == "reseed":
         with session:
             return session.fork(entry.payload["seed"])
-    words = environment.form.words(entry.payload)
-    action = environment.form.action(entry.payload) if words is None else session.parse(words)
+    text = environment.form.action_text(entry.payload)
+    action = environment.form.action(entry.payload) if text is None else session.parse(text)
     reward = session.step(action).reward
     if entry.reward is not None and reward != entry.reward and reward == reward:
-        message = f"replayed, step {session.step_count} has the reward {reward}, not {entry.reward}"
+        message = f"the replay has the reward {reward} at step {session.step_count}, not {entry.reward}"
         raise DivergedError("replay", reward, f"the reward {entry.reward}", message)
     return session
 
 
-def _row(session: Session, entry: Entry) -> Row:
+def _row(session: Session, entry: Entry) -> TimelineRow:
     obs, reward, _, _, info = session.timestep
     legal = info.get("legal_actions")
-    return Row(
+    return TimelineRow(
         session.step_count,
         entry.payload if entry.kind == "step" else None,
         reward,
@@ -214,34 +215,35 @@ def _row(session: Session, entry: Entry) -> Row:
     )
 
 
-def named_numbers(obs: Any, words: tuple[str, ...]) -> dict[str, float]:
-    if words and np.shape(obs) == (len(words),) == (len({*words}),):
-        return dict(zip(words, np.asarray(obs, float).tolist(), strict=True))
-    return dict(_numbers(obs, WHOLE))
+def named_numbers(obs: Any, names: tuple[str, ...]) -> dict[str, float]:
+    """The numbers of a small observation by name; `names`, if unique and of the right length, are those of a vector."""
+    if names and np.shape(obs) == (len(names),) == (len({*names}),):
+        return dict(zip(names, np.asarray(obs, float).tolist(), strict=True))
+    return dict(_numbers(obs, WHOLE_OBSERVATION))
 
 
 def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
-    """The numbers of an observation that has few, each with a name; `name` is that of the whole, or of the part."""
+    """The numbers of a small observation, each with a name that begins with `name`."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _numbers(part, _within(name, str(key)))
+            yield from _numbers(part, _join_name(name, str(key)))
     elif is_dataclass(value):
         for field in fields(value):
             if field.name not in ("reward", "done", "metadata"):
-                yield from _numbers(getattr(value, field.name), _within(name, field.name))
+                yield from _numbers(getattr(value, field.name), _join_name(name, field.name))
     elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
         array = np.asarray(value)
         if array.size == 1:
             yield name, float(array.item())
-        elif array.size <= MOST_NUMBERS:
-            yield from ((f"{name}[{place}]", float(number)) for place, number in enumerate(array.ravel()))
+        elif array.size <= MAX_NUMBERS:
+            yield from ((f"{name}[{index}]", float(number)) for index, number in enumerate(array.ravel()))
 
 
-def _within(name: str, part: str) -> str:
-    return part if name == WHOLE else f"{name}.{part}"
+def _join_name(name: str, part: str) -> str:
+    return part if name == WHOLE_OBSERVATION else f"{name}.{part}"
 
 
-def drawn(session: Session, of: str | None) -> bytes | None:
-    """As `draw`; then close the session."""
+def draw_and_close(session: Session, field: str | None) -> bytes | None:
+    """Draw the session, then close it."""
     with session:
-        return draw(session, of)
+        return draw(session, field)

@@ -1,10 +1,10 @@
-// Every request of the page: with the token, without cookies, refusals as errors with words.
+// All HTTP requests of the page: with the token, without cookies; error replies become exceptions.
 
 import { pause } from "./dom.js";
 
 const TOKEN = "tropism.token";
 const SESSIONS = "tropism.sessions";
-const [FIRST_PROBE, LAST_PROBE] = [500, 4000]; // milliseconds between two probes of a server that cannot be reached
+const [FIRST_PROBE, LAST_PROBE] = [500, 4000]; // milliseconds between probes of an unreachable server
 
 export const OFFLINE = "the server cannot be reached";
 
@@ -21,7 +21,7 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)),
 };
 
-/** The sessions that this tab may step: their ids and environments by their views. */
+/** The sessions that this tab may step: their ids and environments by watch id. */
 export const own = {
   all: () => JSON.parse(sessionStorage.getItem(SESSIONS) ?? "{}"),
   id: (view) => own.all()[view]?.id,
@@ -75,7 +75,7 @@ function announce(state) {
   if (state !== "offline" && before === "offline") document.dispatchEvent(new Event("reconnected"));
 }
 
-/** Ask for the server's health until it answers, so that a page without requests of its own notices too. */
+/** Poll the server's health until it replies, so that an idle page notices too. */
 async function probe() {
   for (let wait = FIRST_PROBE; connection === "offline"; wait = Math.min(2 * wait, LAST_PROBE)) {
     await pause(wait);
@@ -87,18 +87,18 @@ export const reconnected = () => new Promise((done) => document.addEventListener
 
 let asking;
 
-/** Ask for a token, once for all requests that were refused; `refused` is the one they had sent. */
+/** Prompt for a token, once for all rejected requests; `refused` is the token they had sent. */
 function ask(refused) {
-  if (token.get() !== refused) return Promise.resolve(); // another request's question was answered meanwhile
+  if (token.get() !== refused) return Promise.resolve(); // the token was changed by another request's prompt
   asking ??= open(refused).finally(() => (asking = undefined));
   return asking;
 }
 
-/** The dialog; also to change a token that works. */
+/** The token dialog; also to change a valid token. */
 export function open(refused) {
   const dialog = document.querySelector("#ask");
   const field = dialog.querySelector("input");
-  dialog.querySelector("#ask-title").textContent = refused ? "That is not this server's token" : "This server needs a token";
+  dialog.querySelector("#ask-title").textContent = refused ? "The token is not valid on this server" : "This server needs a token";
   field.value = "";
   dialog.returnValue = "cancel";
   dialog.querySelector("#ask-cancel").onclick = () => dialog.close("cancel");

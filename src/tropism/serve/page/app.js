@@ -1,4 +1,4 @@
-// The page: which view belongs to which address, and what the bar at the top says.
+// The page: routes addresses to views, and updates the top bar.
 
 import { OFFLINE, get, open, token } from "./api.js";
 import { make, say, withdraw } from "./dom.js";
@@ -30,7 +30,7 @@ async function home() {
 async function listing() {
   const live = sessions();
   const heading = make("h1", { tabindex: -1 }, "Live sessions");
-  const lead = make("p", { class: "lead" }, "Everything that is being played on this server by you, or with your token. Whoever watches can fork, not step.");
+  const lead = make("p", { class: "lead" }, "All live sessions of your token on this server. Sessions of other clients can be watched and forked, but not stepped.");
   return { element: make("section", { class: "panel listing" }, heading, lead, live.element), close: live.close };
 }
 
@@ -44,7 +44,7 @@ const ROUTES = [
   [/^(?:\/envs\/([^/]+))?\/docs\/?([^/]*)$/, reference, "docs", "API · Tropism"],
 ];
 
-/** What the address names: the path of the API reference with the hash, or the hash alone. */
+/** The route of the address: the path of the API reference with the hash, or the hash alone. */
 const address = () => (location.pathname.endsWith("/docs") ? location.pathname : "") + location.hash.slice(1);
 
 async function route() {
@@ -65,7 +65,7 @@ async function route() {
     present(view.element, title);
   } catch (error) {
     if (mine !== turn) return;
-    present(trouble(error), "Trouble · Tropism");
+    present(trouble(error), "Error · Tropism");
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
   }
@@ -81,7 +81,7 @@ function present(element, title) {
 
 function trouble(error) {
   const again = make("button", { type: "button", class: "primary", onclick: route }, "Try again");
-  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "That did not work"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "/#/" }, "All environments")));
+  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "Something went wrong"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "/#/" }, "All environments")));
 }
 
 document.addEventListener("connection", ({ detail }) => {
@@ -106,7 +106,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 theme(document.querySelector("#theme"));
 addEventListener("hashchange", () => {
-  document.querySelector("#notice").hidden = true; // it is about the page that was left
+  document.querySelector("#notice").hidden = true; // it belongs to the previous page
   route();
 });
 route();

@@ -1,12 +1,12 @@
-// Small line charts, one lane a number, all with the same clock and one cursor.
+// Small line charts, one lane per number, with a common time axis and cursor.
 
 import { draw, make, number, say } from "./dom.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [600, 48, 4];
-const SHORTEST = 20; // steps that a chart is at least wide
+const SHORTEST = 20; // the minimum number of steps across a chart
 const MOST_POINTS = 1200;
 
-/** A lane for `label`; `seek(step)` is called where somebody points. */
+/** A lane for `label`; `seek(step)` is called when the user points at a step. */
 export function lane(label, seek) {
   const line = draw("path", { class: "line" });
   const area = draw("path", { class: "area" });

@@ -1,8 +1,8 @@
-// Clicks on the picture: the cell under the pointer takes the action that the environment names for it.
+// Clicks on the picture: each cell takes the action that the environment declares for it.
 
 import { draw } from "./dom.js";
 
-/** Let the cells of the picture take actions: `rows` are equal cells from the upper left, each an action or null. */
+/** Make cells of the picture clickable: `rows` are equal cells from the upper left, each an action or null. */
 export function clickable(player, rows, { accepts, act }) {
   const { frame, image, overlay } = player;
   const cell = draw("rect", { class: "cell", hidden: true });

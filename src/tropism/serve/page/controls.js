@@ -1,4 +1,4 @@
-// What can be done, made from the schema of an action: buttons, sliders or fields, and the keys for them.
+// Controls generated from the schema of an action: buttons, sliders or fields, and their keys.
 
 import { make } from "./dom.js";
 
@@ -104,7 +104,7 @@ function sliders(entries, act) {
 }
 
 function command(act) {
-  const input = make("input", { type: "text", name: "text", placeholder: "or say it in words", "aria-label": "The action in words", autocomplete: "off" });
+  const input = make("input", { type: "text", name: "text", placeholder: "or type the action", "aria-label": "The action in words", autocomplete: "off" });
   const send = make("button", { type: "submit" }, "Say");
   const element = make("form", { class: "command" }, input, send);
   element.addEventListener("submit", async (event) => {
@@ -117,7 +117,7 @@ function command(act) {
 /** A form with a field for each property. */
 function record({ properties, required = [] }, act) {
   const fields = Object.entries(properties).map(([name, schema]) => field(name, schema, required.includes(name)));
-  const main = fields.find(({ input }) => input.tagName === "TEXTAREA") ?? fields[0]; // what is typed into again and again
+  const main = fields.find(({ input }) => input.tagName === "TEXTAREA") ?? fields[0]; // the field to type into repeatedly
   const send = make("button", { type: "submit", class: "primary" }, "Send");
   const element = make("form", { class: "record" }, fields.map((each) => each.element), send);
   element.addEventListener("submit", async (event) => {
@@ -147,7 +147,7 @@ function record({ properties, required = [] }, act) {
 
 function field(name, schema, required) {
   const { input, read, clear = () => {} } = editor(name, schema);
-  if (required && input.type !== "checkbox") input.required = true; // unchecked is an answer too
+  if (required && input.type !== "checkbox") input.required = true; // unchecked is a valid value
   const element = make("label", { class: `field ${input.type ?? ""}` }, make("span", {}, schema.title ?? name), input);
   return { name, element, input, read, clear };
 }

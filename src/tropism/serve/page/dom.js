@@ -21,14 +21,14 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Set what an element says only where it changes, so that nothing is read out or laid out twice. */
+/** Set the text of an element only if it changes, so that nothing is announced or laid out twice. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 let hiding;
 
-/** A message at the foot of the page, for a while; one that is shown already is not read out again. */
+/** Show a temporary message at the foot of the page; one already shown is not announced again. */
 export function notify(text) {
   const box = document.querySelector("#notice");
   clearTimeout(hiding);
@@ -39,7 +39,7 @@ export function notify(text) {
   hiding = setTimeout(() => (box.hidden = true), 8000);
 }
 
-/** Hide a message that no longer holds. */
+/** Hide a message that no longer applies. */
 export function withdraw(text) {
   const box = document.querySelector("#notice");
   if (box.textContent === text) box.hidden = true;

@@ -1,23 +1,23 @@
-// Follows an episode that this page does not step: another client's session, or a recording that is still replayed.
+// Follows an episode that this page does not step: another client's session, or a recording being replayed.
 
 import { reconnected } from "./api.js";
 import { notify, pause } from "./dom.js";
 
-export const EVERY = 400; // milliseconds between two requests for what is new
-const LONGEST = 15_000; // milliseconds between them while the server refuses
+export const EVERY = 400; // milliseconds between polls
+const LONGEST = 15_000; // milliseconds between polls while the server returns errors
 const GRACE = 30_000; // milliseconds that a client has to resume its session after the server could not be reached
 
 export async function follow(stage) {
   const { mode, source } = stage;
   const trouble = { message: "", until: 0 };
-  for (let wait = EVERY; wait && (mode === "watch" || source.last < source.told.step_count); ) {
+  for (let wait = EVERY; wait && (mode === "watch" || source.last < source.reply.step_count); ) {
     await pause(wait);
     if (stage.closed) return;
     if (!document.hidden) wait = await update(stage, wait, trouble);
   }
 }
 
-/** Show what is new; the milliseconds to wait before the next request, null where there is to be none. */
+/** Show new rows; returns the milliseconds until the next poll, or null to stop. */
 async function update(stage, wait, trouble) {
   try {
     if (await stage.source.refresh()) stage.player.update();
@@ -42,6 +42,6 @@ async function afterTrouble(stage, wait, trouble, error) {
     trouble.until = performance.now() + GRACE;
     return EVERY;
   }
-  const final = error.status >= 400 && error.status < 500; // the same request would be refused again
+  const final = error.status >= 400 && error.status < 500; // the same request would fail again
   return final ? null : Math.min(2 * wait, LONGEST);
 }

@@ -1,4 +1,4 @@
-// The environments of this server: a card each, with its picture, or with its words where it draws nothing.
+// The environments of this server: one card each, with a picture, or with text if it does not render.
 
 import { get, reconnected, request } from "./api.js";
 import { COARSE, make } from "./dom.js";
@@ -49,7 +49,7 @@ async function portray(frame) {
   frame.classList.remove("loading");
 }
 
-/** A picture, and around it the colour near its corner. */
+/** A picture on a background of the colour near its corner. */
 async function show(frame, blob) {
   const bitmap = await createImageBitmap(blob);
   const corner = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");

@@ -1,4 +1,4 @@
-// Signs that no font need have.
+// Icons as SVG paths, independent of fonts.
 
 import { draw } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Observations that are images: shown beside the words, fetched from the server or drawn from the values of a reply.
+// Image observations: shown beside the text, fetched from the server or drawn from the values of a reply.
 
 import { make, notify } from "./dom.js";
 
@@ -23,7 +23,7 @@ export function encoded(image) {
   return canvas.convertToBlob();
 }
 
-/** The images of the observation at the step that is shown. */
+/** The images of the observation at the current step. */
 export class Images {
   constructor(source, names) {
     this.source = source;
@@ -32,7 +32,7 @@ export class Images {
     this.element = names.length ? make("div", { class: "images" }, this.images.map(captioned)) : null;
   }
 
-  /** Show those of this step; while some are fetched, only the latest step asked for is kept. */
+  /** Show the images of this step; while some are being fetched, only the latest requested step is queued. */
   async show(step) {
     this.wanted = step;
     if (this.loading || !this.images.length) return;

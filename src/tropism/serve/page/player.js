@@ -1,4 +1,4 @@
-// An episode on stage: its picture with the trail, or its words; the scrubber; the charts in step with both.
+// Shows an episode: its picture with the trail, or its text; the scrubber; the charts.
 
 import { lane } from "./chart.js";
 import { icon } from "./icons.js";
@@ -6,17 +6,17 @@ import { COARSE, draw, make, notify, number, say } from "./dom.js";
 
 const MOST_LANES = 6;
 const NEAR = 8; // pixels of the picture
-const FRAME = 90; // milliseconds that a moment is shown at least while it plays
+const FRAME = 90; // minimum milliseconds per step during playback
 
 export class Player {
   constructor(source, { moved, draws }) {
     this.source = source;
-    this.moved = moved; // called when another moment is shown
+    this.moved = moved; // called when the shown step changes
     this.cursor = 0;
     this.following = true; // stay at the live end
     this.playing = false;
     this.plays = 0;
-    this.drawn = draws ? undefined : false; // until the first picture tells
+    this.drawn = draws ? undefined : false; // undefined until the first picture is fetched
     this.lanes = new Map();
     this.#build();
   }
@@ -59,7 +59,7 @@ export class Player {
     return this.cursor === this.source.last;
   }
 
-  /** Show a step; the end is followed as it moves on. */
+  /** Show a step; the last step keeps following the live end. */
   seek(step, { keepPlaying = false } = {}) {
     if (!keepPlaying) this.play(false);
     this.cursor = Math.max(0, Math.min(step, this.source.last));
@@ -67,7 +67,7 @@ export class Player {
     return this.show();
   }
 
-  /** After the source has changed. */
+  /** Update after the source has changed. */
   update() {
     if (this.following || this.cursor > this.source.last) this.cursor = Math.max(0, this.source.last);
     return this.show();
@@ -76,7 +76,7 @@ export class Player {
   async play(on) {
     if (on === this.playing) return;
     this.playing = on;
-    const mine = ++this.plays; // paused and played again at once, only the later loop goes on
+    const mine = ++this.plays; // after pause and play, only the latest loop continues
     this.toggle.replaceChildren(icon(on ? "pause" : "play"));
     for (const name of ["aria-label", "title"]) this.toggle.setAttribute(name, on ? "Pause" : "Play the episode");
     if (on && this.atEnd) this.cursor = 0;
@@ -99,7 +99,7 @@ export class Player {
     return this.#picture();
   }
 
-  /** Fetch the picture of this moment; while one is fetched, only the latest wish is kept. */
+  /** Fetch the picture of this step; while one is being fetched, only the latest request is queued. */
   #picture() {
     this.fetching ??= this.#fetchPictures().finally(() => (this.fetching = undefined));
     return this.fetching;
@@ -113,7 +113,7 @@ export class Player {
         this.drawn = url !== null;
         if (!this.drawn) break;
         this.image.src = url;
-        await this.image.decode().catch(() => {}); // another one came meanwhile
+        await this.image.decode().catch(() => {}); // replaced by another picture
         this.image.alt = `The environment after step ${step}`;
         this.image.dataset.step = step;
         this.image.classList.toggle("coarse", this.image.naturalWidth < COARSE);
@@ -130,14 +130,14 @@ export class Player {
     if (this.drawn === false && this.words.parentElement !== this.figure) this.frame.replaceWith(this.words);
   }
 
-  /** The way to where the agent is, and further on where it has been since. */
+  /** The path up to the shown step, and the rest of it. */
   #trail(step) {
     const [width, height] = [this.image.naturalWidth, this.image.naturalHeight];
     this.overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const points = this.source.rows.map(({ spot }) => spot && [spot[0] * width, spot[1] * height]);
     const path = (some) => some.filter(Boolean).map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
     const way = points.slice(0, step + 1);
-    while (way.length > 2 && near(way.at(-1), points[step])) way.pop(); // the agent itself is not drawn over
+    while (way.length > 2 && near(way.at(-1), points[step])) way.pop(); // do not draw over the agent
     for (const line of [this.edge, this.past]) line.setAttribute("points", path(way));
     this.ahead.setAttribute("points", path(points.slice(step)));
     this.trail.toggleAttribute("hidden", !points[0] || points.length < 2);
@@ -171,7 +171,7 @@ export class Player {
   }
 }
 
-/** The action that led to a moment, where words are all there is to see. */
+/** The action of a step, for environments that have only text. */
 function said(action) {
   if (!action) return "";
   const values = Object.values(action).filter((value) => value !== false).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));

@@ -1,4 +1,4 @@
-// What this server has recorded: of each environment the latest episodes first, older ones when asked for.
+// The recordings of this server: latest episodes first, older ones on demand.
 
 import { get } from "./api.js";
 import { make, notify, number } from "./dom.js";
@@ -10,7 +10,7 @@ export async function recordings() {
   const environments = (await get("/list_environments")).filter(({ recordings: count }) => count > 0);
   environments.sort((one, other) => other.recordings - one.recordings);
   const shelves = environments.map((environment, place) => shelf(environment, place === 0));
-  const empty = make("p", { class: "empty" }, "Nothing is recorded here. ", make("code", {}, "tropism serve --record DIR"), " records every session.");
+  const empty = make("p", { class: "empty" }, "This server does not record. ", make("code", {}, "tropism serve --record DIR"), " records every session.");
   const lead = make("p", { class: "lead" }, "Episodes on disk, the latest first. Open one to scrub it, and to fork a session of your own from any of its steps.");
   const element = make("section", { class: "recordings" }, make("h1", { tabindex: -1 }, "Recordings"), lead, shelves.length ? shelves : empty);
   return { element, close() {} };

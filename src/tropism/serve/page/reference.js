@@ -32,7 +32,7 @@ function menu(environments, current) {
   return nav;
 }
 
-/** Where this environment is reached. */
+/** The URLs of this environment. */
 function addresses(root) {
   const { origin } = location;
   const rows = [["HTTP", `${origin}${root}`], ["WebSocket", `${origin.replace(/^http/, "ws")}${root}/ws`], ["MCP", `${origin}${root}/mcp`]];

@@ -1,4 +1,4 @@
-// One episode: played where the session is ours, watched where it is not, or recorded; scrubbed and forked in any case.
+// One episode: of a session of this tab, of another client's session, or recorded; all can be scrubbed and forked.
 
 import { get, own, post } from "./api.js";
 import { clickable } from "./clicks.js";
@@ -10,12 +10,12 @@ import { Player } from "./player.js";
 import { isOurs, shortcuts } from "./shortcuts.js";
 import { liveSource, recordedSource } from "./source.js";
 
-const MOST_ASKED = 4; // requests, that and those that wait
-const SURE = 2000; // milliseconds in which a key that ends an episode is to be pressed again
+const MAX_REQUESTS = 4; // running and queued requests
+const SURE = 2000; // milliseconds within which a key that ends an episode must be pressed again
 
 const MODES = { play: "playing", watch: "watching", recorded: "recorded" };
 
-const opened = new Map(); // the first replies of sessions whose past the server cannot tell, by their views
+const opened = new Map(); // first replies of sessions that cannot be replayed, by watch id
 
 let begun = 0;
 
@@ -27,7 +27,7 @@ export async function begin(name) {
   const reply = await post(`${environment.url}/reset`, environment.replayable ? seeded(randomSeed()) : {});
   const { view, session_id: id } = reply;
   if (mine !== begun || location.hash !== address) {
-    await post(`${environment.url}/close`, {}, id); // nobody waits for it any more
+    await post(`${environment.url}/close`, {}, id); // the user has left
     return;
   }
   own.add(view, id, name);
@@ -37,19 +37,19 @@ export async function begin(name) {
 
 const randomSeed = () => String(Math.floor(Math.random() * 10_000));
 
-/** A seed as JSON; it may be larger than JavaScript's numbers. */
+/** A seed as JSON; it may exceed JavaScript's integers. */
 const seeded = (text) => (/^\d+$/.test(text) ? `{"seed":${BigInt(text)}}` : "{}");
 
 export async function session(view) {
   const source = liveSource(view);
   if (opened.has(view)) {
     source.add(moment(opened.get(view), null));
-    source.told = { environment: opened.get(view).environment, seed: null };
+    source.reply = { environment: opened.get(view).environment, seed: null };
   } else await revived(source, view);
   return staged(source, own.id(view) ? "play" : "watch", view);
 }
 
-/** Fetch what there is; a session of ours that was put away is taken up again by whoever names its id. */
+/** Fetch the episode; an evicted session of this tab is resumed by a request with its id. */
 async function revived(source, view) {
   try {
     await source.refresh();
@@ -70,7 +70,7 @@ export async function recording(name, number) {
 
 async function staged(source, mode, view) {
   const environments = await get("/list_environments");
-  const environment = environments.find(({ name }) => name === source.told.environment);
+  const environment = environments.find(({ name }) => name === source.reply.environment);
   const stage = new Stage(view, mode, source, environment);
   await stage.build();
   return stage;
@@ -80,13 +80,13 @@ class Stage {
   constructor(view, mode, source, environment) {
     Object.assign(this, { view, mode, source, environment });
     this.id = own.id(view);
-    this.asked = 0; // requests under way, and those that wait for them
+    this.requestCount = 0; // running and queued requests
     this.working = Promise.resolve();
   }
 
   async build() {
     this.player = new Player(this.source, { moved: () => this.show(), draws: this.environment.replayable });
-    this.seed = make("input", { id: "seed", type: "text", inputmode: "numeric", pattern: "[0-9]*", value: this.source.told.seed ?? "", "aria-label": "Seed" });
+    this.seed = make("input", { id: "seed", type: "text", inputmode: "numeric", pattern: "[0-9]*", value: this.source.reply.seed ?? "", "aria-label": "Seed" });
     this.facts = Object.fromEntries(["step", "action", "reward", "return"].map((name) => [name, make("dd")]));
     this.banner = make("p", { class: "banner", role: "status" });
     this.fork = make("button", { disabled: !this.environment.replayable, type: "button", id: "fork", onclick: () => this.forkHere() }, "Fork here", make("kbd", { "aria-hidden": "true" }, "f"));
@@ -119,7 +119,7 @@ class Stage {
       { class: "session", "data-view": this.view, "data-mode": this.mode },
       make("header", { class: "title" },
         make("div", {}, make("h1", { tabindex: -1 }, name, " ", make("span", { class: "tag" }, MODES[this.mode])), make("p", {}, description)),
-        this.id ? this.#begin() : make("p", { class: "seeded" }, `${this.source.title}seed ${this.source.told.seed}`)),
+        this.id ? this.#begin() : make("p", { class: "seeded" }, `${this.source.title}seed ${this.source.reply.seed}`)),
       make("div", { class: "left" }, this.player.figure, this.player.transport, make("div", { class: "panel trace" }, make("h2", {}, "Trace"), this.player.charts)),
       make("div", { class: "right" },
         facts,
@@ -140,7 +140,7 @@ class Stage {
     return form;
   }
 
-  /** Everything beside the stage that depends on the moment shown. */
+  /** Update everything beside the picture that depends on the shown step. */
   show() {
     const { row, atEnd } = this.player;
     say(this.facts.step, String(row.step));
@@ -157,20 +157,20 @@ class Stage {
   }
 
   #verdict(row, atEnd, over) {
-    if (!atEnd) return this.mode === "recorded" ? "" : "You are looking back: fork here to play on from this step.";
+    if (!atEnd) return this.mode === "recorded" ? "" : "This is an earlier step: fork here to continue from it.";
     if (over) return `The episode has ${row.lifecycle === "truncated" ? "run out of steps" : "ended"}: return ${number(row.total_reward)}.`;
     if (this.mode === "recorded") return "The recording ends here: fork to play on.";
     if (this.gone) return "This session was closed. What is seen here stays; it cannot be forked any more.";
     return this.id ? "" : "Live: you see each step as it is made.";
   }
 
-  /** Whether this action can be taken now: the episode goes on, and the action is legal. */
+  /** Whether this action can be taken now: the episode has not ended, and the action is legal. */
   accepts(action) {
     const { row, atEnd } = this.player;
     return atEnd && row.lifecycle === "ready" && row.legal?.[action.value - this.action.minimum] !== false;
   }
 
-  /** Take a step; true where it was taken. */
+  /** Take a step; returns whether it succeeded. */
   async act(action) {
     return this.#inTurn(async () => {
       if (!this.player.atEnd || this.player.row.lifecycle !== "ready") return;
@@ -186,15 +186,15 @@ class Stage {
       const typed = this.seed.value;
       const seed = typed.trim() || randomSeed();
       const reply = await post(`${this.environment.url}/reset`, this.environment.replayable ? seeded(seed) : {}, this.id);
-      if (this.environment.replayable && /^\d+$/.test(seed)) this.source.told = { ...this.source.told, seed: String(BigInt(seed)) };
+      if (this.environment.replayable && /^\d+$/.test(seed)) this.source.reply = { ...this.source.reply, seed: String(BigInt(seed)) };
       this.player.following = true;
       await this.#learn(reply, null);
-      if (this.source.told.seed && this.seed.value === typed) this.seed.value = this.source.told.seed; // unless another was typed meanwhile
+      if (this.source.reply.seed && this.seed.value === typed) this.seed.value = this.source.reply.seed; // unless the user has typed another
       say(this.heard, "A new episode begins.");
     });
   }
 
-  /** An episode under way ends only where the key is pressed twice. */
+  /** The key must be pressed twice to end a running episode. */
   resetIfSure() {
     const row = this.source.rows.at(-1);
     if (row.step === 0 || row.lifecycle !== "ready" || performance.now() - this.warned < SURE) return this.reset();
@@ -202,20 +202,20 @@ class Stage {
     notify("An episode is under way: press r again to begin another.");
   }
 
-  /** What a reply says becomes a moment; where a replay is cheap, the server tells all there is to show. */
+  /** Add the row of a reply; if a replay is cheap, fetch the row from the server instead. */
   async #learn(reply, action) {
     if (this.environment.blocking || !this.environment.replayable) this.source.add(moment(reply, action, this.source.rows.at(-1)));
     else {
       await this.source.refresh();
-      while (this.source.last < this.source.told.step_count && !this.closed) {
-        await pause(EVERY); // the server still replays it
+      while (this.source.last < this.source.reply.step_count && !this.closed) {
+        await pause(EVERY); // the server is still replaying it
         await this.source.refresh();
       }
     }
     this.player.update();
   }
 
-  /** After the server could not be reached: a restarted one resumes our session when its id is named. */
+  /** After a reconnect: a restarted server resumes the session when it gets a request with its id. */
   #resume() {
     return this.#inTurn(async () => {
       try {
@@ -245,10 +245,10 @@ class Stage {
     });
   }
 
-  /** One after another, so that no key is lost while the one before is answered; true where it went well. */
+  /** Queue requests, so that no key press is lost while one is running; returns whether it succeeded. */
   #inTurn(work) {
-    if (this.asked >= MOST_ASKED) return Promise.resolve(false);
-    this.asked += 1;
+    if (this.requestCount >= MAX_REQUESTS) return Promise.resolve(false);
+    this.requestCount += 1;
     this.working = this.working.then(async () => {
       try {
         await work();
@@ -257,7 +257,7 @@ class Stage {
         notify(error.message);
         return false;
       } finally {
-        this.asked -= 1;
+        this.requestCount -= 1;
       }
     });
     return this.working;
@@ -265,7 +265,7 @@ class Stage {
 
   key(event) {
     if (!isOurs(event)) return;
-    if (event.repeat && this.asked > 0) return event.preventDefault(); // a key that is held goes as fast as its steps
+    if (event.repeat && this.requestCount > 0) return event.preventDefault(); // a held key repeats as fast as its steps
     const does = {
       ",": () => this.player.seek(this.player.cursor - 1),
       ".": () => this.player.seek(this.player.cursor + 1),
@@ -288,7 +288,7 @@ class Stage {
   }
 }
 
-/** An action in few words: its name, its numbers, or what it says. */
+/** A short text for an action: its name, numbers or text. */
 function spelled(action, words) {
   const named = words.find((word) => word.const === action.value)?.title;
   if (named) return named;

@@ -1,4 +1,4 @@
-// The live list of sessions; a row stays the same element while its session lives, so that focus stays too.
+// The list of live sessions; a row keeps its element while its session is live, to keep the focus.
 
 import { get, own } from "./api.js";
 import { duration, make, number, say } from "./dom.js";
@@ -39,7 +39,7 @@ export function sessions() {
     try {
       await update();
     } catch (error) {
-      if (error.status === 401) return; // nobody wants to enter a token
+      if (error.status === 401) return; // the user dismissed the token dialog
     }
     if (!closed) timer = setTimeout(again, EVERY);
   }

@@ -1,16 +1,16 @@
-// Which keys are the page's: single characters can be turned off, for whom a device types them unasked.
+// Keyboard shortcuts: single characters can be turned off, for users whose input device types them by accident.
 
 import { make } from "./dom.js";
 
 const KEY = "tropism.shortcuts";
 const EDITED = ["TEXTAREA", "SELECT"];
 const NATIVE = { range: /^(Arrow(Up|Down|Left|Right)|Page(Up|Down)|Home|End)$/, checkbox: /^ $/ }; // by type of input
-const SCROLLED = "summary, a, pre"; // Space and arrows are theirs while they have the focus
+const SCROLLED = "summary, a, pre"; // these handle Space and arrow keys while focused
 const WORDS = [[", .", "scrub"], ["p", "play back"], ["e", "end"], ["f", "fork"], ["r", "reset"]];
 
 const on = () => localStorage.getItem(KEY) !== "off";
 
-/** Whether a key that was pressed is meant for what is on stage. */
+/** Whether a key press is meant for the episode. */
 export function isOurs(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || isNative(event)) return false;
   if (document.querySelector("dialog[open]")) return false;
@@ -18,7 +18,7 @@ export function isOurs(event) {
   return on() || event.key.length > 1;
 }
 
-/** Whether the focused field handles this key itself: a text field any key, a slider only those that move it. */
+/** Whether the focused field handles this key itself: a text field any key, a slider only the keys that move it. */
 function isNative({ key, target }) {
   if (target.tagName !== "INPUT") return EDITED.includes(target.tagName);
   return NATIVE[target.type]?.test(key) ?? true;

@@ -1,18 +1,18 @@
-// Where an episode comes from. A source has `rows` (its moments), `refresh`, `picture(step, of)` and `fork(step)`;
-// a live session is one, and so is a recording: both answer the same three requests, each under its address.
+// Sources of episodes. A source has `rows`, `refresh`, `picture(step, of)` and `fork(step)`;
+// a live session or a recording: both serve the same three requests under their URLs.
 
 import { get, own, post, request } from "./api.js";
 import { encoded } from "./images.js";
 
-const MOST_PICTURES = 120;
+const MAX_PICTURES = 120;
 
 export class Source {
   constructor(address, title = "") {
     this.address = address;
-    this.title = title; // where it has a name
+    this.title = title; // may be empty
     this.rows = [];
-    this.take = null; // the server's name for the episode that these rows are of
-    this.told = {};
+    this.take = null; // the server's version of the timeline of these rows
+    this.reply = {};
     this.pictures = new Map();
     this.pending = Promise.resolve();
   }
@@ -21,7 +21,7 @@ export class Source {
     return this.rows.length - 1;
   }
 
-  /** Fetch what is new; true where there was anything. One at a time. */
+  /** Fetch new rows; returns whether there were any. Runs one request at a time. */
   refresh() {
     this.pending = this.pending.catch(() => {}).then(() => this.#fetchAll());
     return this.pending;
@@ -31,20 +31,20 @@ export class Source {
     const [take, length] = [this.take, this.rows.length];
     for (;;) {
       const start = this.rows.length;
-      this.told = await get(`${this.address}/history?from=${start}`);
-      if (this.told.take !== this.take) {
-        this.take = this.told.take;
+      this.reply = await get(`${this.address}/history?from=${start}`);
+      if (this.reply.take !== this.take) {
+        this.take = this.reply.take;
         this.rows = [];
         this.#forgetPictures();
         if (start > 0) continue;
       }
-      this.rows.push(...this.told.rows);
-      if (this.told.rows.length === 0 || this.last >= this.told.step_count) break;
+      this.rows.push(...this.reply.rows);
+      if (this.reply.rows.length === 0 || this.last >= this.reply.step_count) break;
     }
     return take !== this.take || length !== this.rows.length;
   }
 
-  /** Begin anew with a first moment that is known already, or add one. */
+  /** Start over with a known first row, or append a row. */
   add(row) {
     if (row.step === 0) {
       this.rows = [];
@@ -53,13 +53,13 @@ export class Source {
     this.rows.push(row);
   }
 
-  /** The address of a step's picture, or of the image in the field `of` of its observation; null where there is none. */
+  /** The URL of a step's picture, or of the image in the field `of` of its observation; null if there is none. */
   async picture(step, of = "") {
     const key = `${this.take}/${step}/${of}`;
     if (!this.pictures.has(key)) {
       const blob = await this.#load(step, of);
       this.pictures.set(key, blob && URL.createObjectURL(blob));
-      if (this.pictures.size > MOST_PICTURES) this.#forgetPicture(this.pictures.keys().next().value);
+      if (this.pictures.size > MAX_PICTURES) this.#forgetPicture(this.pictures.keys().next().value);
     }
     return this.pictures.get(key);
   }
@@ -71,10 +71,10 @@ export class Source {
     return reply.status === 204 ? null : reply.blob();
   }
 
-  /** The view of a new session of our own that goes on from this step. */
+  /** Fork at this step; returns the watch id of the new session. */
   async fork(step) {
     const twin = await post(`${this.address}/fork`, { step });
-    own.add(twin.view, twin.session_id, this.told.environment);
+    own.add(twin.view, twin.session_id, this.reply.environment);
     return twin.view;
   }
 

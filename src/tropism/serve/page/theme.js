@@ -1,4 +1,4 @@
-// Dark or light: as the system says, until somebody chooses.
+// Dark or light: the system's preference, unless the user chooses.
 
 import { icon } from "./icons.js";
 

@@ -1,4 +1,4 @@
-"""What a server records of its sessions: the interface, and the one that records nothing."""
+"""What a server records of its sessions: the interface, and an implementation that records nothing."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -10,51 +10,51 @@ from tropism.serve.inspect.timeline import Source
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.protocol import Entry
 
-Back = Callable[[], Session]
-KEY = "recording"  # in the entry of a reset: the number of the episode among the recordings
+RestorePoint = Callable[[], Session]
+RECORDING_KEY = "recording"  # in the entry of a reset: the number of the episode's recording
 
 
 @runtime_checkable
-class Recordable(Protocol):
-    """What is recorded: a session of a server; `number` is that of its current episode."""
+class RecordableSession(Protocol):
+    """A session of a server; `recording_number` is that of its current episode."""
 
     environment: ServedEnvironment
     session: Session
 
     @property
-    def number(self) -> int | None: ...
+    def recording_number(self) -> int | None: ...
 
 
 @runtime_checkable
 class Recordings(Protocol):
-    """Each call writes before it returns, or raises: then what could not be written is to be taken back.
+    """Each `record_` method writes before it returns, or raises; then the caller rolls the session back.
 
-    What `begun` and `forked` return belongs into the entry of the reset.
+    `record_reset` and `record_fork` return fields for the entry of the reset.
     """
 
     records: bool
 
-    def before(self, kind: str, served: Recordable) -> Back | None:
-        """How to go back if the reset or step that comes next cannot be written."""
+    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+        """Restores the session if its next reset or step cannot be written; None if it cannot be restored."""
         ...
 
-    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]: ...
-    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None: ...
+    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]: ...
+    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None: ...
 
-    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
-        """A session of environment `id` goes on from an episode that began with `origin`."""
+    def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        """`session` of environment `id` continues an episode that began with `origin`."""
         ...
 
-    def resumed(self, id: str, entries: list[Entry]) -> bool:
-        """Whether the episode of these entries is recorded up to here, under the number that it has."""
+    def has_episode(self, id: str, entries: list[Entry]) -> bool:
+        """Whether the recording that these entries refer to contains all of them."""
         ...
 
     def count(self, id: str) -> int | None:
-        """How many episodes of environment `id` there are; None where nothing is recorded."""
+        """How many episodes of environment `id` there are; None if nothing is recorded."""
         ...
 
-    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
-        """The latest of them, of those with a number less than `before`."""
+    def latest(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        """The latest episodes of environment `id`; with `before`, of those with a smaller number."""
         ...
 
     def source(self, environment: ServedEnvironment, number: int) -> Source: ...
@@ -66,31 +66,31 @@ class NoRecordings:
 
     records = False
 
-    def before(self, kind: str, served: Recordable) -> Back | None:
+    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
         return None
 
-    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]:
+    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
         return {}
 
-    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None: ...
+    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None: ...
 
-    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+    def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}
 
-    def resumed(self, id: str, entries: list[Entry]) -> bool:
+    def has_episode(self, id: str, entries: list[Entry]) -> bool:
         return False
 
     def count(self, id: str) -> int | None:
         return None
 
-    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
-        raise _nothing()
+    def latest(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        raise _no_recordings_error()
 
     def source(self, environment: ServedEnvironment, number: int) -> Source:
-        raise _nothing()
+        raise _no_recordings_error()
 
     def close(self) -> None: ...
 
 
-def _nothing() -> ServerError:
-    return ServerError("NOT_FOUND", "this server records nothing; tropism serve --record DIR does")
+def _no_recordings_error() -> ServerError:
+    return ServerError("NOT_FOUND", "this server does not record; start it with tropism serve --record DIR")

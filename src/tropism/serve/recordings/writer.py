@@ -1,4 +1,4 @@
-"""Sessions of a server on disk: a folder of recordings for each environment."""
+"""Records the sessions of a server on disk, in one folder for each environment."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -14,24 +14,24 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
 from tropism.serve.inspect.timeline import Source
-from tropism.serve.recordings.catalog import RecordedSource, Shelf
-from tropism.serve.recordings.protocol import KEY, Back, Recordable
+from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
+from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.protocol import Entry
 
 T = TypeVar("T")
 log = logging.getLogger("tropism.serve")
-GAP = "this episode was not recorded from its beginning; reset begins another"
+NOT_FROM_START = "this episode was not recorded from its beginning; reset begins another"
 
 
-class RecordedFolder:
-    """Writes what sessions do into `folder / id`, before it is acknowledged."""
+class RecordingWriter:
+    """Writes resets and steps into `folder / id` before they are acknowledged."""
 
     records = True
 
     def __init__(self, folder: str | Path, environments: Iterable[ServedEnvironment], **options: Any):
         self._writers: dict[str, Writer] = {}
-        self._shelf = Shelf(Path(folder))
+        self._catalog = RecordingCatalog(Path(folder))
         try:
             for each in environments:
                 manifest = Manifest.of(Session(each.env, each.params))
@@ -40,36 +40,37 @@ class RecordedFolder:
             self.close()
             raise
 
-    def before(self, kind: str, served: Recordable) -> Back | None:
-        session, env = served.session, served.environment.env
-        if kind == "step" and session.lifecycle is EnvironmentState.READY and served.number is None:
-            raise ServerError("NOT_RECORDED", GAP)
+    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+        session, env = live.session, live.environment.env
+        if kind == "step" and session.lifecycle is EnvironmentState.READY and live.recording_number is None:
+            raise ServerError("NOT_RECORDED", NOT_FROM_START)
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
-        can_go_back = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
-        return session.restore_point() if can_go_back else None
+        can_restore = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
+        return session.restore_point() if can_restore else None
 
-    def begun(self, served: Recordable, options: Any, timestep: Timestep) -> dict[str, int]:
-        session, write = served.session, self._writers[served.environment.id].begin
-        return {KEY: _written(lambda: write(session.seed, options, timestep, session.episode_id))}
+    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
+        session, write = live.session, self._writers[live.environment.id].begin
+        return {RECORDING_KEY: _write(lambda: write(session.seed, options, timestep, session.episode_id))}
 
-    def stepped(self, served: Recordable, action: Any, timestep: Timestep) -> None:
-        session, number, write = served.session, served.number, self._writers[served.environment.id].step
-        assert number is not None, "`before` has looked"
-        own = session.action_space.coerce(action)
-        _written(lambda: write(number, session.step_count, own, timestep))
+    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None:
+        session, number, write = live.session, live.recording_number, self._writers[live.environment.id].step
+        assert number is not None, "`restore_point` has checked"
+        coerced = session.action_space.coerce(action)
+        _write(lambda: write(number, session.step_count, coerced, timestep))
 
-    def forked(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
-        parent, write = origin.payload.get(KEY), self._writers[id].fork
+    def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        parent, fork = origin.payload.get(RECORDING_KEY), self._writers[id].fork
         if parent is None:
-            raise ServerError("NOT_RECORDED", GAP)
-        return {KEY: _written(lambda: write(parent, session.step_count, session.timestep, seed, session.episode_id))}
+            raise ServerError("NOT_RECORDED", NOT_FROM_START)
+        number = _write(lambda: fork(parent, session.step_count, session.timestep, seed, session.episode_id))
+        return {RECORDING_KEY: number}
 
-    def resumed(self, id: str, entries: list[Entry]) -> bool:
-        """The folder may be another than it was, or there may have been a server in between that recorded nothing."""
+    def has_episode(self, id: str, entries: list[Entry]) -> bool:
+        """False if the folder has changed, or a server without recordings continued the episode."""
         begin, rewards = entries[0], [entry.reward for entry in entries if entry.kind == "step"]
         try:
-            recorded = self._shelf.episode(id, begin.payload[KEY])
+            recorded = self._catalog.episode(id, begin.payload[RECORDING_KEY])
         except (ServerError, ValidationError):
             return False
         same = recorded.seed == begin.payload["seed"] and len(recorded) >= len(rewards)
@@ -78,14 +79,14 @@ class RecordedFolder:
     def count(self, id: str) -> int | None:
         return self._writers[id].episodes
 
-    def listed(self, id: str, before: int | None) -> list[dict[str, Any]]:
-        return self._shelf.listed(id, before)
+    def latest(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        return self._catalog.latest(id, before)
 
     def source(self, environment: ServedEnvironment, number: int) -> Source:
-        return RecordedSource(self._shelf, environment, number)
+        return RecordingSource(self._catalog, environment, number)
 
     def close(self) -> None:
-        """Close every writer, whatever happens to another."""
+        """Close every writer, even if closing another one fails."""
         with ExitStack() as closing:
             for id, writer in self._writers.items():
                 closing.callback(_close, id, writer)
@@ -95,11 +96,11 @@ def _close(id: str, writer: Writer) -> None:
     try:
         writer.close()
     except (OSError, ArrowException, ValidationError) as error:
-        log.error("the last rows of %s stay in their tail, where they can be read: %s", id, error)
+        log.error("the last rows of %s were left in the tail file, where they can be read: %s", id, error)
 
 
-def _written(write: Callable[[], T]) -> T:
+def _write(write: Callable[[], T]) -> T:
     try:
         return write()
     except OSError as error:
-        raise ServerError("NOT_RECORDED", f"not done, because it cannot be recorded: {error.strerror}") from error
+        raise ServerError("NOT_RECORDED", f"not applied: it cannot be recorded: {error.strerror}") from error

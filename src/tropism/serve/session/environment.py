@@ -1,4 +1,4 @@
-"""One environment as a server offers it: its served form, and how its sessions are made and run."""
+"""One environment of a server: its JSON form, and how its sessions are created and run."""
 
 import asyncio
 import json
@@ -16,19 +16,19 @@ from tropism.core.registry import identify
 from tropism.core.session.session import Session
 from tropism.core.session.snapshot import write_params
 from tropism.isolation import isolate
-from tropism.serve.session.json_form import Form
+from tropism.serve.session.json_form import JsonForm
 
-LONGEST_INLINE = 1e-3  # seconds; a step that takes longer runs in a thread, so that other sessions go on
-MOST_THREADS = 1024
-WARM_UPS = 5
-VARIANT = 8  # bytes
-THREADS = "session"  # how the names of their threads begin
+LONGEST_INLINE = 1e-3  # seconds; a longer step runs in a thread, so as not to block other sessions
+MAX_THREADS = 1024
+WARM_UP_RUNS = 5
+VARIANT_BYTES = 8  # bytes
+THREAD_NAME_PREFIX = "session"
 
 T = TypeVar("T")
 
 
 class ServedEnvironment:
-    """Compiled when the first session is opened, in a thread; `summary` is one line for people."""
+    """Compiled in a thread when the first session is opened; `summary` is a one-line description."""
 
     def __init__(self, id: str, env: Environment, params: Any, summary: str):
         self.id = id
@@ -39,8 +39,8 @@ class ServedEnvironment:
         self._ready = False
         self._lock = asyncio.Lock()
 
-    def apart(self) -> "ServedEnvironment":
-        """The same with a process for each session, where this one's process could come to harm."""
+    def isolate(self) -> "ServedEnvironment":
+        """The same with one process per session, if it runs blocking host code in this process."""
         env = self.env
         if env.traced or env.isolated or not env.blocking:
             return self
@@ -48,39 +48,39 @@ class ServedEnvironment:
 
     @property
     def replayable(self) -> bool:
-        """Whether an episode can be lived through again, from its seed and its actions."""
+        """Whether an episode can be replayed from its seed and actions."""
         return self.env.replayable and self.env.seedable
 
     @cached_property
     def variant(self) -> str:
-        """A digest of its arguments and params, as far as they can be written down."""
-        made = json.dumps([identify(self.env), write_params(self._first.params)], sort_keys=True)
-        return blake2b(made.encode(), digest_size=VARIANT).hexdigest()
+        """A digest of its arguments and params, as far as they are serialisable."""
+        digest_input = json.dumps([identify(self.env), write_params(self._template.params)], sort_keys=True)
+        return blake2b(digest_input.encode(), digest_size=VARIANT_BYTES).hexdigest()
 
     @cached_property
-    def form(self) -> Form:
-        return Form(self._first)
+    def form(self) -> JsonForm:
+        return JsonForm(self._template)
 
     @cached_property
-    def _first(self) -> Session:
-        """Never reset; the others share what it made."""
+    def _template(self) -> Session:
+        """Never reset; other sessions share its compiled program."""
         return Session(self.env, self.params, copies=False)
 
-    async def described(self, threads: ThreadPoolExecutor) -> None:
-        """Make the form where that delays nobody; to look at an environment's spaces may take a while."""
+    async def prepare_form(self, threads: ThreadPoolExecutor) -> None:
+        """Build `form` in a thread: an environment's spaces may be slow to build."""
         await in_thread(threads, lambda: self.form)
 
     async def open(self, threads: ThreadPoolExecutor) -> Session:
-        """A session of its own, before its first reset."""
+        """A new session, before its first reset."""
         await self.prepare(threads)
-        return self.fresh()
+        return self.new_session()
 
-    def fresh(self) -> Session:
-        """As `open`; where nobody prepared it, the first steps compile."""
-        return self._first.new_like()
+    def new_session(self) -> Session:
+        """As `open`, without `prepare`: the first steps may have to compile."""
+        return self._template.new_like()
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:
-        """Compile, once; from then on nothing that sessions do needs it."""
+        """Compile once, for all sessions."""
         if self._ready:
             return
         async with self._lock:
@@ -89,14 +89,14 @@ class ServedEnvironment:
                 self._ready = True
 
     def _warm_up(self) -> bool:
-        """Compile what sessions run, and say whether it is fast enough to run between other requests."""
+        """Compile reset and step; returns whether they are fast enough to run on the event loop."""
         form = self.form
         if not self.env.traced:
             return not self.env.blocking
-        session = self._first.new_like()
+        session = self._template.new_like()
         session.reset(seed=0)
         times: list[tuple[float, float]] = []
-        for number in range(WARM_UPS):  # the first ones compile; a busy machine slows some
+        for number in range(WARM_UP_RUNS):  # the first runs compile; others may be slow on a busy machine
             action = session.action_space.coerce(session.action_space.sample(random.key(number)))
             start = time.perf_counter()
             form.reply(session, session.reset())

@@ -1,4 +1,4 @@
-"""Going on from another moment: snapshots, and forks from here, from a snapshot or from any step."""
+"""Snapshots, restores and forks of sessions."""
 
 import secrets
 from collections.abc import Callable
@@ -11,112 +11,117 @@ from msgspec.structs import replace
 
 from tropism.core.session.session import Session
 from tropism.errors import StateError, ValidationError
-from tropism.serve.inspect.replay_pool import Replays
-from tropism.serve.inspect.timeline import Source, replayed, until
+from tropism.serve.inspect.replay_pool import ReplayPool
+from tropism.serve.inspect.timeline import Source, entries_to_step, replay_entries
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.json_form import state_json
+from tropism.serve.session.json_form import session_state
 from tropism.serve.storage.protocol import Entry, Store
 from tropism.wire.codec import encode
 
-MOST_SNAPSHOTS = 1024  # of one session
-LARGEST_SNAPSHOTS = 2**26  # bytes, all snapshots of one session
+MAX_SNAPSHOTS = 1024  # per session
+MAX_SNAPSHOT_BYTES = 2**26  # per session, all snapshots together
 
-Branched = Callable[[], tuple[Session, list[Entry]]]  # a session of its own, and what had happened by then
+MakeFork = Callable[[], tuple[Session, list[Entry]]]  # returns the fork and the entries that led to it
 
 
-class Step(msgspec.Struct, forbid_unknown_fields=True):
-    """The moment after this many steps."""
+class StepOrigin(msgspec.Struct, forbid_unknown_fields=True):
+    """The position after this many steps."""
 
     step: int
 
 
-class ForkData(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to go on from: where the session is now, a snapshot of it, or a step of its episode."""
+class ForkRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`origin` is the session's current position, one of its snapshots, or a step of its episode."""
 
-    origin: str | Step = msgspec.field(default="now", name="from")
+    origin: str | StepOrigin = msgspec.field(default="now", name="from")
     seed: Any = None
 
 
-class RestoreData(msgspec.Struct, forbid_unknown_fields=True):
+class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     origin: str = msgspec.field(name="from")
 
 
 @runtime_checkable
-class Named(Protocol):
-    """A session that was taken in."""
+class RegisteredSession(Protocol):
+    """A session of the server's registry."""
 
     id: str
 
     @property
-    def view(self) -> str: ...
+    def watch_id(self) -> str: ...
 
 
 @runtime_checkable
-class Home(Protocol):
-    """What a session needs of the server it lives in."""
+class ServerContext(Protocol):
+    """The parts of the server that a session uses."""
 
     store: Store
     recordings: Recordings
     threads: ThreadPoolExecutor
-    replays: Replays
+    replay_pool: ReplayPool
 
-    def take_place(self, owner: str) -> None:
-        """Make room for one session, or say that there is none."""
+    def reserve_slot(self, owner: str) -> None:
+        """Reserve one session slot, or raise if the server or the owner has none left."""
         ...
 
-    def free_place(self, owner: str) -> None: ...
+    def release_slot(self, owner: str) -> None: ...
 
-    def adopt(
+    def add_fork(
         self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], parent: str | None
-    ) -> Named:
-        """Take in a session that these entries led to, where there is a place for it; it is a fork of `parent`."""
+    ) -> RegisteredSession:
+        """Register a fork of `parent`, in a slot already reserved; `entries` led to it."""
         ...
 
 
-def keep(store: Store, id: str, session: Session) -> str:
-    """The id of a snapshot of where this session stands."""
-    snapshot, kept = session.snapshot(), store.snapshots(id)
-    size = len(snapshot) + sum(len(each.snapshot) for each in kept.values())
-    if len(kept) >= MOST_SNAPSHOTS or size > LARGEST_SNAPSHOTS:
-        limit = f"{MOST_SNAPSHOTS} snapshots and {LARGEST_SNAPSHOTS} bytes of them"
-        raise StateError("snapshots", len(kept), f"at most {limit}", f"a session may keep {limit}")
+def save_snapshot(store: Store, id: str, session: Session) -> str:
+    """Store a snapshot of the session; returns the snapshot's id."""
+    snapshot, saved = session.snapshot(), store.snapshots(id)
+    size = len(snapshot) + sum(len(each.snapshot) for each in saved.values())
+    if len(saved) >= MAX_SNAPSHOTS or size > MAX_SNAPSHOT_BYTES:
+        limit = f"{MAX_SNAPSHOTS} snapshots and {MAX_SNAPSHOT_BYTES} bytes of them"
+        raise StateError("snapshots", len(saved), f"at most {limit}", f"a session may have {limit}")
     snapshot_id = secrets.token_urlsafe(8)
-    store.keep(id, snapshot_id, snapshot)
+    store.save_snapshot(id, snapshot_id, snapshot)
     return snapshot_id
 
 
-def restored(store: Store, id: str, environment: ServedEnvironment, snapshot_id: str) -> tuple[Session, list[Entry]]:
-    """A session that stands where the snapshot was made, and what had happened by then."""
-    kept = store.snapshots(id).get(snapshot_id)
-    if kept is None:
+def restore_snapshot(
+    store: Store, id: str, environment: ServedEnvironment, snapshot_id: str
+) -> tuple[Session, list[Entry]]:
+    """A new session at the snapshot, and the entries that led to it."""
+    saved = store.snapshots(id).get(snapshot_id)
+    if saved is None:
         raise ValidationError("from", snapshot_id, "'now', the id of a snapshot of this session, or {'step': number}")
-    session = Session.restore(kept.snapshot, environment.env, environment.params)
-    return session, unasked(kept.episode[: kept.length])
+    session = Session.restore(saved.snapshot, environment.env, environment.params)
+    return session, without_request_ids(saved.episode[: saved.length])
 
 
-def unasked(entries: list[Entry]) -> list[Entry]:
-    """The same in another life: nobody asked for them there."""
-    return [entry if entry.asked is None else replace(entry, asked=None) for entry in entries]
+def without_request_ids(entries: list[Entry]) -> list[Entry]:
+    """The entries for another session, where their request ids were not used."""
+    return [entry if entry.request is None else replace(entry, request=None) for entry in entries]
 
 
-def branched(source: Source, session: Session, store: Store, id: str, asked: ForkData) -> tuple[Session, list[Entry]]:
-    """A session of its own that goes on from where it was asked for, and what had happened by then."""
-    if isinstance(asked.origin, Step):
-        return rewound(source, asked.origin.step, asked.seed)
-    if asked.origin == "now":
-        return session.fork(asked.seed), source.entries()
-    origin, entries = restored(store, id, source.environment, asked.origin)
+def fork_from_origin(
+    source: Source, session: Session, store: Store, id: str, request: ForkRequest
+) -> tuple[Session, list[Entry]]:
+    """A new session at the requested origin, and the entries that led to it."""
+    if isinstance(request.origin, StepOrigin):
+        return replay_to_step(source, request.origin.step, request.seed)
+    if request.origin == "now":
+        return session.fork(request.seed), source.entries()
+    origin, entries = restore_snapshot(store, id, source.environment, request.origin)
     with closing(origin):
-        return origin.fork(asked.seed), entries
+        return origin.fork(request.seed), entries
 
 
-def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]:
-    """A session of its own that goes on from this step of an episode, and what had happened by then."""
-    entries, environment = until(source.entries(), step), source.environment
-    own = entries[0].payload["episode_id"] if environment.env.takes_episode_id else None  # what it is told, is replayed
-    entries[0] = entries[0].adding({"episode_id": own})
-    session = replayed(environment, entries, environment.fresh())
+def replay_to_step(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]:
+    """A new session at this step of the episode, and the entries that led to it."""
+    entries, environment = entries_to_step(source.entries(), step), source.environment
+    # An environment that receives the episode id must be replayed with the same one.
+    episode_id = entries[0].payload["episode_id"] if environment.env.takes_episode_id else None
+    entries[0] = entries[0].with_payload({"episode_id": episode_id})
+    session = replay_entries(environment, entries, environment.new_session())
     try:
         source.check(session)
         if seed is None:
@@ -129,34 +134,39 @@ def rewound(source: Source, step: int, seed: Any) -> tuple[Session, list[Entry]]
 
 
 def fork(
-    home: Home, environment: ServedEnvironment, owner: str, make: Branched, seed: Any, parent: str | None = None
+    context: ServerContext,
+    environment: ServedEnvironment,
+    owner: str,
+    make_fork: MakeFork,
+    seed: Any,
+    parent: str | None = None,
 ) -> bytes:
-    """The reply to a fork, which becomes a session of the server's; nothing is done before there is room for it."""
-    home.take_place(owner)
+    """Make a fork and register it; returns the reply. The slot is reserved before any work is done."""
+    context.reserve_slot(owner)
     try:
-        session, entries = make()
-        twin = _take_in(home, environment, owner, session, entries, seed, parent)
+        session, entries = make_fork()
+        registered = _register(context, environment, owner, session, entries, seed, parent)
     except BaseException:
-        home.free_place(owner)
+        context.release_slot(owner)
         raise
-    return encode({"session_id": twin.id, "view": twin.view, **state_json(session)})
+    return encode({"session_id": registered.id, "view": registered.watch_id, **session_state(session)})
 
 
-def _take_in(
-    home: Home,
+def _register(
+    context: ServerContext,
     environment: ServedEnvironment,
     owner: str,
     session: Session,
     entries: list[Entry],
     seed: Any,
     parent: str | None,
-) -> Named:
-    begin, *steps = unasked(entries)
+) -> RegisteredSession:
+    begin, *steps = without_request_ids(entries)
     try:
-        number = home.recordings.forked(environment.id, session, begin, seed)
-        begin = begin.adding({"episode_id": session.episode_id} | number)
-        reseeded = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
-        return home.adopt(environment, owner, session, [begin, *steps, *reseeded], parent)
+        number = context.recordings.record_fork(environment.id, session, begin, seed)
+        begin = begin.with_payload({"episode_id": session.episode_id} | number)
+        reseed = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
+        return context.add_fork(environment, owner, session, [begin, *steps, *reseed], parent)
     except BaseException:
         session.close()
         raise

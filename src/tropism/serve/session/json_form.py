@@ -1,4 +1,4 @@
-"""The served form of an environment: what its actions and observations look like in JSON."""
+"""The JSON form of an environment's actions and observations."""
 
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
@@ -9,16 +9,16 @@ from tropism.core.spaces import Dict, Model, Record, Space
 from tropism.errors import ValidationError
 from tropism.serve.inspect.images import image_names
 
-HOISTED = ("reward", "done")  # told beside the observation, not inside it
+HOISTED = ("reward", "done")  # fields of the reply, not of its observation
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
-TEXT_SCHEMA = {"type": "string", "description": "The same in words."}
+TEXT_SCHEMA = {"type": "string", "description": "The observation as text."}
 
 
-class Form:
+class JsonForm:
     """Reads actions and writes replies of one environment.
 
-    A record or a Dict has its own fields; any other value is the field `value`. Words are the field
-    `text`, both ways.
+    A record or a Dict has its own fields; any other value is the field `value`. The text form of actions and
+    observations is the field `text`.
     """
 
     def __init__(self, session: Session):
@@ -32,8 +32,8 @@ class Form:
         self._reads_fields = isinstance(self.action_space, Record | Model)
         self._is_record = isinstance(self.observation_space, Record)
 
-    def words(self, data: dict[str, Any]) -> str | None:
-        """The text of an action given in words."""
+    def action_text(self, data: dict[str, Any]) -> str | None:
+        """The text of an action in text form; None if it is not in that form."""
         if "text" not in data or "text" in (self._action_fields or ()):
             return None
         if not isinstance(data["text"], str) or len(data) > 1:
@@ -41,7 +41,7 @@ class Form:
         return data["text"]
 
     def action(self, data: dict[str, Any]) -> Any:
-        """The action that these fields mean, not yet checked by the session."""
+        """The action with these fields; the session has yet to validate it."""
         if "metadata" in data and "metadata" not in (self._action_fields or ()):
             data = {name: value for name, value in data.items() if name != "metadata"}  # OpenEnv's clients send one
         if self._reads_fields:
@@ -53,15 +53,15 @@ class Form:
                 if name in data:
                     return data[name]  # the session reads lists and numbers as it reads arrays
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
-        raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', in words")
+        raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
 
-    def written(self, action: Any) -> dict[str, Any]:
-        """The fields that mean an action of the space: what `action` reads; a record is given by its fields."""
+    def write_action(self, action: Any) -> dict[str, Any]:
+        """The inverse of `action`; a record is given as a dict of its fields."""
         data = action if self._reads_fields else self.action_space.to_json(action)
         return data if self._action_fields is not None else {"value": data}
 
     def reply(self, session: Session, timestep: Timestep, error: str | None = None) -> dict[str, Any]:
-        """What a reset or a step answers."""
+        """The reply to a reset or a step."""
         obs, reward, terminated, truncated, info = timestep
         observation = self._observation(session, obs, info)
         if error is not None:
@@ -79,8 +79,8 @@ class Form:
         if self._message_names is not None:
             if self._is_record:
                 return {name: getattr(obs, name) for name in self._message_names}
-            told = self.observation_space.to_json(obs)
-            return {name: told[name] for name in self._message_names}
+            message = self.observation_space.to_json(obs)
+            return {name: message[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
         if self._env.observation_message is not None:
             data |= self._env.message(obs, info)
@@ -104,32 +104,32 @@ class Form:
         }
 
     def annotated_schema(self) -> dict[str, Any]:
-        """`schema`, and what a page needs: the action that a click on each cell of the picture takes."""
+        """`schema`, and for the page: the action for a click on each cell of the picture."""
         schema, rows = self.schema(), self._env.click_actions()
         if not rows:
             return schema
         if len({len(row) for row in rows}) > 1:
             raise ValidationError("click_actions", rows, "rows of equal length")
-        clicks = [[None if action is None else self._click(action) for action in row] for row in rows]
+        clicks = [[None if action is None else self._click_action(action) for action in row] for row in rows]
         return schema | {"action": schema["action"] | {"x-clicks": clicks}}
 
-    def _click(self, action: Any) -> dict[str, Any]:
-        return self.written(self.action_space.coerce(action, "click_actions"))
+    def _click_action(self, action: Any) -> dict[str, Any]:
+        return self.write_action(self.action_space.coerce(action, "click_actions"))
 
     def _action_schema(self) -> dict[str, Any]:
-        schema = _named(self.action_space.json_schema(), self._env.action_words())
+        schema = _with_titles(self.action_space.json_schema(), self._env.action_words())
         if self._action_fields is not None:
             forms = [schema]
         else:
             forms = [_one_field(name, schema) for name in ("value", self._message_field) if name is not None]
         if "text" not in (self._action_fields or ()):
-            forms.append(_one_field("text", {"type": "string", "description": "The action in words."}))
+            forms.append(_one_field("text", {"type": "string", "description": "The action as text."}))
         properties = {name: part for form in forms for name, part in form["properties"].items()}
         return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
         schema, words = self.observation_space.json_schema(), self._env.observation_words()
-        schema = _named(schema, words) if words else schema
+        schema = _with_titles(schema, words) if words else schema
         properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
         if self._env.observation_message is not None:
             properties = properties | Record(self._env.observation_message).json_schema()["properties"]
@@ -142,26 +142,26 @@ class Form:
 
 
 def _fields(space: Space) -> tuple[str, ...] | None:
-    """The names of a space whose values are records; None for a bare value."""
+    """The field names of a space of records; None for a bare value."""
     if isinstance(space, Dict):
         return space.keys_
     schema = space.json_schema()
     return tuple(schema["properties"]) if schema.get("type") == "object" else None
 
 
-def _named(schema: dict[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
-    """The schema of an action or observation with the words for it: of each number, or of each entry of a list."""
+def _with_titles(schema: dict[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
+    """The schema of an action or observation with a title for each number, or for each entry of a list."""
     if schema["type"] == "integer" and len(words) == schema["maximum"] - schema["minimum"] + 1:
         return schema | {"oneOf": [{"const": schema["minimum"] + i, "title": word} for i, word in enumerate(words)]}
     if schema["type"] != "array" or len(words) != schema.get("minItems") or not words:
         return schema
     entries = schema.get("prefixItems") or [schema["items"]] * len(words)
-    named = [entry | {"title": word} for entry, word in zip(entries, words, strict=True)]
-    return schema | {"prefixItems": named, "items": False}
+    titled = [entry | {"title": word} for entry, word in zip(entries, words, strict=True)]
+    return schema | {"prefixItems": titled, "items": False}
 
 
 def _message_names(space: Space) -> list[str] | None:
-    """The fields of an observation that is a message, without what is told beside it."""
+    """The fields of an observation that is a message, without the hoisted ones; None if it is not a message."""
     if not isinstance(space, Record | Model):
         return None
     names: list[str] = list(space.json_schema()["properties"])
@@ -176,5 +176,5 @@ def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
 
 
-def state_json(session: Session) -> dict[str, Any]:
+def session_state(session: Session) -> dict[str, Any]:
     return asdict(session.state)

@@ -1,4 +1,4 @@
-"""One session behind a server: every request that can be made of it, and its reply as JSON."""
+"""A live session: performs requests and returns their replies as JSON."""
 
 import asyncio
 import threading
@@ -12,317 +12,331 @@ from zlib import crc32
 
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
-from tropism.serve import errors as refusal
-from tropism.serve.recordings.protocol import KEY, Back
-from tropism.serve.session import fork as branch
+from tropism.serve import errors
+from tropism.serve.recordings.protocol import RECORDING_KEY, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.fork import (
+    ForkRequest,
+    RestoreRequest,
+    ServerContext,
+    fork,
+    fork_from_origin,
+    restore_snapshot,
+    save_snapshot,
+)
 from tropism.serve.session.history import history
-from tropism.serve.session.idempotency import asked_under, once, to_keep
-from tropism.serve.session.json_form import state_json
-from tropism.serve.session.lock import Turns
-from tropism.serve.session.replay import checkpoint, revived
-from tropism.serve.session.requests import Nothing, convert, history_from, reset_from
-from tropism.serve.storage.protocol import Asked, Entry, settled
+from tropism.serve.session.idempotency import reply_once, request_key, with_digest
+from tropism.serve.session.json_form import session_state
+from tropism.serve.session.lock import SessionLock
+from tropism.serve.session.replay import checkpoint, restore_session
+from tropism.serve.session.requests import EmptyRequest, convert, parse_history, parse_reset
+from tropism.serve.storage.protocol import Entry, RequestKey, wait_durable
 from tropism.wire.codec import encode
 
-VIEW = 9  # bytes
+WATCH_ID_BYTES = 9
 LONGEST_WAIT = 86_400.0  # seconds
-LONG = 1000  # entries of an episode: to write a fork of it takes a while
+LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
 
 
-class ServedSession:
-    """A session, who may use it, and whether a socket holds it. One request at a time."""
+class LiveSession:
+    """A session, its owner, and the number of sockets attached to it. Performs one request at a time."""
 
     __slots__ = (
-        "_home",
-        "_number",
-        "_writing",
-        "attached",
-        "begun",
+        "_context",
+        "_recording_number",
+        "_write_lock",
         "environment",
+        "episodes_started",
         "id",
-        "lost",
-        "opened",
+        "lock",
+        "opened_at",
         "owner",
         "session",
-        "turns",
-        "used",
-        "written",
+        "sockets",
+        "steps_written",
+        "used_at",
+        "write_failed",
     )
 
-    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, home: branch.Home):
+    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, context: ServerContext):
         self.id = id
         self.environment = environment
         self.owner = owner
         self.session = session
-        self.attached = 0
-        self.lost = False  # something it did could not be kept
-        self.written = 0  # steps
-        self.begun = 0  # episodes
-        self.opened = self.used = time.monotonic()
-        self._home = home
-        self._number: int | None = None
-        self._writing = threading.Lock()  # held while a step is written down: it is either in time or too late
-        self.turns = Turns()
+        self.sockets = 0
+        self.write_failed = False  # an entry could not be stored; the session has been evicted
+        self.steps_written = 0
+        self.episodes_started = 0
+        self.opened_at = self.used_at = time.monotonic()
+        self._context = context
+        self._recording_number: int | None = None
+        self._write_lock = threading.Lock()  # orders the write of a step and its timeout
+        self.lock = SessionLock()
 
     @property
-    def view(self) -> str:
-        """The name that allows to look at this session and to fork it, not to step it."""
-        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=VIEW).digest()).decode()
+    def watch_id(self) -> str:
+        """An id that permits inspecting and forking this session, but not stepping it."""
+        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
 
     @property
-    def named(self) -> dict[str, Any]:
-        """What a line of the log says of this session."""
+    def log_context(self) -> dict[str, Any]:
+        """Fields that identify this session in log lines."""
         ids = {"session_id": self.id, "episode_id": self.session.episode_id}
         return ids | {"environment": self.environment.id}
 
-    def quick(self, kind: str, data: dict[str, Any]) -> bool:
-        """Whether this can be done at once: what an episode's length decides, cannot, nor while something is done."""
-        if not self.environment.inline or self.turns.taken:
+    def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
+        """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
+        if not self.environment.inline or self.lock.locked:
             return False
-        if kind in QUICK:
+        if kind in INLINE_KINDS:
             return True
-        long = isinstance(data.get("from"), dict) or len(self._home.store.episode(self.id)) > LONG
-        return kind in PERFORMED and self.environment.env.traced and not long
+        long = isinstance(data.get("from"), dict) or len(self._context.store.episode(self.id)) > LONG_EPISODE
+        return kind in OPERATIONS and self.environment.env.traced and not long
 
-    async def run(self, quick: bool, function: Callable[..., T], *arguments: Any) -> T:
-        """Call this at once where it is quick, otherwise in a thread; never two at a time."""
-        self.used = time.monotonic()
-        if quick:
+    async def run(self, inline: bool, function: Callable[..., T], *arguments: Any) -> T:
+        """Call `function` on the event loop if `inline`, otherwise in a thread under the session's lock."""
+        self.used_at = time.monotonic()
+        if inline:
             return function(*arguments)
-        return await self.turns.take(lambda: self._run(function, *arguments))
+        return await self.lock.run(lambda: self._run(function, *arguments))
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._home.replays.run(function, *arguments)
+                return await self._context.replay_pool.run(function, *arguments)
             return await self._in_thread(function, *arguments)
         finally:
-            self.used = time.monotonic()
+            self.used_at = time.monotonic()
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await in_thread(self._home.threads, function, *arguments)
+        return await in_thread(self._context.threads, function, *arguments)
 
     async def perform(self, kind: str, data: dict[str, Any], request_id: str | None = None) -> bytes:
-        """The reply to one request; with a request id, the same reply however often it is asked for."""
-        if kind not in PERFORMED:
+        """Perform a request and return its reply once it is durable; a repeated request id returns the first reply."""
+        if kind not in OPERATIONS:
             raise unknown_type(kind)
-        reply = await self.run(self.quick(kind, data), self._once, kind, data, request_id)
-        await self._settled()
+        reply = await self.run(self.can_run_inline(kind, data), self._perform_once, kind, data, request_id)
+        await self._wait_durable()
         return reply
 
-    async def _settled(self) -> None:
-        await settled(self._home.store)
-        if self.lost:  # by a commit that came before anybody waited for it
-            raise ServerError("JOURNAL_ERROR", "not done: it could not be written")
+    async def _wait_durable(self) -> None:
+        await wait_durable(self._context.store)
+        if self.write_failed:  # in a commit before this wait began
+            raise ServerError("JOURNAL_ERROR", "not applied: the journal could not be written")
 
-    def perform_now(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
-        """As `perform`, where that is quick."""
-        self.used = time.monotonic()
-        return PERFORMED[kind](self, data, None) if request_id is None else self._once(kind, data, request_id)
+    def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+        """As `perform`, if `can_run_inline`; the caller waits for durability."""
+        self.used_at = time.monotonic()
+        return OPERATIONS[kind](self, data, None) if request_id is None else self._perform_once(kind, data, request_id)
 
-    def _once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+    def _perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         if request_id is None:
-            return PERFORMED[kind](self, data, None)
-        asked, perform = asked_under(request_id, kind, data), partial(PERFORMED[kind], self, data)
-        return once(self._home.store, self.id, asked, perform, replayed=kind not in BRANCHED)
+            return OPERATIONS[kind](self, data, None)
+        request, perform = request_key(request_id, kind, data), partial(OPERATIONS[kind], self, data)
+        return reply_once(self._context.store, self.id, request, perform, reproducible=kind not in NOT_REPLAYED)
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
-        """A step that is not applied when it takes longer; the episode goes on as if it had not been asked for.
+        """A step with a timeout: one that takes longer is rolled back.
 
-        One that cannot be replayed cannot be taken back: there, the step is waited for.
+        If the environment cannot be rolled back, the timeout is ignored.
         """
-        can_go_back = self.environment.env.traced or self.environment.env.replayable
-        if self.environment.inline or not can_go_back or self.session.lifecycle.value != "ready":
+        can_roll_back = self.environment.env.traced or self.environment.env.replayable
+        if self.environment.inline or not can_roll_back or self.session.lifecycle.value != "ready":
             return await self.perform("step", data, request_id)
         return await asyncio.shield(asyncio.ensure_future(self._step_within(seconds, data, request_id)))
 
     async def _step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
-        async with self.turns.turn():
-            before, late, written = self.session.restore_point(), self.session, self.written
-            step = asyncio.ensure_future(self._in_thread(self._once_in, late, data, request_id))
+        async with self.lock.lock():
+            restore, stepping, steps_written = self.session.restore_point(), self.session, self.steps_written
+            step = asyncio.ensure_future(self._in_thread(self._step_if_current, stepping, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
-            with self._writing:
-                in_time = step.done() or self.written != written or self.lost
+            with self._write_lock:
+                in_time = step.done() or self.steps_written != steps_written or self.write_failed
                 if not in_time:
-                    self.session = late.new_like()
+                    self.session = stepping.new_like()
             if in_time:
                 reply = await step
-                await self._settled()
+                await self._wait_durable()
                 return reply
-            step.add_done_callback(lambda done: done.cancelled() or (done.exception(), late.close()))
+            step.add_done_callback(lambda done: done.cancelled() or (done.exception(), stepping.close()))
             if self.environment.env.interruptible:
-                await self._in_thread(late.close)
-            self.session = await self._in_thread(before)
+                await self._in_thread(stepping.close)
+            self.session = await self._in_thread(restore)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
 
-    def _once_in(self, session: Session, data: dict[str, Any], request_id: str | None) -> bytes:
-        """A step of this very session: one that waited too long for a thread finds another in its place."""
+    def _step_if_current(self, session: Session, data: dict[str, Any], request_id: str | None) -> bytes:
+        """A step of `session`, unless a timeout replaced it while the step waited for a thread."""
         if session is not self.session:
-            raise refusal.too_late()
-        return self._once("step", data, request_id)
+            raise errors.late_step_error()
+        return self._perform_once("step", data, request_id)
 
-    def reset(self, data: dict[str, Any], asked: Asked | None = None) -> bytes:
-        wanted, session, recordings = reset_from(data), self.session, self._home.recordings
-        back = recordings.before("reset", self)
-        timestep = session.reset(seed=wanted.seed, options=wanted.options, episode_id=wanted.episode_id)
-        payload: dict[str, Any] = {"seed": session.seed, "options": wanted.options, "episode_id": session.episode_id}
+    def reset(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
+        request, session, recordings = parse_reset(data), self.session, self._context.recordings
+        restore_point = recordings.restore_point("reset", self)
+        timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
+        payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
         reply = self.environment.form.reply(session, timestep)
-        written, digest = encode(self.beginning(reply)), crc32(encode(reply))
+        encoded, digest = encode(self.reset_reply(reply)), crc32(encode(reply))
 
         def write() -> None:
-            payload.update(recordings.begun(self, wanted.options, timestep))
-            self._home.store.append(self.id, (Entry("reset", payload, timestep.reward, False, digest, asked),))
-            self._number = payload.get(KEY)
-            self.begun += 1
+            payload.update(recordings.record_reset(self, request.options, timestep))
+            self._context.store.append(self.id, (Entry("reset", payload, timestep.reward, False, digest, key),))
+            self._recording_number = payload.get(RECORDING_KEY)
+            self.episodes_started += 1
 
-        self._write_down(session, write, back)
-        return written
+        self._write_or_rollback(session, write, restore_point)
+        return encoded
 
-    def beginning(self, reply: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a reset, which says how this session is called."""
-        return reply | {"session_id": self.id, "view": self.view, "environment": self.environment.id}
+    def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a reset, with the ids of this session."""
+        return reply | {"session_id": self.id, "view": self.watch_id, "environment": self.environment.id}
 
     @property
-    def number(self) -> int | None:
-        """Of the current episode among the recordings; a session that was put away has it in its store."""
-        if self._number is None and (entries := self._home.store.episode(self.id)):
-            self._number = entries[0].payload.get(KEY)
-        return self._number
+    def recording_number(self) -> int | None:
+        """The number of the current episode's recording; read from the store after `resume`."""
+        if self._recording_number is None and (entries := self._context.store.episode(self.id)):
+            self._recording_number = entries[0].payload.get(RECORDING_KEY)
+        return self._recording_number
 
-    def step(self, data: dict[str, Any], asked: Asked | None = None) -> bytes:
+    def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         form, session = self.environment.form, self.session
-        words = form.words(data)
+        text = form.action_text(data)
         try:
-            action = form.action(data) if words is None else session.parse(words)
+            action = form.action(data) if text is None else session.parse(text)
         except ValidationError as error:
-            if words is None or session.lifecycle.value != "ready":
+            if text is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
-        back = self._home.recordings.before("step", self)
+        restore_point = self._context.recordings.restore_point("step", self)
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, crc32(reply), asked)
+        entry = Entry("step", data, timestep.reward, done, crc32(reply), key)
 
         def write() -> None:
-            self._home.recordings.stepped(self, action, timestep)
-            self._home.store.append(self.id, (entry,), checkpoint(session))
-            self.written += 1
+            self._context.recordings.record_step(self, action, timestep)
+            self._context.store.append(self.id, (entry,), checkpoint(session))
+            self.steps_written += 1
 
-        self._write_down(session, write, back)
+        self._write_or_rollback(session, write, restore_point)
         return reply
 
-    def _write_down(self, session: Session, write: Callable[[], None], back: Back | None) -> None:
+    def _write_or_rollback(
+        self, session: Session, write: Callable[[], None], restore_point: RestorePoint | None
+    ) -> None:
         try:
-            with self._writing:
+            with self._write_lock:
                 if session is not self.session:
-                    raise refusal.too_late()
+                    raise errors.late_step_error()
                 write()
         except BaseException:
-            self._go_back(session, back)
+            self._rollback(session, restore_point)
             raise
 
-    def _go_back(self, session: Session, back: Back | None) -> None:
-        """What cannot be recorded has not happened; where there is no way back, the episode is over."""
+    def _rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
+        """Undo a reset or step that could not be written; without a restore point, the episode ends."""
         if session is not self.session:
             return
-        earlier = session.new_like()
+        restored = session.new_like()
         try:
             session.close()
-            earlier = earlier if back is None else back()
+            restored = restored if restore_point is None else restore_point()
         finally:
-            with self._writing:
-                late = session is not self.session
-                if not late:
-                    self.session = earlier
-            if late:  # whoever waited for this step went back as well
-                earlier.close()
+            with self._write_lock:
+                replaced = session is not self.session
+                if not replaced:
+                    self.session = restored
+            if replaced:  # the step timed out and was rolled back by `_step_within`
+                restored.close()
 
-    def lose(self) -> Session:
-        """Be closed from now on: who comes takes the session up again from what is kept. The one that was here."""
-        nobody = self.session.new_like()
-        nobody.close()
-        with self._writing:
-            self.lost = True
-            lost, self.session = self.session, nobody
+    def evict_lost(self) -> Session:
+        """Close this session after a failed write, so that the next request reloads it from the store.
+
+        Returns the environment session, which the caller closes.
+        """
+        closed = self.session.new_like()
+        closed.close()
+        with self._write_lock:
+            self.write_failed = True
+            lost, self.session = self.session, closed
         return lost
 
-    def take_up(self) -> None:
-        """Stand where this session stood when it was put away, or when another process died."""
-        saved = self._home.store.load(self.id)
-        assert saved is not None, "somebody has looked"
-        self.session = revived(self.environment, saved, self._retell)
-        entries, recordings = self._home.store.episode(self.id), self._home.recordings
-        if entries[0].payload.get(KEY) is not None and not recordings.resumed(self.environment.id, entries):
-            entries[0] = entries[0].adding({KEY: None})
+    def resume(self) -> None:
+        """Restore the session from the store, after an eviction or a crash."""
+        point = self._context.store.load(self.id)
+        assert point is not None, "the registry found its record"
+        self.session = restore_session(self.environment, point, self._cache_reply)
+        entries, recordings = self._context.store.episode(self.id), self._context.recordings
+        recorded = entries[0].payload.get(RECORDING_KEY) is not None
+        if recorded and not recordings.has_episode(self.environment.id, entries):
+            entries[0] = entries[0].with_payload({RECORDING_KEY: None})
 
-    def _retell(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Have the reply at hand, for who did not hear it."""
-        if entry.asked is not None:
-            told = encode(self.beginning(reply) if entry.kind == "reset" else reply)
-            self._home.store.remember(self.id, entry.asked.request_id, to_keep(entry.asked, told))
+    def _cache_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
+        """Cache a replayed reply for repeated requests."""
+        if entry.request is not None:
+            encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
+            self._context.store.cache_reply(self.id, entry.request.request_id, with_digest(entry.request, encoded))
 
     def state(self, data: dict[str, Any]) -> bytes:
-        convert(data, Nothing)
-        return encode(state_json(self.session))
+        convert(data, EmptyRequest)
+        return encode(session_state(self.session))
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
-        convert(data, Nothing)
-        snapshot_id = branch.keep(self._home.store, self.id, self.session)
-        return encode({"snapshot_id": snapshot_id, **state_json(self.session)})
+        convert(data, EmptyRequest)
+        snapshot_id = save_snapshot(self._context.store, self.id, self.session)
+        return encode({"snapshot_id": snapshot_id, **session_state(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
-        asked = convert(data, branch.ForkData)
-        branched = partial(branch.branched, self, self.session, self._home.store, self.id, asked)
-        return branch.fork(self._home, self.environment, self.owner, branched, asked.seed, self.id)
+        request = convert(data, ForkRequest)
+        make_fork = partial(fork_from_origin, self, self.session, self._context.store, self.id, request)
+        return fork(self._context, self.environment, self.owner, make_fork, request.seed, self.id)
 
     def restore(self, data: dict[str, Any]) -> bytes:
-        origin, home, old = convert(data, branch.RestoreData).origin, self._home, self.session
-        session, (begin, *steps) = branch.restored(home.store, self.id, self.environment, origin)
+        origin, context, old = convert(data, RestoreRequest).origin, self._context, self.session
+        session, (begin, *steps) = restore_snapshot(context.store, self.id, self.environment, origin)
         try:
-            number = home.recordings.forked(self.environment.id, session, begin, None)
-            with self._writing:
+            number = context.recordings.record_fork(self.environment.id, session, begin, None)
+            with self._write_lock:
                 if old is not self.session:
-                    raise refusal.too_late()
-                home.store.append(self.id, (begin.adding(number), *steps), session.snapshot())
+                    raise errors.late_step_error()
+                context.store.append(self.id, (begin.with_payload(number), *steps), session.snapshot())
                 self.session = session
         except BaseException:
             session.close()
             raise
         old.close()
-        self._number = number.get(KEY)
-        self.begun += 1
-        return encode(self.beginning(self.environment.form.reply(session, session.timestep)))
+        self._recording_number = number.get(RECORDING_KEY)
+        self.episodes_started += 1
+        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
-        """What the current episode is made of, the reset first."""
-        entries = list(self._home.store.episode(self.id))
+        """The entries of the current episode, beginning with its reset."""
+        entries = list(self._context.store.episode(self.id))
         if not entries:
-            raise StateError("lifecycle", "created", "an episode", "there is nothing to see before the first reset")
+            raise StateError("lifecycle", "created", "an episode", "the session has no episode before its first reset")
         return entries
 
-    def episode(self) -> int:
-        """Which one is told by `entries`: the first, the second, …; a restore begins one too."""
-        return self.begun
+    def episode_number(self) -> int:
+        """Counts resets and restores; `entries` are those of this episode."""
+        return self.episodes_started
 
     def check(self, session: Session) -> None:
-        """Of what was lived through here, only rewards are kept to compare a replay with."""
+        """No check: of a live episode only rewards are stored, and the replay compares those itself."""
 
-    def standing(self) -> tuple[str, int]:
+    def status(self) -> tuple[str, int]:
         """Lifecycle, and steps taken."""
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), history_from(data), self.session.step_count))
+        return encode(history(self.entries(), parse_history(data), self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
 
-    def put_away(self) -> bytes | None:
-        """A snapshot to go on from; None where there is nothing to go on from, or no way to."""
+    def evict(self) -> bytes | None:
+        """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
         try:
             snapshot = self.session.snapshot() if self.environment.env.replayable else None
         except StateError:
@@ -331,20 +345,20 @@ class ServedSession:
         return snapshot
 
 
-Performed = Callable[[ServedSession, dict[str, Any], Asked | None], bytes]
+Operation = Callable[[LiveSession, dict[str, Any], RequestKey | None], bytes]
 
-PERFORMED: dict[str, Performed] = {
-    "reset": ServedSession.reset,
-    "step": ServedSession.step,
+OPERATIONS: dict[str, Operation] = {
+    "reset": LiveSession.reset,
+    "step": LiveSession.step,
     "state": lambda session, data, _: session.state(data),
     "snapshot": lambda session, data, _: session.snapshot(data),
     "fork": lambda session, data, _: session.fork(data),
     "restore": lambda session, data, _: session.restore(data),
     "history": lambda session, data, _: session.history(data),
 }
-BRANCHED = ("snapshot", "fork", "restore")  # what a replay of the episode does not do again
-QUICK = ("reset", "step", "state")  # the others take the longer, the longer the episode of a host environment
+NOT_REPLAYED = ("snapshot", "fork", "restore")  # a replay of the episode does not reproduce their replies
+INLINE_KINDS = ("reset", "step", "state")  # the cost of the others grows with the episode, for host environments
 
 
 def unknown_type(kind: str) -> ServerError:
-    return ServerError("UNKNOWN_TYPE", f"unknown type {shorten(kind)}; expected one of {', '.join(PERFORMED)}, close")
+    return ServerError("UNKNOWN_TYPE", f"unknown type {shorten(kind)}; expected one of {', '.join(OPERATIONS)}, close")

@@ -1,4 +1,4 @@
-"""One thing at a time: what is done with a session in a thread is waited for by what comes after it."""
+"""A lock that serialises the requests of one session that run in threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,8 +7,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Turns:
-    """Costs next to nothing until somebody takes one."""
+class SessionLock:
+    """Creates its `asyncio.Lock` on first use: most sessions never need one."""
 
     __slots__ = ("_lock",)
 
@@ -16,23 +16,22 @@ class Turns:
         self._lock: asyncio.Lock | None = None
 
     @property
-    def taken(self) -> bool:
+    def locked(self) -> bool:
         return self._lock is not None and self._lock.locked()
 
-    def turn(self) -> asyncio.Lock:
+    def lock(self) -> asyncio.Lock:
         self._lock = self._lock or asyncio.Lock()
         return self._lock
 
-    async def take(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do this when those before are done; a caller that gives up does not let another in."""
-        turn = self.turn()
-        await turn.acquire()
-        done = asyncio.ensure_future(work())
-        done.add_done_callback(lambda _: turn.release())
-        return await asyncio.shield(done)
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run `work` under the lock; if the caller is cancelled, the lock is held until `work` has finished."""
+        lock = self.lock()
+        await lock.acquire()
+        task = asyncio.ensure_future(work())
+        task.add_done_callback(lambda _: lock.release())
+        return await asyncio.shield(task)
 
-    async def idle(self) -> None:
-        """Return when nobody has a turn."""
+    async def wait_until_idle(self) -> None:
         if self._lock is not None:
             async with self._lock:
                 return

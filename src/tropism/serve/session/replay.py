@@ -1,4 +1,4 @@
-"""Sessions taken up again: from where they stood, and what they did since."""
+"""Restores sessions from a snapshot and the entries written after it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,49 +6,54 @@ from zlib import crc32
 
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError
-from tropism.serve.inspect.timeline import play
+from tropism.serve.inspect.timeline import replay_entry
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.storage.protocol import Entry, Saved
+from tropism.serve.storage.protocol import Entry, RecoveryPoint
 from tropism.wire.codec import encode
 
-CHECKPOINT = 1000  # steps
+CHECKPOINT_EVERY = 1000  # steps
 
 
 def checkpoint(session: Session) -> bytes | None:
-    """A snapshot now and then, so that a replay is short; that of a host environment is a replay itself."""
-    return session.snapshot() if session.step_count % CHECKPOINT == 0 and session.env.traced else None
+    """A snapshot every `CHECKPOINT_EVERY` steps, to keep replays short; None otherwise.
 
-
-def revived(environment: ServedEnvironment, saved: Saved, told: Callable[[Entry, dict[str, Any]], None]) -> Session:
-    """The session as it was, bit for bit; one that answers otherwise than it did is refused.
-
-    `told` hears what was replayed, and the reply to it.
+    Host environments get none: their snapshots are replays themselves.
     """
-    if saved.entries and not environment.replayable:
-        words = f"an episode of {environment.id} cannot be replayed, and ended with the server; a reset opens another"
-        raise ServerError("SESSION_ERROR", words)
-    if saved.snapshot is None:
-        session = environment.fresh()
+    return session.snapshot() if session.step_count % CHECKPOINT_EVERY == 0 and session.env.traced else None
+
+
+def restore_session(
+    environment: ServedEnvironment, point: RecoveryPoint, on_reply: Callable[[Entry, dict[str, Any]], None]
+) -> Session:
+    """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
+
+    `on_reply` is called with each replayed entry and its reply.
+    """
+    if point.entries and not environment.replayable:
+        message = f"an episode of {environment.id} cannot be replayed, and ended with the server; a reset opens another"
+        raise ServerError("SESSION_ERROR", message)
+    if point.snapshot is None:
+        session = environment.new_session()
     else:
-        session = Session.restore(saved.snapshot, environment.env, environment.params)
+        session = Session.restore(point.snapshot, environment.env, environment.params)
     try:
-        for entry in saved.before:
-            if entry.asked is not None:  # none of a fork, which may have another episode id than what it is a fork of
-                told(entry, _same(environment, session, entry))
-        for entry in saved.entries:
-            session = play(environment, session, entry)
+        for entry in point.preceding:
+            if entry.request is not None:  # entries of forks have none; their episode id may differ from the parent's
+                on_reply(entry, _check_reply(environment, session, entry))
+        for entry in point.entries:
+            session = replay_entry(environment, session, entry)
             if entry.kind != "reseed":
-                told(entry, _same(environment, session, entry))
+                on_reply(entry, _check_reply(environment, session, entry))
     except BaseException:
         session.close()
         raise
     return session
 
 
-def _same(environment: ServedEnvironment, session: Session, entry: Entry) -> dict[str, Any]:
+def _check_reply(environment: ServedEnvironment, session: Session, entry: Entry) -> dict[str, Any]:
     reply = environment.form.reply(session, session.timestep)
-    if crc32(encode(reply)) != entry.digest:
+    if crc32(encode(reply)) != entry.reply_digest:
         where = f"step {session.step_count}" if entry.kind == "step" else "the reset"
-        message = f"replayed, {where} of this episode of {environment.id} is not answered as it was"
-        raise DivergedError("replay", entry.kind, "the reply that was given", message)
+        message = f"in the replay of this episode of {environment.id}, the reply to {where} differs from the original"
+        raise DivergedError("replay", entry.kind, "the original reply", message)
     return reply

@@ -1,4 +1,4 @@
-"""What a request may say, and how it is read."""
+"""Request types, and how they are parsed."""
 
 from typing import Any, TypeVar
 
@@ -11,51 +11,51 @@ LONGEST_NUMBER = 18  # digits
 T = TypeVar("T")
 
 
-class ResetData(msgspec.Struct):
-    """Further fields are options, as OpenEnv's clients send them: see `reset_from`."""
+class ResetRequest(msgspec.Struct):
+    """Further fields are options, as OpenEnv's clients send them: see `parse_reset`."""
 
     seed: Any = None
     episode_id: str | None = None
     options: dict[str, Any] | None = None
 
 
-class HistoryData(msgspec.Struct, forbid_unknown_fields=True):
+class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True):
     start: int = msgspec.field(default=0, name="from")
 
 
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+class EmptyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A request without data."""
 
 
-def convert(data: Any, form: type[T]) -> T:
+def convert(data: Any, kind: type[T]) -> T:
     try:
-        return msgspec.convert(data, form)
+        return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
 
 
-def reset_from(data: dict[str, Any]) -> ResetData:
-    """What a reset is asked for; fields of no other name are options, beside those in `options`."""
-    asked = convert(data, ResetData)
-    beside = {name: value for name, value in data.items() if name not in ResetData.__struct_fields__}
-    if not beside:
-        return asked
-    inside = asked.options or {}
-    for name, value in beside.items():
-        if name in inside and inside[name] != value:
-            raise ValidationError(name, value, f"the value it has in options, {shorten(inside[name])}")
-    asked.options = inside | beside
-    return asked
+def parse_reset(data: dict[str, Any]) -> ResetRequest:
+    """Unknown fields are merged into `options`."""
+    request = convert(data, ResetRequest)
+    extra = {name: value for name, value in data.items() if name not in ResetRequest.__struct_fields__}
+    if not extra:
+        return request
+    options = request.options or {}
+    for name, value in extra.items():
+        if name in options and options[name] != value:
+            raise ValidationError(name, value, f"the value it has in options, {shorten(options[name])}")
+    request.options = options | extra
+    return request
 
 
-def history_from(data: Any) -> int:
-    """The first step that is asked for."""
-    start = convert(data, HistoryData).start
+def parse_history(data: Any) -> int:
+    """The first step to return."""
+    start = convert(data, HistoryRequest).start
     if start < 0:
         raise ValidationError("from", start, "a step number of at least 0")
     return start
 
 
-def whole_number(text: str) -> int | None:
-    """The number that an address names; None where it names none, or one larger than there can be."""
+def parse_whole_number(text: str) -> int | None:
+    """None if the text is not a whole number, or has too many digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None

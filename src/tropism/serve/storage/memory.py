@@ -1,34 +1,42 @@
-"""What sessions remember, kept as long as the server runs."""
+"""A store in memory, which lasts as long as the process."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from tropism.serve.storage.protocol import MOST_ENTRIES, Entry, Kept, Lost, Owned, Saved, Then
+from tropism.serve.storage.protocol import (
+    MAX_ENTRIES,
+    DurableCallback,
+    Entry,
+    LostCallback,
+    RecoveryPoint,
+    SavedSnapshot,
+    SessionRecord,
+)
 
-MOST_REPLIES = 1024  # of one session; a caller repeats what was not answered, and that is recent
-LARGEST_REPLIES = 2**24  # bytes, all of them
-LARGE = LARGEST_REPLIES // MOST_REPLIES  # smaller ones cannot come to more
-MOST_ANSWERED = 100_000  # of one episode: ids of requests whose replies are no longer kept; the oldest go first
-DIGEST = 8  # bytes, of such an id
-MOST_SAVED = 100_000  # evicted sessions kept in memory; the oldest go first
+MAX_REPLIES = 1024  # per session; callers only repeat recent requests
+MAX_REPLY_BYTES = 2**24  # per session
+LARGE_REPLY = MAX_REPLY_BYTES // MAX_REPLIES  # bytes; replies up to this size cannot exceed the limit together
+MAX_DROPPED_IDS = 100_000  # per episode: ids of requests whose replies were dropped; the oldest are removed first
+DIGEST_BYTES = 8  # of such an id
+MAX_EVICTED = 100_000  # sessions; the oldest are removed first
 
 
 class MemoryStore:
-    """Remembers as long as the server runs."""
+    """Keeps everything in memory; durable immediately."""
 
     def __init__(self) -> None:
-        self.lost: Lost = lambda _: None
-        self._owned: dict[str, Owned] = {}
+        self.on_lost: LostCallback = lambda _: None
+        self._records: dict[str, SessionRecord] = {}
         self._episodes: dict[str, list[Entry]] = {}
         self._replies: dict[str, dict[str, bytes]] = {}
-        self._answered: dict[str, dict[bytes, None]] = {}  # digests, in order
-        self._snapshots: dict[str, dict[str, Kept]] = {}
-        self._saved: OrderedDict[str, bytes] = OrderedDict()
+        self._dropped: dict[str, dict[bytes, None]] = {}  # digests, in order
+        self._snapshots: dict[str, dict[str, SavedSnapshot]] = {}
+        self._evicted: OrderedDict[str, bytes] = OrderedDict()
 
-    def open(self, session: str, owned: Owned) -> None:
-        self._owned[session] = owned
-        self._saved.pop(session, None)
+    def open(self, session: str, record: SessionRecord) -> None:
+        self._records[session] = record
+        self._evicted.pop(session, None)
 
     def append(
         self, session: str, entries: Sequence[Entry], _snapshot: bytes | None = None, _parent: str | None = None, /
@@ -37,83 +45,83 @@ class MemoryStore:
             if entry.kind == "reset":
                 self._episodes[session] = [entry]
                 self._replies.pop(session, None)
-                self._answered.pop(session, None)
-            elif len(episode := self._episodes[session]) < MOST_ENTRIES:
+                self._dropped.pop(session, None)
+            elif len(episode := self._episodes[session]) < MAX_ENTRIES:
                 episode.append(entry)
 
     def episode(self, session: str) -> list[Entry]:
         return self._episodes.get(session, [])
 
-    def remember(self, session: str, request_id: str, reply: bytes) -> None:
+    def cache_reply(self, session: str, request_id: str, reply: bytes) -> None:
         replies = self._replies.setdefault(session, {})
         replies[request_id] = reply
-        if len(replies) > MOST_REPLIES:
+        if len(replies) > MAX_REPLIES:
             self._drop(session, replies)
-        while len(reply) > LARGE and len(replies) > 1 and _size(replies) > LARGEST_REPLIES:
+        while len(reply) > LARGE_REPLY and len(replies) > 1 and _size(replies) > MAX_REPLY_BYTES:
             self._drop(session, replies)
 
-    def keep_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        self.remember(session, request_id, reply)
+    def save_reply(self, session: str, request_id: str, reply: bytes) -> None:
+        self.cache_reply(session, request_id, reply)
 
     def _drop(self, session: str, replies: dict[str, bytes]) -> None:
-        """Let go of the oldest reply, but not of the fact that there was one."""
+        """Drop the oldest reply, but keep the fact that the request was answered."""
         oldest = next(iter(replies))
         del replies[oldest]
-        self.note(session, oldest)
+        self.mark_dropped(session, oldest)
 
-    def note(self, session: str, request_id: str) -> None:
-        """Know that this request was answered, without its reply."""
-        answered = self._answered.setdefault(session, {})
-        answered[_digest(request_id)] = None
-        if len(answered) > MOST_ANSWERED:
-            del answered[next(iter(answered))]
+    def mark_dropped(self, session: str, request_id: str) -> None:
+        """Record that this request was answered and its reply dropped."""
+        dropped = self._dropped.setdefault(session, {})
+        dropped[_digest(request_id)] = None
+        if len(dropped) > MAX_DROPPED_IDS:
+            del dropped[next(iter(dropped))]
 
     def reply(self, session: str, request_id: str) -> bytes | None:
         return self._replies.get(session, {}).get(request_id)
 
-    def answered(self, session: str, request_id: str) -> bool:
-        answered = self._answered.get(session)
-        return answered is not None and _digest(request_id) in answered
+    def reply_was_dropped(self, session: str, request_id: str) -> bool:
+        dropped = self._dropped.get(session)
+        return dropped is not None and _digest(request_id) in dropped
 
-    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
+    def save_snapshot(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
         episode = self.episode(session)
-        self.put_back(session, snapshot_id, Kept(snapshot, episode, len(episode)))
+        self.add_snapshot(session, snapshot_id, SavedSnapshot(snapshot, episode, len(episode)))
 
-    def put_back(self, session: str, snapshot_id: str, kept: Kept) -> None:
-        """Keep a snapshot that was kept elsewhere."""
-        self._snapshots.setdefault(session, {})[snapshot_id] = kept
+    def add_snapshot(self, session: str, snapshot_id: str, saved: SavedSnapshot) -> None:
+        """Add a snapshot loaded from elsewhere."""
+        self._snapshots.setdefault(session, {})[snapshot_id] = saved
 
-    def snapshots(self, session: str) -> dict[str, Kept]:
+    def snapshots(self, session: str) -> dict[str, SavedSnapshot]:
         return self._snapshots.get(session, {})
 
-    def save(self, session: str, snapshot: bytes) -> None:
-        self._saved[session] = snapshot
-        while len(self._saved) > MOST_SAVED:
-            self.forget(next(iter(self._saved)))
+    def evict(self, session: str, snapshot: bytes) -> None:
+        self._evicted[session] = snapshot
+        while len(self._evicted) > MAX_EVICTED:
+            self.forget(next(iter(self._evicted)))
 
-    def whose(self, session: str) -> Owned | None:
-        return self._owned.get(session)
+    def lookup(self, session: str) -> SessionRecord | None:
+        return self._records.get(session)
 
-    def load(self, session: str) -> Saved | None:
-        snapshot = self._saved.get(session)
-        return None if snapshot is None else Saved(snapshot, [], [])
+    def load(self, session: str) -> RecoveryPoint | None:
+        snapshot = self._evicted.get(session)
+        return None if snapshot is None else RecoveryPoint(snapshot, [], [])
 
     def release(self, session: str) -> None:
-        if session not in self._saved:
+        if session not in self._evicted:
             self.forget(session)
 
     def forget(self, session: str) -> None:
-        for kept in (self._owned, self._episodes, self._replies, self._answered, self._snapshots, self._saved):
-            kept.pop(session, None)
+        for each in (self._records, self._episodes, self._replies, self._dropped, self._snapshots, self._evicted):
+            each.pop(session, None)
 
-    def settle(self, then: Then) -> None:
-        then(None)
+    def when_durable(self, callback: DurableCallback) -> None:
+        callback(None)
 
     def close(self) -> None: ...
 
 
 def _digest(request_id: str) -> bytes:
-    return blake2b(request_id.encode(), digest_size=DIGEST).digest()
+    return blake2b(request_id.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def _size(replies: dict[str, bytes]) -> int:

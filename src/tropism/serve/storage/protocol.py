@@ -1,4 +1,4 @@
-"""What a server must not forget: the interface."""
+"""The interface of session storage."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,32 +9,32 @@ from msgspec.structs import replace
 
 from tropism.errors import ServerError
 
-MOST_ENTRIES = 100_000  # of one episode; what is done after those is done, but not told again
+MAX_ENTRIES = 100_000  # per episode; later ones are applied, but not part of its history
 
 
-class Asked(NamedTuple):
-    """The id of a request, and a digest of what it asks for."""
+class RequestKey(NamedTuple):
+    """The id of a request, and a digest of its content."""
 
     request_id: str
-    mark: int
+    digest: int
 
 
-class Entry(Struct, frozen=True, array_like=True, gc=False):  # there are many, and none can lead back to itself
-    """One acknowledged reset or step, a digest of its reply, and the request it was, where that has an id."""
+class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and never part of a reference cycle
+    """One reset or step, the digest of its reply, and its request if that had an id."""
 
     kind: str
     payload: Any
-    reward: float | None  # None where it was no number, and was written down
+    reward: float | None  # None if it was NaN when written as JSON
     done: bool
-    digest: int = 0
-    asked: Asked | None = None
+    reply_digest: int = 0
+    request: RequestKey | None = None
 
-    def adding(self, more: dict[str, Any]) -> "Entry":
-        """The same with more in its payload."""
+    def with_payload(self, more: dict[str, Any]) -> "Entry":
+        """A copy with further fields in its payload."""
         return replace(self, payload=self.payload | more)
 
 
-class Kept(NamedTuple):
+class SavedSnapshot(NamedTuple):
     """A snapshot, and the first `length` entries of `episode`, which led to it."""
 
     snapshot: bytes
@@ -42,108 +42,108 @@ class Kept(NamedTuple):
     length: int
 
 
-class Owned(NamedTuple):
-    """Of which environment a session is, a digest of how that is made, and whose it is."""
+class SessionRecord(NamedTuple):
+    """The environment of a session, the digest of its arguments and params, and the session's owner."""
 
     environment: str
     variant: str
     owner: str
 
 
-class Saved(NamedTuple):
-    """Enough to go on in another process: where a session stood, what it did since, and what it did last before."""
+class RecoveryPoint(NamedTuple):
+    """A snapshot (None: before the first reset), the entries after it, and the last entry before it, if any."""
 
     snapshot: bytes | None
     entries: list[Entry]
-    before: list[Entry]
+    preceding: list[Entry]
 
 
-Then = Callable[[ServerError | None], object]
-Lost = Callable[[str], None]
+DurableCallback = Callable[[ServerError | None], object]
+LostCallback = Callable[[str], None]
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Nothing is to be answered before it is settled what led to the answer."""
+    """Callers must not send a reply until the entries behind it are durable."""
 
-    lost: Lost  # called with each session of which something could not be kept: it stands where it stood before
+    on_lost: LostCallback  # called with each session whose entries could not be written; they are discarded
 
-    def open(self, session: str, owned: Owned) -> None:
-        """A session is live from now on."""
+    def open(self, session: str, record: SessionRecord) -> None:
+        """Mark a session as live."""
         ...
 
     def append(
         self, session: str, entries: Sequence[Entry], snapshot: bytes | None = None, parent: str | None = None, /
     ) -> None:
-        """Keep entries before they are acknowledged; a reset begins the episode anew.
+        """Append entries before they are acknowledged; a reset begins a new episode.
 
-        A snapshot is of where the session stands after them: what was before need not be replayed. Where they cannot
-        be kept, the parent that they are a fork of is lost as well, so that its caller hears of it.
+        `snapshot` is the session's state after them: earlier entries need not be replayed. For a fork, `parent` is
+        lost as well if the write fails, so that the caller that made the fork gets the error.
         """
         ...
 
     def episode(self, session: str) -> list[Entry]:
-        """The first entries since the last reset, which is the first of them."""
+        """The entries of the current episode, beginning with its reset; at most `MAX_ENTRIES`."""
         ...
 
-    def remember(self, session: str, request_id: str, reply: bytes) -> None:
-        """Have a reply at hand that a replay of the episode gives again."""
+    def cache_reply(self, session: str, request_id: str, reply: bytes) -> None:
+        """Cache a reply that a replay of the episode reproduces."""
         ...
 
-    def keep_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        """As `remember`, where none does."""
+    def save_reply(self, session: str, request_id: str, reply: bytes) -> None:
+        """Store a reply that a replay does not reproduce."""
         ...
 
     def reply(self, session: str, request_id: str) -> bytes | None:
-        """What was answered to this request, one of the last of the current episode."""
+        """The reply to a recent request of the current episode."""
         ...
 
-    def answered(self, session: str, request_id: str) -> bool:
-        """Whether this request of the current episode was answered, and the reply is no longer kept."""
+    def reply_was_dropped(self, session: str, request_id: str) -> bool:
+        """Whether this request of the current episode was answered and its reply has been dropped."""
         ...
 
-    def keep(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
-        """Keep a snapshot of where the current episode stands."""
+    def save_snapshot(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
+        """Store a snapshot of the current state of the episode."""
         ...
 
-    def snapshots(self, session: str) -> dict[str, Kept]: ...
+    def snapshots(self, session: str) -> dict[str, SavedSnapshot]: ...
 
-    def save(self, session: str, snapshot: bytes) -> None:
-        """Put a session away."""
+    def evict(self, session: str, snapshot: bytes) -> None:
+        """Store the snapshot to resume from; the session is no longer live."""
         ...
 
-    def whose(self, session: str) -> Owned | None:
-        """None where no such session is kept."""
+    def lookup(self, session: str) -> SessionRecord | None:
+        """None if the session is not stored."""
         ...
 
-    def load(self, session: str) -> Saved | None:
-        """What a session that is not live goes on from; what it remembers is at hand from now on."""
+    def load(self, session: str) -> RecoveryPoint | None:
+        """Load a session that is not live: its episode, replies and snapshots are in memory afterwards."""
         ...
 
     def release(self, session: str) -> None:
-        """It is live no more; what is kept stays."""
+        """Mark a session as not live; durable data remains."""
         ...
 
     def forget(self, session: str) -> None: ...
 
-    def settle(self, then: Then) -> None:
-        """Call this when all that was kept by now is as safe as it is promised to be, or cannot be."""
+    def when_durable(self, callback: DurableCallback) -> None:
+        """Call back when everything written so far is durable, or with the error if it cannot be."""
         ...
 
     def close(self) -> None: ...
 
 
-async def settled(store: Store) -> None:
-    """Return when what was kept is safe; raise where it cannot be kept."""
-    safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+async def wait_durable(store: Store) -> None:
+    """Return when everything written so far is durable, or raise if it cannot be."""
+    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def then(error: ServerError | None) -> None:
-        if safe.cancelled():
+    def callback(error: ServerError | None) -> None:
+        if durable.cancelled():
             return
         if error is None:
-            safe.set_result(None)
+            durable.set_result(None)
         else:
-            safe.set_exception(error)
+            durable.set_exception(error)
 
-    store.settle(then)
-    await safe
+    store.when_durable(callback)
+    await durable

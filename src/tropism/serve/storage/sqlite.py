@@ -1,4 +1,4 @@
-"""The file below a journal: SQLite's, with a log in front, so that what is done together is written at once."""
+"""The journal's SQLite file: commits append to a log, which is later sorted into a table by session."""
 
 import os
 import sqlite3
@@ -15,14 +15,14 @@ from tropism.errors import ServerError, ValidationError
 from tropism.serve.storage.protocol import Entry
 from tropism.wire.codec import encode
 
-APPLICATION = 0x54524F50  # "TROP", by which SQLite's tools tell whose file this is
+APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
 VERSION = 1
-LONGEST_LOG = 4096  # entries; then they go where they are found by session
+LONGEST_LOG = 4096  # entries; then they are moved to the table of episodes
 SCHEMA = f"""
 begin;
 create table sessions(
   number integer primary key,
-  key blob unique not null,  -- a digest of the session's id: whoever knows the id may step it
+  key blob unique not null,  -- a digest of the session's id, which permits stepping it
   environment text not null, variant text not null, owner text not null,
   used real not null,        -- seconds since 1970
   begin integer not null,    -- seq of the current episode's reset
@@ -46,26 +46,26 @@ pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 commit;
 """
-LOG = "insert into log(entries) values (?)"
-INSERT = "insert into episodes values (?, ?, ?, ?)"
-PIECES = "select entries from episodes where session = ? and last >= ? and first < ? order by first"
-NEEDED = """
+INSERT_LOG = "insert into log(entries) values (?)"
+INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
+SELECT_PIECES = "select entries from episodes where session = ? and last >= ? and first < ? order by first"
+SELECT_FIRST_NEEDED = """
 select case when exists (select 1 from snapshots where session = number) then 0 else begin end
 from sessions where number = ?
 """
-USED = "update sessions set used = ? where number = ?"
+UPDATE_USED = "update sessions set used = ? where number = ?"
 
-DAMAGED = (sqlite3.Error, msgspec.DecodeError)  # or full, or gone
+FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError)  # a damaged, full or missing file
 
 Line = tuple[int, int, Entry]  # session, seq, entry
 Statement = tuple[str, tuple[Any, ...]]
 
-_lines = msgspec.json.Decoder(list[Line])
-_raw = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
+_line_decoder = msgspec.json.Decoder(list[Line])
+_raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
 
 
 class NotWrittenError(Exception):
-    """Why a group was not written, and of which sessions it was."""
+    """A group could not be written; `sessions` are those it belongs to."""
 
     def __init__(self, reason: ServerError, sessions: set[str]):
         super().__init__(reason.message)
@@ -73,8 +73,8 @@ class NotWrittenError(Exception):
         self.sessions = sessions
 
 
-class Group:
-    """What is to be written together, and of which sessions it is."""
+class WriteGroup:
+    """Writes to commit together, and the sessions they belong to."""
 
     __slots__ = ("lines", "sessions", "statements")
 
@@ -84,20 +84,20 @@ class Group:
         self.sessions: set[str] = set()
 
 
-class Tables:
-    """What is put in is written by the next `commit`: all of it or nothing. Threads take turns by `lock`."""
+class SqliteLog:
+    """Collects writes and commits them atomically. Thread-safe through `lock`."""
 
     def __init__(self, path: Path):
         self.path = path
         self.lock = threading.RLock()
-        self._group = Group()
-        self._logged = LONGEST_LOG  # perhaps: another process may have left as many
-        self._sort_at = LONGEST_LOG
-        self._file = _opened(path)
+        self._group = WriteGroup()
+        self._log_size = LONGEST_LOG  # an upper bound: an earlier process may have left entries
+        self._flush_at = LONGEST_LOG
+        self._file = _open(path)
 
     @property
-    def changed(self) -> bool:
-        """Whether there is something to commit."""
+    def has_changes(self) -> bool:
+        """Whether there are writes to commit."""
         return bool(self._group.lines or self._group.statements)
 
     def put(self, sessions: Iterable[str], statements: Iterable[Statement], lines: Iterable[Line] = ()) -> None:
@@ -108,101 +108,101 @@ class Tables:
             group.lines.extend(lines)
 
     def commit(self) -> None:
-        """Write what was put in; where that fails it is dropped, and the error says of which sessions it was."""
+        """Commit the collected writes; if that fails they are discarded, and the error has their sessions."""
         with self.lock:
-            group, self._group = self._group, Group()
+            group, self._group = self._group, WriteGroup()
             try:
                 self._write(self._file, group)
-            except DAMAGED as error:
-                raise NotWrittenError(_refused("written", error), group.sessions) from error
+            except FILE_ERRORS as error:
+                raise NotWrittenError(_journal_error("written", error), group.sessions) from error
 
-    def _write(self, file: sqlite3.Connection, group: Group) -> None:
+    def _write(self, file: sqlite3.Connection, group: WriteGroup) -> None:
         statements = group.statements
         if group.lines:
-            statements.append((LOG, (encode(group.lines).decode(),)))
+            statements.append((INSERT_LOG, (encode(group.lines).decode(),)))
         if len(statements) == 1:
             file.execute(*statements[0])
         elif statements:
-            with _whole(file):
+            with _transaction(file):
                 for statement in statements:
                     file.execute(*statement)
-        self._logged += len(group.lines)
-        if self._logged >= self._sort_at:
-            self._sort_at = self._logged + LONGEST_LOG  # should it fail: entries are as safe in the log
-            with suppress(*DAMAGED):
-                self._sort()
+        self._log_size += len(group.lines)
+        if self._log_size >= self._flush_at:
+            self._flush_at = self._log_size + LONGEST_LOG  # if this fails, retry later: entries are durable in the log
+            with suppress(*FILE_ERRORS):
+                self._flush_log()
 
-    def ask(self, sql: str, *row: Any) -> list[Any]:
-        """What the file says."""
-        with self._used("read") as file:
+    def query(self, sql: str, *row: Any) -> list[Any]:
+        """The rows of a query."""
+        with self._connection("read") as file:
             return file.execute(sql, row).fetchall()
 
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
-        """The entries of a session, once the log is sorted."""
-        pieces = self.ask(PIECES, number, begin, end)
+        """The entries of a session; call `flush_log` first."""
+        pieces = self.query(SELECT_PIECES, number, begin, end)
         try:
-            lines = [line for (entries,) in pieces for line in _lines.decode(entries)]
-        except DAMAGED as error:
-            raise _refused("read", error) from error
+            lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
+        except FILE_ERRORS as error:
+            raise _journal_error("read", error) from error
         return [line for line in lines if begin <= line[1] < end]
 
-    def sort(self) -> None:
-        """Have every entry where it is found by its session."""
-        with self._used("written"):
-            self._sort()
+    def flush_log(self) -> None:
+        """Move entries from the log to the table of episodes."""
+        with self._connection("written"):
+            self._flush_log()
 
-    def _sort(self) -> None:
-        """Take the entries out of the log that are still needed: most episodes are over by now."""
-        if not self._logged:
+    def _flush_log(self) -> None:
+        """Most episodes in the log have ended; their entries are dropped."""
+        if not self._log_size:
             return
-        file, of_session = self._file, dict[int, list[Any]]()
+        file, by_session = self._file, dict[int, list[Any]]()
         for (logged,) in file.execute("select entries from log order by number").fetchall():
-            for line in _raw.decode(logged):
-                of_session.setdefault(line[0], []).append(line)
-        with _whole(file):
-            for number, lines in of_session.items():
-                needed = file.execute(NEEDED, (number,)).fetchone()
-                lines = [] if needed is None else [line for line in lines if line[1] >= needed[0]]
+            for line in _raw_decoder.decode(logged):
+                by_session.setdefault(line[0], []).append(line)
+        with _transaction(file):
+            for number, lines in by_session.items():
+                first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
+                lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
                 if lines:
-                    file.execute(INSERT, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
-                    file.execute(USED, (time.time(), number))
+                    file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
+                    file.execute(UPDATE_USED, (time.time(), number))
             file.execute("delete from log")
-        self._logged, self._sort_at = 0, LONGEST_LOG
+        self._log_size, self._flush_at = 0, LONGEST_LOG
 
     @contextmanager
-    def _used(self, what: str) -> Generator[sqlite3.Connection]:
+    def _connection(self, what: str) -> Generator[sqlite3.Connection]:
         with self.lock:
             try:
                 yield self._file
-            except DAMAGED as error:
-                raise _refused(what, error) from error
+            except FILE_ERRORS as error:
+                raise _journal_error(what, error) from error
 
-    def to_disk(self) -> None:
-        """Return when what was committed survives a loss of power."""
+    def sync_wal(self) -> None:
+        """fsync the write-ahead log: commits then survive a power failure."""
         log = os.open(f"{self.path}-wal", os.O_RDONLY)
         try:
             os.fdatasync(log)
         finally:
             os.close(log)
 
-    def fold(self) -> None:
-        """As `to_disk`, by writing all of the log elsewhere: what a disk failed to keep it may not try again."""
-        with self._used("written") as file:
+    def checkpoint_wal(self) -> None:
+        """As `sync_wal`, after a failed fsync: that may have discarded dirty pages, so checkpoint the whole WAL."""
+        with self._connection("written") as file:
             (busy, *_) = file.execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
-            raise _refused("written", OSError("the journal is in use"))
+            raise _journal_error("written", OSError("the journal is in use"))
 
     def close(self) -> None:
         with self.lock:
             self._file.close()
 
 
-def _refused(what: str, error: Exception) -> ServerError:
-    return ServerError("JOURNAL_ERROR", f"not done: the journal cannot be {what} ({error})")
+def _journal_error(what: str, error: Exception) -> ServerError:
+    return ServerError("JOURNAL_ERROR", f"not applied: the journal cannot be {what} ({error})")
 
 
 @contextmanager
-def _whole(file: sqlite3.Connection) -> Generator[None]:
+def _transaction(file: sqlite3.Connection) -> Generator[None]:
     """One transaction."""
     file.execute("begin immediate")
     try:
@@ -213,13 +213,13 @@ def _whole(file: sqlite3.Connection) -> Generator[None]:
             file.execute("rollback")
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """The file, made where there is none, and locked: it is let go however this process ends."""
+def _open(path: Path) -> sqlite3.Connection:
+    """Open or create the file, and lock it; the lock ends with the process."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)  # what sessions did is nobody else's business
+        path.touch(0o600)  # readable by its owner only
     except OSError as error:
-        raise unusable(path, f"a file that can be written ({error.strerror})") from None
+        raise unusable_journal(path, f"a file that can be written ({error.strerror})") from None
     file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
     try:
         _prepare(file, path)
@@ -228,7 +228,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         if not isinstance(error, sqlite3.Error):
             raise
         busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        raise unusable(
+        raise unusable_journal(
             path,
             "one that no other server has open; is one running at this address?" if busy else f"a journal ({error})",
         ) from None
@@ -236,21 +236,23 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    # One connection, and no shared memory: also what spares releases of SQLite before 3.51.3 their lost commits,
-    # which two connections are needed for.
+    # One connection and no shared memory. This also avoids the lost commits of SQLite before 3.51.3, which take two
+    # connections.
     file.execute("pragma locking_mode = exclusive")
-    file.execute("pragma page_size = 1024")  # of a file to be made: most commits change a page or two
+    file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
     file.execute("pragma journal_mode = wal")
-    file.execute("pragma wal_autocheckpoint = 4096")  # pages: after a checkpoint the disk is waited for
-    file.execute("pragma synchronous = normal")  # a crash of the machine loses the last commits, not the file
+    file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
+    file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
     (application,) = file.execute("pragma application_id").fetchone()
     (version,) = file.execute("pragma user_version").fetchone()
     (tables,) = file.execute("select count(*) from sqlite_master").fetchone()
     if not tables:
         file.executescript(SCHEMA)
     elif application != APPLICATION or version != VERSION:
-        raise unusable(path, f"a journal of this version ({VERSION}), or a file that is not there yet")
+        raise unusable_journal(path, f"a journal of this version ({VERSION}), or a path without a file")
 
 
-def unusable(path: Path, expected: str) -> ValidationError:
-    return ValidationError("journal", str(path), f"{expected}; --journal names another, --durability off none")
+def unusable_journal(path: Path, expected: str) -> ValidationError:
+    return ValidationError(
+        "journal", str(path), f"{expected}; choose another with --journal, or none with --durability off"
+    )

@@ -1,4 +1,4 @@
-"""Real MCP, by the official SDK: over HTTP at /mcp, and over stdio."""
+"""MCP by the official SDK, over HTTP at /mcp and over stdio."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -9,8 +9,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
 from tropism import __version__
-from tropism.serve import errors as refusal
-from tropism.serve.http.auth import ANYBODY
+from tropism.serve import errors
+from tropism.serve.http.auth import ANONYMOUS
 from tropism.serve.tools.tools import Tools
 from tropism.wire.codec import encode
 
@@ -20,14 +20,14 @@ INSTRUCTIONS = (
 )
 
 
-class McpDoor:
-    """MCP requests of one server, each made with the rights of the token it came with."""
+class McpEndpoint:
+    """The MCP endpoint of a server; each request has the rights of its token."""
 
     def __init__(self, tools: Tools):
         self._manager = StreamableHTTPSessionManager(mcp_server(tools), json_response=True)
 
     def run(self) -> AbstractAsyncContextManager[None]:
-        """Must be entered before the first request, once."""
+        """Enter this once, before the first request."""
         return self._manager.run()
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
@@ -38,17 +38,17 @@ def mcp_server(tools: Tools) -> Server[Any]:
     """The tools as an MCP server."""
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
-        await tools.described()
+        await tools.prepare_schemas()
         return ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.list()])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
         request = getattr(context, "request", None)  # there is none over stdio
-        owner = ANYBODY if request is None else request.scope["owner"]
+        owner = ANONYMOUS if request is None else request.scope["owner"]
         try:
             value = await tools.call(params.name, params.arguments or {}, owner)
-        except Exception as error:  # the outermost edge: an agent reads what went wrong
-            told = refusal.data(refusal.refusal(error, tool=params.name))
-            return CallToolResult(content=[_text(told)], is_error=True)
+        except Exception as error:  # the outermost level: the agent gets the error as a result
+            data = errors.error_json(errors.to_server_error(error, tool=params.name))
+            return CallToolResult(content=[_text(data)], is_error=True)
         return CallToolResult(content=[_text(value)], structured_content=value)
 
     return Server(
@@ -61,7 +61,7 @@ def mcp_server(tools: Tools) -> Server[Any]:
 
 
 async def serve_stdio(tools: Tools) -> None:
-    """Speak MCP on standard input and output until they close."""
+    """Serve MCP on standard input and output until they close."""
     server = mcp_server(tools)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())

@@ -1,1 +1,1 @@
-"""The WebSocket surface."""
+"""The WebSocket interface."""

@@ -1,4 +1,4 @@
-"""Many environments on one socket, stepped by one compiled call."""
+"""Batches: many environments on one socket, stepped by one compiled call."""
 
 import secrets
 from typing import Any
@@ -15,12 +15,12 @@ from tropism.core.spaces import Dict, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment, in_thread
-from tropism.serve.session.registry import Sessions
+from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import convert
 from tropism.wire.arrays import decode_array
 
-MOST = 2**16  # environments in one batch
-LARGEST = 2**28  # bytes
+MAX_COUNT = 2**16  # environments in one batch
+MAX_BYTES = 2**28  # of one batch
 
 
 class OpenBatch(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,52 +41,52 @@ class StepBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Batch:
-    """`count` environments of one kind; environment i repeats a session with seed i. Requests come one at a time."""
+    """`count` environments of one kind; environment i equals a session with seed i. Performs one request at a time."""
 
-    def __init__(self, environment: ServedEnvironment, sessions: Sessions, count: int, mode: Mode):
+    def __init__(self, environment: ServedEnvironment, sessions: SessionRegistry, count: int, mode: Mode):
         layout = Layout(environment.params)
         self.count = count
         self._threads = sessions.threads
         self._space = environment.env.action_space(environment.params)
         self._mode = mode
         self._program = batch_program_of(environment.env, layout, count, mode)
-        if self._program.layout.size * WORD > LARGEST:
-            raise ValidationError("count", count, f"fewer: a batch may take {LARGEST} bytes")
+        if self._program.layout.size * WORD > MAX_BYTES:
+            raise ValidationError("count", count, f"fewer: a batch may use {MAX_BYTES} bytes")
         self._params = jax.device_put(layout.write(environment.params), batch_device())
-        self._ready = batch_reader(self._space, count)
+        self._read_actions = batch_reader(self._space, count)
         self._finished = np.zeros(count, bool)
         self._buffer: Any = np.zeros(self._program.layout.size, np.uint32)
         out = self._program.out
         self._read = {name: reader(slots) for name, slots in out._asdict().items() if slots}
 
     @classmethod
-    async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: Sessions) -> "Batch":
-        asked = convert(data, OpenBatch)
+    async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: SessionRegistry) -> "Batch":
+        request = convert(data, OpenBatch)
         if not environment.env.traced:
             raise ServerError("VALIDATION_ERROR", f"{environment.id} is a host environment: open sessions one by one")
         if sessions.recordings.records:
             raise ServerError("VALIDATION_ERROR", "this server records, and batches are not recorded: open sessions")
-        if not 1 <= asked.count <= MOST:
-            raise ValidationError("count", asked.count, f"1 to {MOST}")
-        seeds = _seeds(asked.seeds, asked.count, needed=True)
-        batch = await in_thread(sessions.threads, cls, environment, sessions, asked.count, asked.mode)
-        await in_thread(sessions.threads, batch._begin, seeds, np.ones(asked.count, bool))
+        if not 1 <= request.count <= MAX_COUNT:
+            raise ValidationError("count", request.count, f"1 to {MAX_COUNT}")
+        seeds = _seeds(request.seeds, request.count, needed=True)
+        batch = await in_thread(sessions.threads, cls, environment, sessions, request.count, request.mode)
+        await in_thread(sessions.threads, batch._begin, seeds, np.ones(request.count, bool))
         return batch
 
-    def first(self) -> dict[str, Any]:
-        """What a reset answers."""
+    def reset_reply(self) -> dict[str, Any]:
+        """The reply to a reset."""
         words = np.asarray(self._buffer)
-        own = self._read["info"](words) if "info" in self._read else {}
-        info = {name: own[name] for name in self._program.reset_info}
+        info_values = self._read["info"](words) if "info" in self._read else {}
+        info = {name: info_values[name] for name in self._program.reset_info}
         return {"count": self.count, "observation": self._read["obs"](words), "info": info}
 
     async def reset(self, data: dict[str, Any]) -> dict[str, Any]:
-        asked = convert(data, ResetBatch)
-        mask = np.ones(self.count, bool) if asked.mask is None else decode_array(asked.mask, "mask")
+        request = convert(data, ResetBatch)
+        mask = np.ones(self.count, bool) if request.mask is None else decode_array(request.mask, "mask")
         if mask.dtype != bool or mask.shape != (self.count,):
-            raise ValidationError("mask", asked.mask, f"{self.count} bools")
-        await in_thread(self._threads, self._begin, _seeds(asked.seeds, self.count, needed=False), mask)
-        return self.first()
+            raise ValidationError("mask", request.mask, f"{self.count} bools")
+        await in_thread(self._threads, self._begin, _seeds(request.seeds, self.count, needed=False), mask)
+        return self.reset_reply()
 
     def _begin(self, seeds: list[int] | None, mask: Any) -> None:
         seeded = np.full(self.count, seeds is not None)
@@ -95,10 +95,11 @@ class Batch:
         self._finished = self._finished & ~mask
 
     async def step(self, data: dict[str, Any]) -> dict[str, Any]:
-        actions = self._ready(_actions(self._space, convert(data, StepBatch).actions))
+        actions = self._read_actions(_actions(self._space, convert(data, StepBatch).actions))
         if self._mode == "disabled" and self._finished.any():
-            over = np.flatnonzero(self._finished)
-            raise StateError("finished", over, "reset those first", f"cannot step: {over} are over; reset those first")
+            finished = np.flatnonzero(self._finished)
+            message = f"cannot step: {finished} have finished; reset those first"
+            raise StateError("finished", finished, "reset those first", message)
         return await in_thread(self._threads, self._advance, actions)
 
     def _advance(self, actions: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The WebSocket surface: frames in, one reply each, in order."""
+"""The WebSocket API: one reply for each frame, in order."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,94 +9,94 @@ import msgspec
 
 from tropism.core.session.session import EnvironmentState
 from tropism.errors import ServerError, StateError
-from tropism.serve import errors as refusal
+from tropism.serve import errors
 from tropism.serve.metrics import Metrics
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.session.live import PERFORMED, ServedSession, unknown_type
-from tropism.serve.session.registry import Sessions
+from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
+from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import convert
-from tropism.serve.storage.protocol import settled
+from tropism.serve.storage.protocol import wait_durable
 from tropism.serve.websocket.batch import Batch
-from tropism.serve.websocket.fast_path import DirectSocket, direct_socket
+from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
 from tropism.wire.codec import Frame, FrameId, Id, decode_frame, encode, frame_id, pack, unpack
 
-BATCHED = ("open", "reset_batch", "step_batch")
-OBSERVED = ("reset", "step", "restore")  # their reply is an observation
+BATCH_KINDS = ("open", "reset_batch", "step_batch")
+OBSERVATION_KINDS = ("reset", "step", "restore")  # their reply is an observation
 CLOSED = EnvironmentState.CLOSED
-FRESH = encode({"episode_id": None, "step_count": 0})
+EMPTY_STATE = encode({"episode_id": None, "step_count": 0})
 
 
 class Connection:
-    """One socket: the session it drives, and the batch it may have opened."""
+    """One socket, with its session and its batch, if any."""
 
-    def __init__(self, sessions: Sessions, environment: ServedEnvironment, owner: str, metrics: Metrics):
+    def __init__(self, sessions: SessionRegistry, environment: ServedEnvironment, owner: str, metrics: Metrics):
         self.sessions = sessions
         self.environment = environment
         self.owner = owner
         self.metrics = metrics
-        self.session: ServedSession | None = None
+        self.session: LiveSession | None = None
         self.batch: Batch | None = None
         self._store = sessions.store
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """Speak ASGI until the socket closes; the session outlives it unless the caller closed it."""
+        """Serve frames until the socket closes; the session stays open unless the caller closed it."""
         await receive()  # websocket.connect
         await send({"type": "websocket.accept"})
         try:
             if await self._resume(scope, send):
-                scope["named"] = {}
-                await self._converse(receive, send, direct_socket(scope))
+                scope["header_map"] = {}
+                await self._run_loop(receive, send, fast_path_socket(scope))
         finally:
             if self.session is not None:
-                self.session.attached -= 1
+                self.session.sockets -= 1
             if self.batch is not None:
-                self.sessions.free_place(self.owner)
+                self.sessions.release_slot(self.owner)
 
     async def _resume(self, scope: Any, send: Any) -> bool:
-        """Take up the session named in the address, or say that there is none and hang up."""
+        """Attach to the session named in the query; if that fails, send the error and close the socket."""
         id = scope["query"].get("session_id")
         if id is None:
             return True
         try:
             self._attach(await self.sessions.find(id, self.environment, self.owner))
-        except Exception as error:  # the outermost edge: every error has a reply
-            reason = refusal.refusal(error, session_id=id)
+        except Exception as error:  # the outermost level: every error gets a reply
+            reason = errors.to_server_error(error, session_id=id)
             await send({"type": "websocket.send", "text": encode(_error(reason)).decode()})
             await send({"type": "websocket.close", "code": 1008, "reason": reason.code})
             return False
         return True
 
-    def _attach(self, session: ServedSession) -> None:
+    def _attach(self, session: LiveSession) -> None:
         if self.session is not None:
-            self.session.attached -= 1
+            self.session.sockets -= 1
         self.session = session
-        session.attached += 1
+        session.sockets += 1
 
-    async def _converse(self, receive: Any, send: Any, direct: DirectSocket | None) -> None:
-        if direct is not None:
-            direct.answer_with(self._answer_now)
+    async def _run_loop(self, receive: Any, send: Any, fast_path: FastPathSocket | None) -> None:
+        if fast_path is not None:
+            fast_path.set_responder(self._respond_inline)
         while True:
-            message = await _received(receive, direct)
+            message = await _receive(receive, fast_path)
             if message["type"] == "websocket.disconnect":
                 return
             text = message.get("text")
             if text is None:
-                reply = await self._answer_binary(message["bytes"])
-            elif (words := await self._answer(text)) is not None:
-                reply = {"text": words}
+                reply = await self._respond_binary(message["bytes"])
+            elif (reply_text := await self._respond(text)) is not None:
+                reply = {"text": reply_text}
             else:
                 await send({"type": "websocket.close", "code": 1000})
                 return
-            await self._after_others()
+            await self._wait_for_earlier_replies()
             await send({"type": "websocket.send", **reply})
 
-    async def _after_others(self) -> None:
-        """Let replies go first that wait for what led to them to be written."""
-        with suppress(ServerError):  # which those hear
-            await settled(self._store)
+    async def _wait_for_earlier_replies(self) -> None:
+        """Wait for replies of the fast path that are not durable yet, to keep the order."""
+        with suppress(ServerError):  # reported in those replies
+            await wait_durable(self._store)
 
-    async def _answer(self, text: str) -> str | None:
-        """The reply to a text frame; None hangs up."""
+    async def _respond(self, text: str) -> str | None:
+        """The reply to a text frame; None to close the socket."""
         frame = None
         try:
             frame = decode_frame(text)
@@ -104,13 +104,13 @@ class Connection:
                 await self._close()
                 return None
             kind, data = await self._reply(frame)
-        except Exception as error:  # the outermost edge: every error has a reply
-            reason = self._refusal(error)
-            kind, data = "error", encode(refusal.data(reason))
-        return _written(kind, data, frame_id(text) if frame is None else frame.id).decode()
+        except Exception as error:  # the outermost level: every error gets a reply
+            reason = self._to_server_error(error)
+            kind, data = "error", encode(errors.error_json(reason))
+        return _frame_bytes(kind, data, frame_id(text) if frame is None else frame.id).decode()
 
-    def _answer_now(self, text: bytes, send: Callable[[bytes], None]) -> bool:
-        """Answer a request of a fast session; not what must wait, nor what is not well-formed."""
+    def _respond_inline(self, text: bytes, send: Callable[[bytes], None]) -> bool:
+        """Reply to a request that may run on the event loop; returns False for all others and for malformed ones."""
         session = self.session
         if session is None or self.sessions.stopping or session.session.lifecycle is CLOSED:
             return False
@@ -119,47 +119,47 @@ class Connection:
         except ServerError:
             return False
         kind, data = frame.type, frame.data or {}
-        if not session.quick(kind, data):
+        if not session.can_run_inline(kind, data):
             return False
         try:
-            reply = session.perform_now(kind, data, frame.request_id)
-            kind = self._told(kind)
-        except Exception as error:  # the outermost edge: every error has a reply
-            kind, reply = "error", encode(refusal.data(self._refusal(error)))
-        self._store.settle(partial(self._send_settled, send, _written(kind, reply, frame.id), frame.id))
+            reply = session.perform_inline(kind, data, frame.request_id)
+            kind = self._reply_type(kind)
+        except Exception as error:  # the outermost level: every error gets a reply
+            kind, reply = "error", encode(errors.error_json(self._to_server_error(error)))
+        self._store.when_durable(partial(self._send_durable, send, _frame_bytes(kind, reply, frame.id), frame.id))
         return True
 
-    def _send_settled(self, send: Callable[[bytes], None], reply: bytes, id: Id, error: ServerError | None) -> None:
-        """Send the reply that waited, or say why there is none."""
+    def _send_durable(self, send: Callable[[bytes], None], reply: bytes, id: Id, error: ServerError | None) -> None:
+        """Send a reply whose entries are durable, or the error if they cannot be."""
         if error is not None:
-            reply = _written("error", encode(refusal.data(self._refusal(error))), id)
+            reply = _frame_bytes("error", encode(errors.error_json(self._to_server_error(error))), id)
         send(reply)
 
-    def _told(self, kind: str) -> str:
-        """The type of the reply, counted."""
+    def _reply_type(self, kind: str) -> str:
+        """Count the request; returns the type of its reply."""
         self.metrics.count(kind)
-        return "observation" if kind in OBSERVED else kind
+        return "observation" if kind in OBSERVATION_KINDS else kind
 
     async def _reply(self, frame: Frame) -> tuple[str, bytes]:
         if self.sessions.stopping:
             raise ServerError("STOPPING", "the server is stopping")
         kind, data, session = frame.type, frame.data or {}, await self._live_session()
-        if kind in BATCHED:
-            return "batch", encode(await self._batched(kind, data))
+        if kind in BATCH_KINDS:
+            return "batch", encode(await self._batch_reply(kind, data))
         if session is None:
             if kind == "state":
-                return "state", FRESH
-            if kind not in PERFORMED:
+                return "state", EMPTY_STATE
+            if kind not in OPERATIONS:
                 raise unknown_type(kind)
             if kind != "reset":
-                raise _before_reset(kind)
+                raise _not_reset_error(kind)
             reply = await self._begin(data, frame.request_id)
         else:
             reply = await session.perform(kind, data, frame.request_id)
-        return self._told(kind), reply
+        return self._reply_type(kind), reply
 
-    async def _live_session(self) -> ServedSession | None:
-        """The session of this socket, taken up again where it was lost, unless another caller closed it meanwhile."""
+    async def _live_session(self) -> LiveSession | None:
+        """The session of this socket, reloaded if it was lost; raises if another caller has closed it."""
         session = self.session
         if session is None or session.session.lifecycle is not CLOSED:
             return session
@@ -168,25 +168,25 @@ class Connection:
         except ServerError as error:
             if error.code != "SESSION_ERROR":
                 raise
-            session.attached -= 1
+            session.sockets -= 1
             self.session = None
             raise ServerError("SESSION_ERROR", "the session was closed; reset opens another") from None
         return self.session
 
     async def _begin(self, data: dict[str, Any], request_id: str | None) -> bytes:
-        """Open a session and reset it; a reset that is refused leaves nothing behind."""
+        """Open a session and reset it; if the reset fails, close it."""
         session = await self.sessions.open(self.environment, self.owner)
         try:
             reply = await session.perform("reset", data, request_id)
         except BaseException as error:
             await self.sessions.close(session)
-            if isinstance(error, Exception):  # told here, where it is known which session it was
-                raise refusal.refusal(error, **session.named) from None
+            if isinstance(error, Exception):  # converted here, where the session is known for the log
+                raise errors.to_server_error(error, **session.log_context) from None
             raise
         self._attach(session)
         return reply
 
-    async def _batched(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    async def _batch_reply(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         if kind == "open":
             return await self._open_batch(data)
         if self.batch is None:
@@ -195,33 +195,34 @@ class Connection:
         return await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data))
 
     async def _open_batch(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Open a batch, in place of the one before; it counts as one session while the socket is open."""
+        """Open a batch in place of the previous one; it counts as one session while the socket is open."""
         if self.batch is None:
-            self.sessions.take_place(self.owner)
+            self.sessions.reserve_slot(self.owner)
         try:
             self.batch = await Batch.open(self.environment, data, self.sessions)
         except BaseException:
             if self.batch is None:
-                self.sessions.free_place(self.owner)
+                self.sessions.release_slot(self.owner)
             raise
-        return self.batch.first()
+        return self.batch.reset_reply()
 
-    async def _answer_binary(self, raw: bytes) -> dict[str, Any]:
-        """Batches may speak msgpack, so that arrays travel as they are."""
-        tail: dict[str, Any] = {}
+    async def _respond_binary(self, raw: bytes) -> dict[str, Any]:
+        """Batches accept msgpack, in which arrays are binary."""
+        id_field: dict[str, Any] = {}
         try:
-            said = unpack(raw)
-            tail = _tail(said)
-            frame = convert(said, Frame)
-            if frame.type not in BATCHED:
-                raise ServerError("UNKNOWN_TYPE", f"a binary frame of type {frame.type!r}; expected {BATCHED}")
-            return {"bytes": pack({"type": "batch", "data": await self._batched(frame.type, frame.data or {}), **tail})}
-        except Exception as error:  # the outermost edge: every error has a reply
-            return {"text": encode(_error(self._refusal(error)) | tail).decode()}
+            message = unpack(raw)
+            id_field = _id_field(message)
+            frame = convert(message, Frame)
+            if frame.type not in BATCH_KINDS:
+                raise ServerError("UNKNOWN_TYPE", f"a binary frame of type {frame.type!r}; expected {BATCH_KINDS}")
+            reply = await self._batch_reply(frame.type, frame.data or {})
+            return {"bytes": pack({"type": "batch", "data": reply, **id_field})}
+        except Exception as error:  # the outermost level: every error gets a reply
+            return {"text": encode(_error(self._to_server_error(error)) | id_field).decode()}
 
-    def _refusal(self, error: Exception) -> ServerError:
-        named = {"environment": self.environment.id} if self.session is None else self.session.named
-        reason = refusal.refusal(error, **named)
+    def _to_server_error(self, error: Exception) -> ServerError:
+        log_context = {"environment": self.environment.id} if self.session is None else self.session.log_context
+        reason = errors.to_server_error(error, **log_context)
         self.metrics.count_error(reason.code)
         return reason
 
@@ -231,33 +232,33 @@ class Connection:
             await self.sessions.close(session)
 
 
-async def _received(receive: Any, direct: DirectSocket | None) -> Any:
-    """The next message; while it is waited for, others may be answered directly."""
-    if direct is None:
+async def _receive(receive: Any, fast_path: FastPathSocket | None) -> Any:
+    """The next message; the fast path is active while waiting for it."""
+    if fast_path is None:
         return await receive()
-    direct.idle = True
+    fast_path.idle = True
     message = await receive()
-    direct.idle = False
+    fast_path.idle = False
     return message
 
 
-def _tail(said: Any) -> dict[str, Any]:
-    """The id of a binary frame, to be sent back."""
+def _id_field(message: Any) -> dict[str, Any]:
+    """The id of a binary frame, for its reply."""
     try:
-        id = convert(said, FrameId).id
+        id = convert(message, FrameId).id
     except ServerError:
         return {}
     return {} if id is msgspec.UNSET else {"id": id}
 
 
-def _written(kind: str, data: bytes, id: Id) -> bytes:
-    tail = b"}" if id is msgspec.UNSET else b',"id":%b}' % encode(id)
-    return b'{"type":"%b","data":%b%b' % (kind.encode(), data, tail)
+def _frame_bytes(kind: str, data: bytes, id: Id) -> bytes:
+    end = b"}" if id is msgspec.UNSET else b',"id":%b}' % encode(id)
+    return b'{"type":"%b","data":%b%b' % (kind.encode(), data, end)
 
 
-def _before_reset(kind: str) -> Exception:
+def _not_reset_error(kind: str) -> Exception:
     return StateError("lifecycle", "created", "reset first", f"cannot {kind}: reset first")
 
 
 def _error(reason: ServerError) -> dict[str, Any]:
-    return {"type": "error", "data": refusal.data(reason)}
+    return {"type": "error", "data": errors.error_json(reason)}
