@@ -12,10 +12,10 @@ from tropism.errors import ValidationError
 
 
 def examine_sandbox(
-    tier: Annotated[str | None, typer.Option(help="A or B; by default the first that can be had here.")] = None,
+    tier: Annotated[str | None, typer.Option(help="A or B; by default the first that is available.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack the sandbox of Coding-v0 as it is on this machine; exit code 1 if anything gets through.
+    """Attack the sandbox of Coding-v0 on this machine; the exit code is 1 if an attack succeeds.
 
     Example: tropism sandbox doctor
     """
@@ -30,8 +30,8 @@ def examine_sandbox(
         report = examine(chosen, lambda done, total: bar.update(task, completed=done, total=total))
     rows = [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
     if as_json:
-        told = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
-        print(json.dumps({**told, "attacks": rows, "cannot block": report.cannot_block}, indent=2))
+        summary = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
+        print(json.dumps({**summary, "attacks": rows, "cannot block": report.cannot_block}, indent=2))
     else:
         _show_report(report, rows)
     raise typer.Exit(0 if report.ok else 1)
@@ -44,11 +44,11 @@ def _show_report(report: Any, rows: list[dict[str, Any]]) -> None:
     if rows:
         console.print(table)
     for refusal in report.refusals:
-        console.print(f"Not here: {escape(refusal)}", soft_wrap=True)
+        console.print(f"Unavailable: {escape(refusal)}", soft_wrap=True)
     if report.tier is not None:
         through = sum(row["got through"] for row in rows)
         console.print(f"Tier {report.tier}: {len(rows) - through} of {len(rows)} attacks were blocked.")
-        console.print("What this tier cannot block:")
+        console.print("This tier cannot block:")
         for line in report.cannot_block:
             console.print(f"- {line}", soft_wrap=True)
     if report.reason is not None:
