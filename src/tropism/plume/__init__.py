@@ -1,1 +1,1 @@
-"""The physics and biology of smell: fields, winds, sensors, motions, rewards, strategies."""
+"""Odour plumes and their search: fields, winds, sensors, motions, rewards, strategies."""

@@ -119,19 +119,19 @@ class Pool:
 
     def _start(self) -> Worker:
         command, config = self.spec.command(), json.dumps(self.spec.config()).encode()
-        ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
+        parent_end, child_end = socket.socketpair()
+        parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
-            process = start(command, ENVIRONMENT, theirs)
+            process = start(command, ENVIRONMENT, child_end)
         except OSError as error:
-            ours.close()
+            parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None
         finally:
-            theirs.close()
+            child_end.close()
         with contextlib.suppress(BrokenPipeError):  # `await_ready` reports why a worker ended
-            ours.sendall(len(self._program).to_bytes(4, "little") + self._program)
-            ours.sendall(HEADER.pack(b"I", len(config)) + config)
-        return Worker(process, ours)
+            parent_end.sendall(len(self._program).to_bytes(4, "little") + self._program)
+            parent_end.sendall(HEADER.pack(b"I", len(config)) + config)
+        return Worker(process, parent_end)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A strategy: a rule that maps what one agent senses, and remembers, to its next action."""
+"""A strategy: a rule that maps one agent's observation and memory to its next action."""
 
 from abc import abstractmethod
 from typing import Any
@@ -11,7 +11,7 @@ from tropism.core.rollout.api import Policy
 
 
 class Strategy(eqx.Module):
-    """Abstract. One agent, pure, so whole populations run compiled; numbers are pytree leaves, so they vmap."""
+    """Abstract. Pure and for one agent, so it can be compiled for populations; numbers are pytree leaves."""
 
     @abstractmethod
     def init(self, key: Any) -> Any:
@@ -23,10 +23,10 @@ class Strategy(eqx.Module):
 
 
 def as_policy(strategy: Strategy) -> Policy:
-    """The strategy for a batch, as `rollout` takes it, with `policy_state=first_memories(...)`.
+    """The strategy as a batched policy for `rollout`, with `policy_state=first_memories(...)`.
 
-    A policy is not told that an episode ended, so an agent goes into its next episode with the memory of
-    the last. Where that matters use `tropism.plume.search`, which runs one episode each.
+    A policy does not see the end of an episode, so an agent keeps its memory in the next one.
+    If that matters, use `tropism.plume.search`, which runs one episode per agent.
     """
 
     def policy(key: Any, memories: Any, obs: Any) -> tuple[Any, Any]:
