@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tropism.core.registry import make
-from tropism.plume.strategies.fitted import NAMES
+from tropism.plume.strategies.catalog import NAMES
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config

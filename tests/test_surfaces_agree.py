@@ -16,7 +16,7 @@ from tests.serve.running import Running, running, talk
 from tropism import Session, make, random_policy, rollout
 from tropism.core.episode import Timestep
 from tropism.gym import GymVectorEnv
-from tropism.gym.spaces import inward, outward
+from tropism.gym.spaces import from_gym_value, to_gym_value
 from tropism.serve.session.json_form import JsonForm
 from tropism.wire.codec import encode
 
@@ -67,8 +67,8 @@ def test_gymnasium_equals_the_session(id: str):
     session, gym = Session(env, params), gymnasium.make(f"tropism.gym:tropism/{id}", **short(id))
     ts, (obs, info) = session.reset(seed=SEED), gym.reset(seed=SEED)
     gym.action_space.seed(SEED)
-    to_gym = outward(session.observation_space) or (lambda obs: obs)
-    read = inward(session.action_space) or (lambda action: action)
+    to_gym = to_gym_value(session.observation_space) or (lambda obs: obs)
+    read = from_gym_value(session.action_space) or (lambda action: action)
     for _ in range(NUM_STEPS):
         assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), obs, to_gym(ts.obs)))
         action = gym.action_space.sample()
@@ -126,7 +126,7 @@ def test_websocket_and_http_equal_gymnasium(id: str, server: Running):
     gym: Any = gymnasium.make(f"tropism.gym:tropism/{id}", **short(id)).unwrapped
     session: Session = gym.session
     gym.action_space.seed(SEED)
-    read = inward(session.action_space) or (lambda action: action)
+    read = from_gym_value(session.action_space) or (lambda action: action)
     with server.http(id) as http, server.ws(id) as socket:
         gym.reset(seed=SEED)
         again = {"options": short(id)} if short(id) else {}

@@ -132,13 +132,13 @@ def test_movie_plume_reads_its_file(
     assert run(monkeypatch, *options, *numbers) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 6
     assert run(monkeypatch, *options) == 2
-    assert "film.npy does not say it" in capsys.readouterr().err
+    assert "film.npy does not contain it" in capsys.readouterr().err
     assert run(monkeypatch, *options[:-1], "recording=7") == 2
-    assert "a Recording or the path of a file" in capsys.readouterr().err
+    assert "a PlumeRecording or the path of a file" in capsys.readouterr().err
     assert run(monkeypatch, *options[:-1], "recording=nowhere.npy") == 2
     assert "a file that exists" in capsys.readouterr().err
     assert run(monkeypatch, *options[:-2], *numbers) == 2
-    assert "only a file may need it" in capsys.readouterr().err
+    assert "only for files" in capsys.readouterr().err
 
 
 @pytest.mark.slow

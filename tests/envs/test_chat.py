@@ -1,4 +1,4 @@
-"""Chat: the conversation grows, the partner answers, and its goal can be reached."""
+"""Chat: the conversation grows, the partner replies, and its goal can be reached."""
 
 import pickle
 from typing import Any
@@ -19,7 +19,7 @@ def polite(seed: int, messages: Any) -> Reply:
 
 
 def search(session: Session, seed: int) -> int:
-    """Guess by halving, as an agent that reads the answers would; how many guesses it took."""
+    """Find the number by bisection; returns the number of guesses."""
     session.reset(seed=seed)
     low, high = 1, 100
     while session.lifecycle is EnvironmentState.READY:
@@ -30,7 +30,7 @@ def search(session: Session, seed: int) -> int:
 
 
 @given(st.integers(0, 2**70))
-def test_the_secret_number_is_found_by_whoever_listens(seed: int):
+def test_the_secret_number_is_found_by_bisection(seed: int):
     session = Session(*make("Chat-v0"))
     assert search(session, seed) <= 7
     assert session.lifecycle is EnvironmentState.TERMINATED
@@ -40,11 +40,11 @@ def test_the_secret_number_is_found_by_whoever_listens(seed: int):
 
 def test_secrets_differ_from_seed_to_seed():
     session = Session(Chat())
-    said = set[str]()
+    openings = set[str]()
     for seed in range(20):
         search(session, seed)
-        said.add(session.timestep.obs.messages[-1].content)
-    assert len(said) > 10
+        openings.add(session.timestep.obs.messages[-1].content)
+    assert len(openings) > 10
 
 
 def test_the_whole_conversation_is_in_the_observation():
@@ -65,7 +65,7 @@ def test_the_whole_conversation_is_in_the_observation():
 @pytest.mark.parametrize(
     "action", [{"role": "robot", "content": "hi"}, {"role": "user"}, {"content": 3}, {"role": None, "content": "hi"}]
 )
-def test_a_wrong_role_or_content_is_refused_and_changes_nothing(action: Any):
+def test_a_wrong_role_or_content_is_rejected_and_changes_nothing(action: Any):
     session = Session(Chat())
     session.reset(seed=0)
     with pytest.raises(ValidationError):
@@ -84,19 +84,19 @@ def test_a_tokenizer_is_given_the_conversation():
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("arguments", [{"partner": 3}, {"max_turns": 0}, {"max_turns": 1.5}, {"tokenizer": "gpt"}])
-def test_wrong_arguments_are_refused(arguments: dict[str, Any]):
+def test_wrong_arguments_are_rejected(arguments: dict[str, Any]):
     with pytest.raises(ValidationError):
         make("Chat-v0", **arguments)
 
 
 @pytest.mark.parametrize("words", ["no number", "9" * 5000, "٣", "-5", "0"])
-def test_the_partner_answers_whatever_is_said(words: str):
+def test_the_partner_replies_to_any_text(words: str):
     reply = SecretNumber()(0, (ChatMessage(role="user", content=words),))
     assert reply.reward == 0.0
     assert not reply.done
 
 
-def test_pickles_and_forks_go_on():
+def test_pickles_and_forks_continue():
     session = Session(*make("Chat-v0", max_turns=5))
     session.reset(seed=0)
     session.step({"content": "50"})
@@ -107,7 +107,7 @@ def test_pickles_and_forks_go_on():
         session.fork(seed=3)
 
 
-def test_words_are_what_is_said():
+def test_text_is_parsed_as_a_message():
     session = Session(Chat())
     session.reset(seed=0)
     assert session.parse("Is it 50?") == ChatAction(role="user", content="Is it 50?")

@@ -1,4 +1,4 @@
-"""The five control tasks against Gymnasium, transition by transition from the same state."""
+"""The five control tasks compared with Gymnasium, transition by transition from the same state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,7 +68,7 @@ class Transition(NamedTuple):
 
 
 def rollout(case: Case, key: Any) -> Transition:
-    """Every transition of one episode, and more after its end."""
+    """The transitions of one episode and some after its end."""
     env: Any = case.env
     params = env.default_params()
 
@@ -99,7 +99,7 @@ def vector(state: Any, fields: tuple[str, ...]) -> np.ndarray[Any, Any]:
 
 
 def answer(twin: Any, start: Any, action: Any) -> tuple[Any, Any, float, bool]:
-    """What Gymnasium makes of the same state and action."""
+    """Gymnasium's transition from the same state and action."""
     twin.state = start.copy()
     twin.steps_beyond_terminated = None
     obs, reward, terminated, _, _ = twin.step(action)
@@ -218,11 +218,11 @@ def test_step_keeps_shapes_and_dtypes_with_any_kind_of_number_and_key(case: Case
 def test_spaces_work_under_a_trace(case: Case):
     env, params = case.env, case.env.default_params()
 
-    def sampled(key: Any, params: Any) -> Any:
+    def sample(key: Any, params: Any) -> Any:
         space = env.observation_space(params)
         return space.contains(space.sample(key))
 
-    assert jax.jit(sampled)(random.key(0), params)
+    assert jax.jit(sample)(random.key(0), params)
 
 
 def test_a_thousand_gravities_and_pole_masses_compile_once():
@@ -241,7 +241,7 @@ def test_a_thousand_gravities_and_pole_masses_compile_once():
     assert len(np.unique(np.asarray(together.theta_dot))) > 900
     twin: Any = gymnasium.make("CartPole-v1").unwrapped
     for i in (0, 137, 500, 999):
-        # Gymnasium stores what follows from the masses, so it is set along.
+        # Gymnasium stores values derived from the masses, so they are set too.
         twin.gravity, twin.masspole = float(gravities[i]), float(masses[i])
         twin.total_mass, twin.polemass_length = twin.masspole + 1.0, twin.masspole * 0.5
         alone, *_ = answer(twin, vector(state, CASES[0].fields), 1)
@@ -286,7 +286,7 @@ def test_the_angle_from_upright_is_the_nearest_turn():
         (MountainCarContinuous(), "1", [1.0]),
     ],
 )
-def test_words_become_actions(env: Environment, text: str, action: Any):
+def test_words_are_parsed_as_actions(env: Environment, text: str, action: Any):
     assert np.array_equal(env.parse(text, env.default_params()), action)
 
 
@@ -301,7 +301,7 @@ def test_words_become_actions(env: Environment, text: str, action: Any):
         (MountainCarContinuous(), "hard left", "a number"),
     ],
 )
-def test_other_words_are_refused_by_name(env: Environment, text: str, expected: str):
+def test_other_words_are_rejected(env: Environment, text: str, expected: str):
     with pytest.raises(ValidationError) as error:
         env.parse(text, env.default_params())
     assert error.value.value == text
@@ -310,10 +310,10 @@ def test_other_words_are_refused_by_name(env: Environment, text: str, expected: 
 
 @every_case
 @pytest.mark.parametrize("host", [np.asarray, lambda leaf: leaf.item()], ids=["numpy", "python"])  # pyright: ignore
-def test_the_description_says_task_numbers_and_actions(case: Case, host: Callable[[Any], Any]):
+def test_the_description_contains_task_numbers_and_actions(case: Case, host: Callable[[Any], Any]):
     params = case.env.default_params()
     obs, state = case.env.reset(random.key(0), params)
-    held = object.__new__(type(state))  # a state of host values, as a session hands it on
+    held = object.__new__(type(state))  # a state of host values, as passed by a session
     for name in ("time", *case.fields):
         object.__setattr__(held, name, host(getattr(state, name)))
     words = case.env.describe(held, np.asarray(obs), params)

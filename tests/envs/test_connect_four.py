@@ -1,4 +1,4 @@
-"""ConnectFour against a checker written in plain Python, and its opponents against each other."""
+"""ConnectFour compared with a checker in plain Python, and its opponents against each other."""
 
 import json
 from dataclasses import replace
@@ -45,8 +45,8 @@ def state_of(rows: str, player: int) -> ConnectFourState:
     return replace(state, board=jnp.asarray(board), player=jnp.int8(player))
 
 
-def lined_up(board: Any, player: int) -> bool:
-    """Whether some cell begins four in a line, looked up cell by cell."""
+def has_line(board: Any, player: int) -> bool:
+    """Whether there are four in a line, checked cell by cell."""
     cells = {(int(row), int(col)) for row, col in np.argwhere(np.asarray(board) == player)}
     ways = [(0, 1), (1, 0), (1, 1), (-1, 1)]
     return any(all((r + k * a, c + k * b) in cells for k in range(4)) for r, c in cells for a, b in ways)
@@ -55,7 +55,7 @@ def lined_up(board: Any, player: int) -> bool:
 @given(st.lists(st.lists(st.sampled_from([True, False]), min_size=7, max_size=7), min_size=6, max_size=6))
 def test_four_in_a_line_is_found_exactly_where_there_is_one(rows: list[list[bool]]):
     discs = np.array(rows)
-    assert bool(jax.jit(has_four)(discs)) == lined_up(discs, 1)
+    assert bool(jax.jit(has_four)(discs)) == has_line(discs, 1)
 
 
 def test_each_of_the_69_lines_wins_and_no_three_of_it_do():
@@ -76,13 +76,13 @@ def test_each_of_the_69_lines_wins_and_no_three_of_it_do():
 
 
 @given(st.lists(st.integers(0, 6), max_size=60))
-def test_a_game_against_oneself_is_the_one_by_hand(columns: list[int]):
+def test_a_self_play_game_agrees_with_plain_python(columns: list[int]):
     board, player = np.zeros((6, 7), int), 1
     for column, (obs, state, reward, done, info) in zip(columns, play("self", columns), strict=False):
         free = np.flatnonzero(board[:, column] == 0)
         if len(free):
             board[free[-1], column] = player
-        won = lined_up(board, player)
+        won = has_line(board, player)
         assert np.array_equal(state.board, board)
         assert np.array_equal(obs, board * -player)
         assert float(reward) == (-1.0 if not len(free) else 1.0 if won else 0.0)
@@ -114,7 +114,7 @@ def test_an_illegal_move_loses_and_changes_nothing(column: int):
         assert np.array_equal(state.board, full.board)
 
 
-def test_opponents_answer_once_and_the_agent_stays_x():
+def test_opponents_move_once_and_the_agent_stays_x():
     for opponent in ("random", "minimax(2)"):
         for entry in play(opponent, [3, 2, 4, 1, 5]):
             board = np.asarray(entry[1].board)
@@ -156,7 +156,7 @@ def test_minimax_scores_are_those_of_plain_recursion():
                 continue
             after = board.copy()
             after[free[-1], column] = player
-            if lined_up(after, player):
+            if has_line(after, player):
                 values.append(depth)
             elif depth == 1 or (after != 0).all():
                 values.append(0)
@@ -219,7 +219,7 @@ def test_ties_are_broken_by_the_key():
 
 
 @pytest.mark.parametrize("opponent", ["minimax", "minimax(0)", "minimax(6)", "minimax(33)", "alphabeta", "", None, 3])
-def test_an_unknown_opponent_is_refused(opponent: Any):
+def test_an_unknown_opponent_is_rejected(opponent: Any):
     with pytest.raises(ValidationError, match="opponent"):
         ConnectFour(opponent)
 
@@ -239,7 +239,7 @@ def test_the_reset_reports_the_same_info_as_a_step():
     assert np.asarray(obs) in env.observation_space(PARAMS)
 
 
-def test_words_become_columns_and_the_board_words():
+def test_words_are_parsed_as_columns_and_the_board_is_described():
     env = ConnectFour("self")
     assert [env.parse(text, PARAMS) for text in ("column 3", "Column 0.", "6", " 2 ")] == [3, 0, 6, 2]
     for text in ("column 7", "-1", "the middle", "3.5", ""):

@@ -1,4 +1,4 @@
-"""Echo: what comes back, what it is worth, and that it never ends."""
+"""Echo: messages, rewards, and that an episode never ends."""
 
 import pickle
 from dataclasses import FrozenInstanceError
@@ -18,7 +18,7 @@ def session() -> Session:
 
 @pytest.mark.slow
 @given(st.lists(st.text(), max_size=5))
-def test_every_message_comes_back_and_its_length_is_the_reward(messages: list[str]):
+def test_every_message_is_returned_and_its_length_is_the_reward(messages: list[str]):
     echo = session()
     first = echo.reset(seed=0)
     assert first.obs == EchoObservation(echoed_message="", message_length=0)
@@ -41,7 +41,7 @@ def test_an_invalid_action_changes_nothing(action: Any):
     assert echo.snapshot() == before
 
 
-def test_what_a_caller_does_to_an_observation_reaches_nothing():
+def test_changing_an_observation_does_not_affect_the_environment():
     echo = session()
     echo.reset(seed=0)
     obs = echo.step({"message": "hello"}).obs
@@ -52,7 +52,7 @@ def test_what_a_caller_does_to_an_observation_reaches_nothing():
     assert Session.restore(echo.snapshot()).timestep.obs == echo.timestep.obs
 
 
-def test_pickles_and_forks_go_on():
+def test_pickles_and_forks_continue():
     echo = session()
     echo.reset(seed=0)
     echo.step({"message": "one"})
@@ -61,7 +61,7 @@ def test_pickles_and_forks_go_on():
     assert echo.step_count == 1
 
 
-def test_words_are_the_message():
+def test_text_is_parsed_as_the_message():
     echo = session()
     echo.reset(seed=0)
     assert "Nothing to hear" in echo.describe()

@@ -1,4 +1,4 @@
-"""GridWorld against a walk written in plain Python, and its picture twin step by step."""
+"""GridWorld compared with a walk in plain Python, and PixelGridWorld with GridWorld."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def walk(env: Any, actions: list[int]) -> list[Any]:
 
 
 @given(st.sampled_from([2, 5, 8]), st.lists(st.integers(0, 3), max_size=40))
-def test_every_walk_is_the_one_by_hand(size: int, actions: list[int]):
+def test_every_walk_agrees_with_plain_python(size: int, actions: list[int]):
     row = col = 0
     for action, (obs, state, reward, done, info) in zip(actions, walk(GridWorld(size), actions)[1:], strict=True):
         down, right = MOVES[ACTIONS[action]]
@@ -52,7 +52,7 @@ def test_the_hundredth_step_truncates():
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))
-def test_the_pixel_world_plays_by_the_same_rules(actions: list[int]):
+def test_the_pixel_world_has_the_same_rules(actions: list[int]):
     for plain, pixel in zip(walk(GridWorld(4), actions), walk(PixelGridWorld(4), actions), strict=True):
         assert jax.tree.leaves(plain[1:]) == jax.tree.leaves(pixel[1:])
 
@@ -78,7 +78,7 @@ def test_pixels_show_agent_over_goal_on_black():
 
 @pytest.mark.parametrize("world", [GridWorld, PixelGridWorld])
 @pytest.mark.parametrize("size", [1, 0, -3, 2.5, 5.0, "5", None, True])
-def test_a_size_that_is_no_grid_is_refused(world: Any, size: Any):
+def test_an_invalid_size_is_rejected(world: Any, size: Any):
     with pytest.raises(ValidationError, match="size"):
         world(size=size)
 
@@ -103,7 +103,7 @@ def test_it_runs_under_vmap_and_scan():
     np.testing.assert_allclose(rewards, np.array([[-0.01] * 3] * 7 + [[1.0] * 3]))
 
 
-def test_words_become_moves_and_the_place_words():
+def test_words_are_parsed_as_moves_and_the_position_is_described():
     env, params = GridWorld(), GridWorldParams()
     assert [env.parse(word, params) for word in ACTIONS] == [0, 1, 2, 3]
     assert env.parse("DOWN.", params) == PixelGridWorld().parse("2", params) == 2

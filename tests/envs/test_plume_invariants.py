@@ -1,4 +1,4 @@
-"""What holds in every plume search, whatever the seed and the actions: a thousand seeds each, drawn in batches."""
+"""Invariants of every plume search for any seed and actions: a thousand seeds each, drawn in batches."""
 
 from typing import Any
 
@@ -17,15 +17,15 @@ from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.fields import Gaussian, Meander
 from tropism.plume.motion import Compass, Continuous, Oriented
 from tropism.plume.rewards import SparseGoal
-from tropism.plume.sensors import FullField, Position, SourcePosition, named
+from tropism.plume.sensors import FullField, Position, SourcePosition, dict_sensor
 
 SEEDS, BATCHES, STEPS = 100, 10, 40  # seeds at a time, times, steps of each; most episodes end within them
 QUICK = {"PlumeNav-v0", "PlumeNavMeander-v0"}
-OUT_OF_REACH = {"PlumeNavFilaments-v0"}  # a thousand turbulent winds take minutes; agents that share one do not
+OUT_OF_REACH = {"PlumeNavFilaments-v0"}  # a thousand turbulent winds take minutes; a shared one does not
 WALL = np.zeros((24, 32), bool)
 WALL[3:20, 10], WALL[5, 12:30] = True, True
 ROUND = Gaussian((16.0, 12.0), 6.0)
-EVERYTHING = named(agent_position=Position(), concentration_field=FullField(), source_location=SourcePosition())
+EVERYTHING = dict_sensor(agent_position=Position(), concentration_field=FullField(), source_location=SourcePosition())
 
 
 def registered_searches() -> list[Any]:
@@ -51,7 +51,7 @@ SEARCHES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("env", SEARCHES)
 def test_a_thousand_seeds_keep_the_invariants(env: PlumeNav):
-    """The numbers of an episode are drawn too: they are params, so that one compilation serves all."""
+    """The numbers of an episode are drawn too: they are params, so one compilation is enough."""
 
     @settings(max_examples=BATCHES)
     @given(st.integers(0, 2**64 - SEEDS), st.integers(STEPS // 2, STEPS), st.floats(0, 3, width=32))
@@ -63,46 +63,46 @@ def test_a_thousand_seeds_keep_the_invariants(env: PlumeNav):
     holds()
 
 
-def check(env: PlumeNav, moved: Any, max_steps: int, radius: Any) -> None:
-    info = moved.info
+def check(env: PlumeNav, transitions: Any, max_steps: int, radius: Any) -> None:
+    info = transitions.info
     x, y = info["agent_xy"]
     assert ((x >= env.low[0]) & (x <= env.high[0]) & (y >= env.low[1]) & (y <= env.high[1])).all()
-    check_observed(env.observation_space(env.default_params()), moved.next_obs)
-    assert moved.reward.dtype == np.float32
-    assert np.isfinite(moved.reward).all()
-    assert moved.terminated.dtype == moved.truncated.dtype == info["goal_reached"].dtype == bool
-    check_goal(env, moved, radius)
-    check_continuity(moved)
-    np.testing.assert_array_equal(moved.truncated, steps_of_episodes(moved) >= max_steps)
+    check_observed(env.observation_space(env.default_params()), transitions.next_obs)
+    assert transitions.reward.dtype == np.float32
+    assert np.isfinite(transitions.reward).all()
+    assert transitions.terminated.dtype == transitions.truncated.dtype == info["goal_reached"].dtype == bool
+    check_goal(env, transitions, radius)
+    check_continuity(transitions)
+    np.testing.assert_array_equal(transitions.truncated, steps_of_episodes(transitions) >= max_steps)
     smell = info["concentration_at_agent"]
     assert (np.isfinite(smell) & (smell >= 0)).all()
     if isinstance(env.field, Gaussian):
         assert (smell <= 1).all()
     if env.obstacles is not None:
         arena = env.default_params().arena
-        assert not np.asarray(arena.blocked(jnp.stack([jnp.asarray(x, float), jnp.asarray(y, float)], -1))).any()
+        assert not np.asarray(arena.is_blocked(jnp.stack([jnp.asarray(x, float), jnp.asarray(y, float)], -1))).any()
 
 
-def check_goal(env: PlumeNav, moved: Any, radius: Any) -> None:
-    info = moved.info
+def check_goal(env: PlumeNav, transitions: Any, radius: Any) -> None:
+    info = transitions.info
     (x, y), source = info["agent_xy"], info["source_location"]
     reached = info["distance_to_goal"] <= radius
     np.testing.assert_allclose(info["distance_to_goal"], np.hypot(x - source[0], y - source[1]), rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(info["goal_reached"], reached)
     if isinstance(env.reward, SparseGoal):
-        np.testing.assert_array_equal(moved.reward, reached.astype(np.float32))
+        np.testing.assert_array_equal(transitions.reward, reached.astype(np.float32))
     if env.motion.boundary != "absorb":
-        np.testing.assert_array_equal(moved.terminated, reached)
+        np.testing.assert_array_equal(transitions.terminated, reached)
         return
     at_edge = (x == env.low[0]) | (x == env.high[0]) | (y == env.low[1]) | (y == env.high[1])
-    assert (reached <= moved.terminated).all()
-    assert (at_edge | reached)[moved.terminated].all()
+    assert (reached <= transitions.terminated).all()
+    assert (at_edge | reached)[transitions.terminated].all()
 
 
-def check_continuity(moved: Any) -> None:
-    """An observation is the one that the step before it led to, unless an episode ended there."""
-    goes_on = ~(moved.terminated | moved.truncated)[:-1]
-    for obs, before in zip(jax.tree.leaves(moved.obs), jax.tree.leaves(moved.next_obs), strict=True):
+def check_continuity(transitions: Any) -> None:
+    """An observation is the next observation of the previous step, unless an episode ended there."""
+    goes_on = ~(transitions.terminated | transitions.truncated)[:-1]
+    for obs, before in zip(jax.tree.leaves(transitions.obs), jax.tree.leaves(transitions.next_obs), strict=True):
         np.testing.assert_array_equal(obs[1:][goes_on], before[:-1][goes_on])
 
 
@@ -117,10 +117,10 @@ def check_observed(space: Any, obs: Any) -> None:
     assert ((obs >= space.low) & (obs <= space.high)).all()
 
 
-def steps_of_episodes(moved: Any) -> Any:
+def steps_of_episodes(transitions: Any) -> Any:
     """The number of each step in its episode, from 1."""
     numbers, running = [], np.zeros(SEEDS, int)
-    for ended in moved.terminated | moved.truncated:
+    for ended in transitions.terminated | transitions.truncated:
         running = running + 1
         numbers.append(running)
         running = np.where(ended, 0, running)

@@ -1,4 +1,4 @@
-"""Every environment here can be seen: picture shape, dtype, change with the state, jit and vmap."""
+"""Pictures of every environment: shape, dtype, change with the state, jit and vmap."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,7 +43,7 @@ CASES: list[tuple[Environment, tuple[int, int], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("env", "size", "change"), CASES, ids=[f"{type(env).__name__} {next(iter(change))}" for env, _, change in CASES]
 )
-def test_the_picture_follows_the_state(env: Environment, size: tuple[int, int], change: dict[str, Any]):
+def test_the_picture_changes_with_the_state(env: Environment, size: tuple[int, int], change: dict[str, Any]):
     params = env.default_params()
     _, state = env.reset(random.key(0), params)
     other = replace(state, **change)
@@ -58,7 +58,7 @@ def test_the_picture_follows_the_state(env: Environment, size: tuple[int, int], 
     assert 0.001 < changed < 0.3
 
 
-def covered(env: Environment, change: dict[str, Any], color: tuple[int, int, int]) -> tuple[float, float]:
+def color_centre(env: Environment, change: dict[str, Any], color: tuple[int, int, int]) -> tuple[float, float]:
     """The mean column and row of a colour in the picture."""
     params = env.default_params()
     _, state = env.reset(random.key(0), params)
@@ -71,15 +71,15 @@ def covered(env: Environment, change: dict[str, Any], color: tuple[int, int, int
 def test_left_is_left_and_up_is_up():
     brown, red, blue = (176, 122, 74), (224, 49, 49), (34, 94, 168)
     at_rest = {"x": jnp.float32(0), "theta": jnp.float32(0.2)}
-    assert covered(CartPole(), at_rest, brown)[0] > 305
-    assert covered(Pendulum(), {"theta": jnp.float32(0.5)}, red)[0] < 195
-    assert covered(Pendulum(), {"theta": jnp.float32(0.5)}, red)[1] < 195
-    assert covered(Acrobot(), {"theta_1": jnp.float32(0.5)}, blue)[0] > 205
-    assert covered(Acrobot(), {"theta_1": jnp.float32(0.5)}, blue)[1] > 205
-    assert covered(MountainCar(), {"position": jnp.float32(0.5)}, blue)[0] > 500
-    assert covered(GridWorld(), {"row": one * 0, "col": one * 4}, blue) == pytest.approx((359.5, 39.5), abs=1)
+    assert color_centre(CartPole(), at_rest, brown)[0] > 305
+    assert color_centre(Pendulum(), {"theta": jnp.float32(0.5)}, red)[0] < 195
+    assert color_centre(Pendulum(), {"theta": jnp.float32(0.5)}, red)[1] < 195
+    assert color_centre(Acrobot(), {"theta_1": jnp.float32(0.5)}, blue)[0] > 205
+    assert color_centre(Acrobot(), {"theta_1": jnp.float32(0.5)}, blue)[1] > 205
+    assert color_centre(MountainCar(), {"position": jnp.float32(0.5)}, blue)[0] > 500
+    assert color_centre(GridWorld(), {"row": one * 0, "col": one * 4}, blue) == pytest.approx((359.5, 39.5), abs=1)
     dropped = drop(np.zeros((6, 7), np.int8), 6, 1)
-    assert covered(ConnectFour(), {"board": dropped}, red) == pytest.approx((415.5, 351.5), abs=1)
+    assert color_centre(ConnectFour(), {"board": dropped}, red) == pytest.approx((415.5, 351.5), abs=1)
 
 
 @pytest.mark.parametrize("id", mark_slow(["PlumeNav-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0", "GridWorld-v0"]))
@@ -95,7 +95,7 @@ def test_the_agent_is_drawn_where_its_spot_is(id: str):
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE))
-def test_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
+def test_either_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
     env, params = make(id)
     words = env.observation_words()
     assert len(set(words)) == len(words)

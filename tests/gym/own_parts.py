@@ -1,4 +1,4 @@
-"""A user's own components for a plume environment, written from the contract's text."""
+"""User parts of a plume environment, written from the contract's text."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ ACTIONS = (0, 1, 1, 2, 3, 3, 0, 1)
 SMALL: dict[str, Any] = {"grid_size": (32, 24), "goal_radius": 1.0, "max_steps": 40}
 
 
-class Flicker:
+class FlickerPlume:
     """A plume whose strength is a random walk."""
 
     def __init__(self, calls: Calls | None = None):
@@ -43,7 +43,7 @@ class Flicker:
         return self.strength * np.exp(-((x - 16) ** 2 + (y - 12) ** 2) / 200)
 
 
-class Gusts:
+class GustyWind:
     def __init__(self, calls: Calls | None = None):
         self.calls: Calls = [] if calls is None else calls
         self.seed, self.step = 0, 0
@@ -60,8 +60,8 @@ class Gusts:
         return np.array([1.0 + self.step % 3, position.y / 24])
 
 
-class Smoothed:
-    """A noisy sensor that remembers; nobody tells it when an episode begins."""
+class SmoothedSensor:
+    """A noisy sensor with memory that is not reset by an episode."""
 
     def __init__(self, calls: Calls | None = None):
         self.calls: Calls = [] if calls is None else calls
@@ -77,7 +77,7 @@ class Smoothed:
         return np.array([self.memory, env_state["rng"].normal(0, 0.01), wind[0]])
 
 
-class Slippery:
+class SlipperyMotion:
     """Steps in four directions that sometimes slip."""
 
     def __init__(self, calls: Calls | None = None):
@@ -105,7 +105,7 @@ class Slippery:
         return replace(agent, position=(x, y), orientation=90.0 * ((1 - action) % 4))
 
 
-class Hungry:
+class HungryReward:
     def __init__(self, calls: Calls | None = None):
         self.calls: Calls = [] if calls is None else calls
         self.eaten = 0.0
@@ -117,23 +117,23 @@ class Hungry:
         return 10.0 if next_state.goal_reached else gain + 0.01 * self.eaten
 
 
-class Fresh(Smoothed):
-    """Forgets when an episode begins, which it knows from the steps."""
+class ResettingSensor(SmoothedSensor):
+    """Resets its memory at the start of an episode, detected by the step count."""
 
     def get_observation(self, env_state: Mapping[str, Any]) -> Any:
         self.memory = self.memory if env_state["step_count"] else 0.0
         return super().get_observation(env_state)
 
 
-class Hungrier(Hungry):
-    """Begins every episode as hungry as the first."""
+class ResettingReward(HungryReward):
+    """Resets its state at the start of an episode."""
 
     def compute_reward(self, prev_state: Any, action: Any, next_state: Any, plume_field: Any) -> float:
         self.eaten = self.eaten if prev_state.step_count else 0.0
         return super().compute_reward(prev_state, action, next_state, plume_field)
 
 
-class Plain:
+class PlainSensor:
     """The default sensor, written by a user."""
 
     observation_space = spaces.Box(0, 1, (1,))
@@ -142,7 +142,7 @@ class Plain:
         return np.array([env_state["concentration_field"].sample(*env_state["agent_state"].position)])
 
 
-class Four:
+class FourWayMotion:
     """The default motion, written by a user."""
 
     action_space = spaces.Discrete(4)
@@ -154,25 +154,29 @@ class Four:
         return SimpleNamespace(position=(min(max(x + dx, 0), width - 1), min(max(y + dy, 0), height - 1)))
 
 
-class Sparse:
+class SparseReward:
     def compute_reward(self, prev_state: Any, action: Any, next_state: Any, plume_field: Any) -> Any:
         return next_state.goal_reached
 
 
-class Round:
+class RoundPlume:
     def sample(self, x: Any, y: Any, t: Any = None) -> Any:
         return np.exp(np.float32(-((x - 16) ** 2 + (y - 12) ** 2) / 800))
 
 
-def all_own(calls: Calls | None = None, **more: Any) -> PlumeEnv:
-    parts: dict[str, Any] = {"plume": Flicker(calls), "wind_field": Gusts(calls), "sensor_model": Smoothed(calls)}
-    parts |= {"action_model": Slippery(calls), "reward_fn": Hungry(calls)}
+def make_all_user(calls: Calls | None = None, **more: Any) -> PlumeEnv:
+    parts: dict[str, Any] = {
+        "plume": FlickerPlume(calls),
+        "wind_field": GustyWind(calls),
+        "sensor_model": SmoothedSensor(calls),
+    }
+    parts |= {"action_model": SlipperyMotion(calls), "reward_fn": HungryReward(calls)}
     return PlumeEnv(**{**SMALL, **parts, **more})
 
 
-def forgetting(**more: Any) -> PlumeEnv:
-    """All a user's own, with states of their own that no episode leaves to the next."""
-    return all_own(sensor_model=Fresh(), reward_fn=Hungrier(), **more)
+def make_resetting(**more: Any) -> PlumeEnv:
+    """Only user parts, whose states are reset by each episode."""
+    return make_all_user(sensor_model=ResettingSensor(), reward_fn=ResettingReward(), **more)
 
 
 def play(env: Any, seed: int | None, actions: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""A Gymnasium environment as one of ours."""
+"""A Gymnasium environment as a Tropism environment."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ IDS = ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Taxi-v4", "Blackjack-v1"]
 
 
 class Reused(gymnasium.Env[Any, Any]):
-    """Writes every observation into the same array, and counts how often it was closed."""
+    """Writes every observation into the same array and counts calls of close."""
 
     observation_space = spaces.Box(0, 10, (1,))
     action_space = spaces.Discrete(2)
@@ -39,7 +39,7 @@ class Reused(gymnasium.Env[Any, Any]):
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_the_episode_is_gymnasiums_own(id: str):
+def test_the_episode_is_that_of_gymnasium(id: str):
     theirs, session = gymnasium.make(id), Session(from_gymnasium(id))
     obs, info = theirs.reset(seed=42)
     first = session.reset(seed=42)
@@ -57,7 +57,7 @@ def test_the_episode_is_gymnasiums_own(id: str):
             break
 
 
-def test_the_spaces_are_ours():
+def test_the_spaces_are_converted():
     env = from_gymnasium("CartPole-v1")
     params = env.default_params()
     assert env.action_space(params) == Discrete(2)
@@ -73,7 +73,7 @@ def test_equal_sources_make_equal_environments():
     assert from_gymnasium(Reused()) != from_gymnasium(Reused())
 
 
-def test_an_instance_with_a_spec_is_made_again_with_its_arguments_and_wrappers():
+def test_an_instance_with_a_spec_is_remade_with_its_arguments_and_wrappers():
     instance = TimeLimit(gymnasium.make("Pendulum-v1", g=1.0), 5)
     instance.reset(seed=0)
     session = Session(from_gymnasium(instance))
@@ -86,7 +86,7 @@ def test_an_instance_with_a_spec_is_made_again_with_its_arguments_and_wrappers()
     instance.step(np.array([0.0], np.float32))
 
 
-def test_an_instance_that_cannot_be_made_again_is_copied():
+def test_an_instance_without_a_spec_is_copied():
     odd = TransformObservation(gymnasium.make("CartPole-v1"), lambda obs: obs * 0, None)
     session = Session(from_gymnasium(odd))
     assert not session.reset(seed=0).obs.any()
@@ -117,13 +117,13 @@ def test_both_flags_are_kept_apart():
         session.step(0)
 
 
-def test_options_go_to_the_environment_s_own_reset():
+def test_options_are_passed_to_the_reset():
     session = Session(from_gymnasium(Reused))
     assert session.reset(seed=0, options={"start": 2}).obs[0] == 2
     assert session.reset(seed=0).obs[0] == 0
 
 
-def test_a_fork_and_a_snapshot_go_on_identically():
+def test_a_fork_and_a_snapshot_continue_identically():
     env = from_gymnasium("CartPole-v1")
     session = Session(env)
     session.reset(seed=9)
@@ -149,7 +149,7 @@ def test_each_episode_s_instance_is_closed():
     assert len(closed) == probes + 2
 
 
-def test_pictures_where_the_environment_draws(monkeypatch: pytest.MonkeyPatch):
+def test_pictures_if_the_environment_renders(monkeypatch: pytest.MonkeyPatch):
     session = Session(from_gymnasium("FrozenLake-v1"))
     session.reset(seed=0)
     assert session.render().shape[2] == 3
@@ -158,7 +158,7 @@ def test_pictures_where_the_environment_draws(monkeypatch: pytest.MonkeyPatch):
     assert plain.render() is None
 
 
-def test_there_and_back_is_the_same_environment():
+def test_the_round_trip_gives_the_same_environment():
     env, theirs = to_gymnasium(from_gymnasium("CartPole-v1")), gymnasium.make("CartPole-v1")
     assert np.array_equal(env.reset(seed=3)[0], theirs.reset(seed=3)[0])
     assert np.array_equal(env.step(1)[0], theirs.step(1)[0])
@@ -166,11 +166,11 @@ def test_there_and_back_is_the_same_environment():
 
 
 @pytest.mark.parametrize("source", [3, None, ["CartPole-v1"]])
-def test_what_is_no_environment_is_refused(source: Any):
+def test_other_objects_are_rejected(source: Any):
     with pytest.raises(ValidationError, match="a Gymnasium id"):
         from_gymnasium(source)
 
 
-def test_a_factory_of_something_else_is_refused():
+def test_a_factory_of_something_else_is_rejected():
     with pytest.raises(ValidationError, match=r"returns a gymnasium\.Env"):
         from_gymnasium(dict)

@@ -58,7 +58,7 @@ def test_signatures_are_gymnasiums():
         assert [p.default for p in ours.values()] == [p.default for p in theirs.values()]
 
 
-def test_a_step_returns_plain_values_and_the_contract_s_info():
+def test_a_step_returns_plain_values_and_the_contract_info():
     env = cartpole()
     obs, info = env.reset(seed=np.int64(7))
     assert info == {"seed": 7, "step_count": 0, "episode_count": 1, "total_reward": 0.0}
@@ -71,7 +71,7 @@ def test_a_step_returns_plain_values_and_the_contract_s_info():
     assert env.metadata == {"render_modes": ["human", "rgb_array"], "render_fps": 30}
 
 
-def test_info_counts_over_episodes_and_forgets_the_seed():
+def test_info_counts_episodes_and_drops_the_seed():
     env = cartpole()
     env.reset(seed=7)
     env.step(1)
@@ -91,7 +91,7 @@ def test_total_reward_is_the_sum_of_the_rewards():
         assert info["total_reward"] == total
 
 
-def test_the_environment_s_own_info_is_there_and_fresh():
+def test_the_environment_info_is_included_and_copied():
     env = to_gymnasium(*make("ConnectFour-v0"))
     _, first = env.reset(seed=0)
     assert first["legal_actions"].all()
@@ -115,12 +115,12 @@ def test_lifecycle_and_episode_id_are_attributes():
 
 
 @pytest.mark.parametrize("call", [lambda env: env.step(0), lambda env: env.render()], ids=["step", "render"])
-def test_nothing_before_the_first_reset(call: Any):
+def test_calls_before_the_first_reset_raise(call: Any):
     with pytest.raises(StateError, match="CREATED; call reset"):
         call(cartpole(render_mode="rgb_array"))
 
 
-def test_no_step_after_the_end():
+def test_a_step_after_the_end_raises():
     env = cartpole()
     env.reset(seed=0)
     while not env.step(0)[2]:
@@ -131,7 +131,7 @@ def test_no_step_after_the_end():
     assert env.session.step_count == steps
 
 
-def test_nothing_after_close_and_close_twice_is_fine():
+def test_calls_after_close_raise_except_close():
     env = cartpole()
     env.reset(seed=0)
     env.close()
@@ -143,7 +143,7 @@ def test_nothing_after_close_and_close_twice_is_fine():
 
 
 @pytest.mark.parametrize("seed", [True, -1, 1.0, "1", [1], np.float32(2)])
-def test_a_bad_seed_is_refused_and_changes_nothing(seed: Any):
+def test_a_bad_seed_is_rejected_and_changes_nothing(seed: Any):
     env = cartpole()
     env.reset(seed=5)
     env.step(1)
@@ -157,7 +157,7 @@ def test_a_bad_seed_is_refused_and_changes_nothing(seed: Any):
 
 
 @pytest.mark.parametrize("options", [{"gravity": 3}, {"params": {"gravty": 3}}, {"params": 3}, [("params", {})], "x"])
-def test_bad_options_are_refused(options: Any):
+def test_bad_options_are_rejected(options: Any):
     env = cartpole()
     with pytest.raises(ValidationError):
         env.reset(seed=0, options=options)
@@ -173,7 +173,7 @@ def test_options_change_one_episode():
 
 
 @pytest.mark.parametrize("action", [True, 1.0, 2, -1, np.array([1]), np.float32(1), "1", None, float("nan")])
-def test_a_bad_discrete_action_is_refused_and_changes_nothing(action: Any):
+def test_a_bad_discrete_action_is_rejected_and_changes_nothing(action: Any):
     env, twin = cartpole(), cartpole()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -185,7 +185,7 @@ def test_a_bad_discrete_action_is_refused_and_changes_nothing(action: Any):
 
 
 @pytest.mark.parametrize("action", [1, np.int64(1), np.uint8(1), np.array(1)])
-def test_what_is_an_int_is_an_action(action: Any):
+def test_any_integer_type_is_an_action(action: Any):
     env, twin = cartpole(), cartpole()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -197,7 +197,7 @@ def test_what_is_an_int_is_an_action(action: Any):
     [[float("nan")], [2.1], [-np.inf], [[0.0]], 0.0, [True], ["0"], None, [0.0, 0.0], np.array([1j])],
     ids=str,
 )
-def test_a_bad_box_action_is_refused_and_changes_nothing(action: Any):
+def test_a_bad_box_action_is_rejected_and_changes_nothing(action: Any):
     env, twin = pendulum(), pendulum()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -214,7 +214,7 @@ def test_a_box_action_of_any_real_dtype_is_cast(action: Any):
     assert same(env.step(action), twin.step(np.array([1.0], np.float32)))
 
 
-def test_observations_are_fresh_and_writable():
+def test_observations_are_writable_copies():
     env = cartpole()
     obs, _ = env.reset(seed=0)
     kept = obs.copy()
@@ -246,7 +246,7 @@ def test_unseeded_environments_differ():
 
 
 @pytest.mark.parametrize("id", mark_slow(ALL))
-def test_copies_made_in_an_episode_go_on_identically(id: str):
+def test_copies_during_an_episode_continue_identically(id: str):
     env: Any = gymnasium.make(f"tropism/{id}", render_mode="rgb_array")
     env.reset(seed=3)
     env.action_space.seed(3)
@@ -264,14 +264,14 @@ def test_copies_made_in_an_episode_go_on_identically(id: str):
     assert all(np.array_equal(env.render(), twin.render()) for twin in twins)
 
 
-def test_a_copy_made_before_the_first_reset_or_after_close_is_one_too():
+def test_copies_before_the_first_reset_and_after_close():
     env = cartpole()
     assert copy.deepcopy(env).lifecycle is EnvironmentState.CREATED
     env.close()
     assert copy.deepcopy(env).lifecycle is EnvironmentState.CLOSED
 
 
-def test_rgb_array_is_a_picture_and_leaves_the_episode_alone():
+def test_rgb_array_does_not_change_the_episode():
     env, twin = cartpole(render_mode="rgb_array"), cartpole()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -282,7 +282,7 @@ def test_rgb_array_is_a_picture_and_leaves_the_episode_alone():
     assert same(env.step(1), twin.step(1))
 
 
-def test_render_without_a_mode_says_so():
+def test_render_without_a_mode_warns():
     env = cartpole()
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="render_mode"):
@@ -290,7 +290,7 @@ def test_render_without_a_mode_says_so():
 
 
 @pytest.mark.parametrize("mode", ["ansi", "rgb", 3])
-def test_an_unknown_render_mode_is_refused(mode: Any):
+def test_an_unknown_render_mode_is_rejected(mode: Any):
     with pytest.raises(ValidationError, match="rgb_array"):
         cartpole(render_mode=mode)
 
@@ -302,7 +302,7 @@ class Note:
 
 
 class Parrot(Environment):
-    """Says what it hears: a host environment with typed messages."""
+    """Repeats its input: a host environment with typed messages."""
 
     traced: ClassVar[bool] = False
 
@@ -322,7 +322,7 @@ class Parrot(Environment):
         return Record(Note)
 
 
-def test_typed_messages_are_dicts_here():
+def test_typed_messages_are_dicts():
     env = to_gymnasium(Parrot())
     obs, _ = env.reset(seed=0)
     assert env.observation_space.contains(obs)

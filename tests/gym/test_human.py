@@ -1,4 +1,4 @@
-"""render_mode="human": a window where there can be one, a word where not."""
+"""render_mode="human": a window, or a warning if there is no display."""
 
 import sys
 import warnings
@@ -14,7 +14,7 @@ from tropism.gym import GymEnv, to_gymnasium
 
 @pytest.fixture
 def quiet_pygame():
-    """pygame's own import warns; ours must not."""
+    """Ignores the warnings of pygame's import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip("pygame")
@@ -47,7 +47,7 @@ def test_the_window_shows_the_state_after_reset_and_after_each_step(monkeypatch:
     assert not quiet_pygame.display.get_init()
 
 
-def test_without_pygame_it_warns_once_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_without_pygame_it_warns_once_and_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
     env = human()
     with pytest.warns(UserWarning, match=r'pip install "tropism\[human\]"') as caught:
@@ -56,7 +56,7 @@ def test_without_pygame_it_warns_once_and_says_what_to_install(monkeypatch: pyte
     env.close()
 
 
-def test_without_a_display_it_warns_once_and_goes_on(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
+def test_without_a_display_it_warns_once_and_continues(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
     monkeypatch.setenv("SDL_VIDEODRIVER", "nowhere")
     quiet_pygame.display.quit()
     env = human()
@@ -66,8 +66,8 @@ def test_without_a_display_it_warns_once_and_goes_on(monkeypatch: pytest.MonkeyP
     env.close()
 
 
-def test_where_nothing_can_be_seen_it_warns_too(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
-    """SDL falls back on a driver that draws for nobody."""
+def test_a_headless_driver_warns_too(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
+    """SDL falls back to a driver without a display."""
     quiet_pygame.display.quit()
     monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
     monkeypatch.setattr(quiet_pygame.display, "get_driver", lambda: "offscreen")
@@ -79,7 +79,7 @@ def test_where_nothing_can_be_seen_it_warns_too(monkeypatch: pytest.MonkeyPatch,
     env.close()
 
 
-def test_one_picture_may_be_asked_for_in_another_mode(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
+def test_render_takes_another_mode(monkeypatch: pytest.MonkeyPatch, quiet_pygame: Any):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     env: Any = gymnasium.make("tropism/PlumeNav-v0").unwrapped
     env.reset(seed=0)

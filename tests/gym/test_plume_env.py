@@ -1,4 +1,4 @@
-"""PlumeEnv and PlumeSearchEnv of the library's own parts."""
+"""PlumeEnv and PlumeSearchEnv with library parts."""
 
 import copy
 import inspect
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tropism import EnvironmentState, StateError, ValidationError, check_environment
 from tropism.gym import PlumeEnv, PlumeSearchEnv
-from tropism.plume.fields import Gaussian, Meander, synthetic
+from tropism.plume.fields import Gaussian, Meander, synthetic_recording
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.rewards import StepPenalty
 from tropism.plume.sensors import WindSense
@@ -72,7 +72,7 @@ def test_it_is_the_registered_environment():
     assert str(play(ours, 5, range(4))) == str(play(registered, 5, range(4)))
 
 
-def test_a_trail_in_the_picture_changes_no_trajectory():
+def test_a_trail_in_the_picture_does_not_change_the_trajectory():
     assert str(play(PlumeEnv(render_mode="rgb_array"), 5, range(4))) == str(play(PlumeEnv(), 5, range(4)))
 
 
@@ -84,7 +84,7 @@ def test_spaces_are_those_of_the_models_and_gymnasium_s():
     assert isinstance(env.sensor_model.component, WindSense)
 
 
-def test_info_has_the_contract_s_entries_at_reset_and_step():
+def test_info_has_the_contract_entries_at_reset_and_step():
     env = PlumeEnv(start_location=(70, 64))
     _, first = env.reset(seed=1)
     *_, then = env.step(0)
@@ -172,17 +172,17 @@ def test_an_invalid_action_changes_nothing(action: Any):
         ({"action_model": object()}, "action_space"),
         ({"reward_fn": lambda *args: 1.0}, "compute_reward"),
         ({"wind_field": object()}, r"sample\(position\)"),
-        ({"plume": "meander", "wind_field": Constant((1.0, 0.0))}, "brings its own wind"),
+        ({"plume": "meander", "wind_field": Constant((1.0, 0.0))}, "has its own wind"),
         ({"sensor_model": StepPenalty()}, "sensor_model StepPenalty has no attribute observation_space"),
         ({"render_mode": "ansi"}, "render_mode"),
     ],
 )
-def test_bad_arguments_are_named(arguments: dict[str, Any], names: str):
+def test_errors_name_bad_arguments(arguments: dict[str, Any], names: str):
     with pytest.raises(ValidationError, match=names):
         PlumeEnv(**arguments)
 
 
-def test_the_preset_brings_its_sensor():
+def test_the_preset_has_a_fixed_sensor():
     with pytest.raises(ValidationError, match="sensor_model"):
         PlumeSearchEnv(sensor_model=WindSense())
 
@@ -191,14 +191,14 @@ def test_the_preset_brings_its_sensor():
     "options",
     [{"start": (1, 1)}, {"start_location": (200, 0)}, {"source_location": (0.5, 0)}, {"params": {"size": 1}}, [1]],
 )
-def test_bad_options_are_refused(options: Any):
+def test_bad_options_are_rejected(options: Any):
     env = PlumeEnv()
     with pytest.raises(ValidationError):
         env.reset(seed=0, options=options)
     assert env.lifecycle is EnvironmentState.CREATED
 
 
-def test_options_hold_for_one_episode():
+def test_options_apply_to_one_episode():
     env = PlumeEnv()
     options = {"start_location": (3, 4), "source_location": (10, 90), "params": {"field.sigma": 5.0, "max_steps": 1}}
     _, info = env.reset(seed=0, options=options)
@@ -208,7 +208,7 @@ def test_options_hold_for_one_episode():
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "0"])
-def test_bad_seeds_are_refused(seed: Any):
+def test_bad_seeds_are_rejected(seed: Any):
     with pytest.raises(ValidationError, match="seed"):
         PlumeEnv().reset(seed=seed)
 
@@ -220,7 +220,7 @@ def test_bad_seeds_are_refused(seed: Any):
         {"plume": "meander", "plume_params": {"spread": 2.0}, "grid_size": (64, 48)},
         {"plume": "gaussian", "plume_params": {"sigma": 9}},
         {"plume": Gaussian(source=(10.0, 20.0)), "wind_field": Constant((1.0, 0.5)), "sensor_model": WindSense()},
-        {"plume": synthetic(), "wind_field": Constant((1.0, 0.5)), "sensor_model": WindSense()},
+        {"plume": synthetic_recording(), "wind_field": Constant((1.0, 0.5)), "sensor_model": WindSense()},
         {"action_model": Compass(), "reward_fn": StepPenalty()},
     ],
     ids=["meander", "gaussian", "wind", "recording", "models"],
@@ -234,16 +234,16 @@ def test_library_parts_compile_into_one_step(arguments: dict[str, Any]):
 
 
 @pytest.mark.slow
-def test_a_wind_is_felt_and_a_source_moves():
+def test_wind_field_and_source_location_are_used():
     env = PlumeEnv(plume=Meander(), source_location=(20, 30))
     assert env.reset(seed=0)[1]["source_location"] == (20, 30)
-    for plume in (None, synthetic()):
+    for plume in (None, synthetic_recording()):
         windy = PlumeEnv(plume=plume, wind_field=Constant((1.0, 0.5)), sensor_model=WindSense())
         assert windy.reset(seed=0)[0].tolist() == [1.0, 0.5]
 
 
 @pytest.mark.slow
-def test_render_as_asked():
+def test_render_modes():
     env = PlumeEnv(grid_size=(32, 24))
     env.reset(seed=0)
     picture = env.render(mode="rgb_array")
@@ -268,7 +268,7 @@ def test_render_in_a_window_returns_nothing(monkeypatch: pytest.MonkeyPatch):
     env.close()
 
 
-def test_the_preset_shows_everything():
+def test_the_preset_observes_everything():
     env = PlumeSearchEnv()
     obs, info = env.reset(seed=0)
     assert env.observation_space == spaces.Dict(
@@ -287,7 +287,7 @@ def test_the_preset_shows_everything():
 
 
 @pytest.mark.slow
-def test_copies_go_on_identically():
+def test_copies_continue_identically():
     env = PlumeEnv(plume="meander", grid_size=(24, 20), render_mode="rgb_array")
     play(env, 4, [0, 1, 1])
     twins = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
@@ -324,4 +324,4 @@ def test_invariants_hold_for_any_seed_and_actions(seed: int, actions: list[int])
 @pytest.mark.parametrize("name", ["numpy_sensor", "pure_field"])
 def test_the_examples_run_and_find_the_source(name: str, capsys: pytest.CaptureFixture[str]):
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    assert "reward 1.0" in (said := capsys.readouterr().out) or "found the source" in said
+    assert "reward 1.0" in (output := capsys.readouterr().out) or "found the source" in output

@@ -1,4 +1,4 @@
-"""PlumeEnv with a user's own Python objects."""
+"""PlumeEnv with user parts."""
 
 import copy
 import pickle
@@ -14,27 +14,27 @@ from tests.gym.own_parts import (
     ACTIONS,
     SMALL,
     Calls,
-    Flicker,
-    Four,
-    Gusts,
-    Hungry,
-    Plain,
-    Round,
-    Slippery,
-    Smoothed,
-    Sparse,
-    all_own,
-    forgetting,
+    FlickerPlume,
+    FourWayMotion,
+    GustyWind,
+    HungryReward,
+    PlainSensor,
+    RoundPlume,
+    SlipperyMotion,
+    SmoothedSensor,
+    SparseReward,
+    make_all_user,
+    make_resetting,
     play,
 )
 
 import tropism
 from tropism import EnvironmentState, StateError, ValidationError
 from tropism.gym import PlumeEnv, PlumeSearchEnv, to_gymnasium
-from tropism.plume.fields import Gaussian, Meander, synthetic
+from tropism.plume.fields import Gaussian, Meander, synthetic_recording
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.rewards import Approach, ConcentrationGain
-from tropism.plume.sensors import Antennae, Concentration, FullField, Together, WindSense
+from tropism.plume.sensors import Antennae, Concat, Concentration, FullField, WindSense
 from tropism.plume.wind import Constant, Wandering
 
 KEYS = {
@@ -42,40 +42,40 @@ KEYS = {
     *("grid_size", "step_count", "max_steps", "rng"),
 }
 ONE_OWN: dict[str, dict[str, Any]] = {
-    "plume": {"plume": Flicker},
-    "wind": {"wind_field": Gusts},
-    "sensor": {"sensor_model": Smoothed},
-    "motion": {"action_model": Slippery},
-    "reward": {"reward_fn": Hungry},
-    "plume and gain": {"plume": Flicker, "reward_fn": lambda: ConcentrationGain()},
-    "plume, antennae": {"plume": Flicker, "sensor_model": lambda: Antennae()},
-    "plume, whole field": {"plume": Flicker, "sensor_model": lambda: FullField()},
-    "plume, library wind": {"plume": Flicker, "sensor_model": WindSense, "wind_field": Wandering},
-    "wind, drift": {"wind_field": Gusts, "action_model": lambda: Continuous(drift=True, dt=0.1)},
-    "sensor, meander": {"sensor_model": Smoothed, "plume": lambda: Meander(source=(4.0, 12.0))},
-    "sensor, recording": {"sensor_model": Smoothed, "plume": synthetic, "grid_size": lambda: None},
-    "motion, approach": {"action_model": Slippery, "reward_fn": Approach},
-    "reward, run and tumble": {"reward_fn": Hungry, "action_model": RunTumble},
+    "plume": {"plume": FlickerPlume},
+    "wind": {"wind_field": GustyWind},
+    "sensor": {"sensor_model": SmoothedSensor},
+    "motion": {"action_model": SlipperyMotion},
+    "reward": {"reward_fn": HungryReward},
+    "plume and gain": {"plume": FlickerPlume, "reward_fn": lambda: ConcentrationGain()},
+    "plume, antennae": {"plume": FlickerPlume, "sensor_model": lambda: Antennae()},
+    "plume, whole field": {"plume": FlickerPlume, "sensor_model": lambda: FullField()},
+    "plume, library wind": {"plume": FlickerPlume, "sensor_model": WindSense, "wind_field": Wandering},
+    "wind, drift": {"wind_field": GustyWind, "action_model": lambda: Continuous(drift=True, dt=0.1)},
+    "sensor, meander": {"sensor_model": SmoothedSensor, "plume": lambda: Meander(source=(4.0, 12.0))},
+    "sensor, recording": {"sensor_model": SmoothedSensor, "plume": synthetic_recording, "grid_size": lambda: None},
+    "motion, approach": {"action_model": SlipperyMotion, "reward_fn": Approach},
+    "reward, run and tumble": {"reward_fn": HungryReward, "action_model": RunTumble},
 }
 
 
-def mixed(name: str, **more: Any) -> PlumeEnv:
+def make_mixed(name: str, **more: Any) -> PlumeEnv:
     return PlumeEnv(**{**SMALL, **{part: make() for part, make in ONE_OWN[name].items()}, **more})
 
 
-def test_own_components_work_together_and_repeat():
-    env = all_own()
+def test_user_parts_work_together_and_are_reproducible():
+    env = make_all_user()
     first = play(env, 7, ACTIONS)
-    assert play(all_own(), 7, ACTIONS) == first
-    assert play(all_own(), 8, ACTIONS) != first
+    assert play(make_all_user(), 7, ACTIONS) == first
+    assert play(make_all_user(), 8, ACTIONS) != first
     assert env.session.env.traced is False
     assert env.lifecycle is EnvironmentState.READY
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OWN)
-def test_own_and_library_parts_mix(name: str):
-    env, again = mixed(name), mixed(name)
+def test_user_and_library_parts_can_be_mixed(name: str):
+    env, again = make_mixed(name), make_mixed(name)
     env.action_space.seed(1)
     actions = [env.action_space.sample() for _ in range(5)]
     assert play(env, 3, actions) == play(again, 3, actions)
@@ -91,15 +91,20 @@ def test_own_and_library_parts_mix(name: str):
 def test_check_env_passes(name: str):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)  # advice about specs, not failures
-        check_env(mixed(name, sensor_model=Plain(), reward_fn=Sparse(), render_mode="rgb_array"))
+        check_env(make_mixed(name, sensor_model=PlainSensor(), reward_fn=SparseReward(), render_mode="rgb_array"))
 
 
 @pytest.mark.parametrize(
     "own",
-    [{"sensor_model": Plain()}, {"action_model": Four()}, {"reward_fn": Sparse()}, {"plume": Round()}],
+    [
+        {"sensor_model": PlainSensor()},
+        {"action_model": FourWayMotion()},
+        {"reward_fn": SparseReward()},
+        {"plume": RoundPlume()},
+    ],
     ids=lambda own: next(iter(own)),
 )
-def test_nothing_else_changes_when_one_part_is_a_user_s(own: Any):
+def test_a_user_part_changes_nothing_else(own: Any):
     """The same start, the same steps, rewards and info as in the compiled environment."""
     env, compiled = PlumeEnv(**SMALL, **own), PlumeEnv(**SMALL)
     for seed in range(3):
@@ -119,8 +124,8 @@ def equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def test_a_library_plume_is_the_same_beside_a_user_s_sensor():
-    env, compiled = (PlumeEnv(**SMALL, plume="meander", **own) for own in ({"sensor_model": Plain()}, {}))
+def test_a_library_plume_is_the_same_with_a_user_sensor():
+    env, compiled = (PlumeEnv(**SMALL, plume="meander", **own) for own in ({"sensor_model": PlainSensor()}, {}))
     for ours, theirs in zip(run(env, 5), run(compiled, 5), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-6)
 
@@ -130,9 +135,9 @@ def run(env: PlumeEnv, seed: int) -> list[float]:
     return [first, *(env.step(action)[4]["concentration_at_agent"] for action in (0, 1, 2))]
 
 
-def test_calls_come_in_the_contract_s_order():
+def test_calls_are_in_the_contract_order():
     calls: Calls = []
-    env = all_own(calls)
+    env = make_all_user(calls)
     env.reset(seed=7)
     assert [call[0] for call in calls] == ["set_rng", "plume.reset", "wind.reset", "sensor"]
     assert calls[1] == ("plume.reset", 7)
@@ -149,9 +154,9 @@ def test_calls_come_in_the_contract_s_order():
 
 
 @pytest.mark.parametrize("seed", [None, 3, 2**80])
-def test_a_plume_always_gets_a_seed_that_any_generator_takes(seed: int | None):
+def test_a_plume_always_gets_a_seed_valid_for_any_generator(seed: int | None):
     calls: Calls = []
-    env = all_own(calls)
+    env = make_all_user(calls)
     for _ in range(2):
         env.reset(seed=seed)
     seeds = [call[1] for call in calls if call[0].endswith(".reset")]
@@ -160,25 +165,25 @@ def test_a_plume_always_gets_a_seed_that_any_generator_takes(seed: int | None):
     assert (len(set(seeds)) == 4) == (seed is None)
 
 
-def test_an_unseeded_episode_can_be_repeated():
-    env = all_own()
+def test_an_unseeded_episode_can_be_reproduced():
+    env = make_all_user()
     env.reset()
     trajectory = [str(env.step(action)[:4]) for action in ACTIONS]
-    again = all_own()
+    again = make_all_user()
     again.reset(seed=env.session.seed)
     assert [str(again.step(action)[:4]) for action in ACTIONS] == trajectory
 
 
-def test_a_sensor_is_told_what_the_contract_says():
+def test_a_sensor_gets_the_contract_inputs():
     seen: list[Any] = []
 
-    class Curious(Plain):
+    class Curious(PlainSensor):
         def get_observation(self, env_state: Any) -> Any:
             seen.append(env_state)
             return super().get_observation(env_state)
 
     calls: Calls = []
-    env = PlumeEnv(**SMALL, plume=Flicker(calls), sensor_model=Curious(), start_location=(3, 4))
+    env = PlumeEnv(**SMALL, plume=FlickerPlume(calls), sensor_model=Curious(), start_location=(3, 4))
     env.reset(seed=0)
     env.step(0)
     state = seen[1]
@@ -200,10 +205,10 @@ def test_a_sensor_is_told_what_the_contract_says():
         state["smell"]
 
 
-def test_a_library_plume_is_an_object_to_a_user_s_sensor():
+def test_a_library_plume_has_the_plume_interface_for_a_user_sensor():
     seen: dict[str, Any] = {}
 
-    class Curious(Plain):
+    class Curious(PlainSensor):
         def get_observation(self, env_state: Any) -> Any:
             seen.update(env_state)
             return super().get_observation(env_state)
@@ -217,26 +222,26 @@ def test_a_library_plume_is_an_object_to_a_user_s_sensor():
     assert np.asarray(plume).shape == (24, 32)
     assert seen["plume_field"][12, 16] == 1.0
     assert seen["wind_field"].sample((3, 4)).tolist() == [0.5, -1.0]
-    with pytest.raises(ValidationError, match="present step"):
+    with pytest.raises(ValidationError, match="current step"):
         plume.sample(1, 1, t=5)
 
 
-def test_a_plume_without_a_clock_is_asked_with_the_time():
-    asked: list[Any] = []
+def test_a_plume_without_advance_to_step_gets_the_time():
+    times: list[Any] = []
 
-    class Timed(Round):
+    class Timed(RoundPlume):
         def sample(self, x: Any, y: Any, t: Any = None) -> Any:
-            asked.append(t)
+            times.append(t)
             return 0.5
 
     env = PlumeEnv(**SMALL, plume=Timed())
     env.reset(seed=0)
     env.step(0)
-    assert set(asked) == {0, 1}
+    assert set(times) == {0, 1}
 
 
-def test_library_parts_see_a_user_s_plume_as_it_was_before_the_step():
-    env = PlumeEnv(**SMALL, plume=Flicker(), reward_fn=ConcentrationGain(), start_location=(10, 10))
+def test_library_parts_use_a_user_plume_before_the_step():
+    env = PlumeEnv(**SMALL, plume=FlickerPlume(), reward_fn=ConcentrationGain(), start_location=(10, 10))
     _, info = env.reset(seed=0)
     for action in (0, 1, 0):
         before = info["concentration_at_agent"]
@@ -244,18 +249,18 @@ def test_library_parts_see_a_user_s_plume_as_it_was_before_the_step():
         assert reward == pytest.approx(info["concentration_at_agent"] - before, abs=1e-6)
 
 
-def test_library_sensors_feel_a_user_s_wind_and_plume():
-    nose = Together((Concentration(), WindSense()))
-    env = PlumeEnv(**SMALL, plume=Round(), wind_field=Gusts(), sensor_model=nose, start_location=(16, 6))
+def test_library_sensors_use_a_user_wind_and_plume():
+    nose = Concat((Concentration(), WindSense()))
+    env = PlumeEnv(**SMALL, plume=RoundPlume(), wind_field=GustyWind(), sensor_model=nose, start_location=(16, 6))
     env.reset(seed=0)
     obs, *_, info = env.step(0)
     assert obs.tolist() == pytest.approx([info["concentration_at_agent"], 2.0, 7 / 24])
-    still = PlumeEnv(**SMALL, wind_field=Gusts(), sensor_model=nose, start_location=(16, 6))
+    still = PlumeEnv(**SMALL, wind_field=GustyWind(), sensor_model=nose, start_location=(16, 6))
     assert still.reset(seed=0)[0].tolist() == pytest.approx([np.exp(-36 / 800), 1.0, 0.25])
 
 
-def test_the_user_s_own_objects_are_the_ones_called():
-    sensor, motion = Smoothed(), Slippery()
+def test_the_user_objects_themselves_are_called():
+    sensor, motion = SmoothedSensor(), SlipperyMotion()
     env = PlumeEnv(**SMALL, sensor_model=sensor, action_model=motion)
     env.reset(seed=0)
     env.step(1)
@@ -266,8 +271,8 @@ def test_the_user_s_own_objects_are_the_ones_called():
     assert motion.calls[-1] == ("process_action", 1, 0)
 
 
-def test_spaces_of_ours_are_taken_too():
-    class Ours(Plain):
+def test_tropism_spaces_are_accepted_too():
+    class Ours(PlainSensor):
         observation_space: Any = tropism.Box(0, 1, (1,))
 
     env = PlumeEnv(**SMALL, sensor_model=Ours())
@@ -277,9 +282,9 @@ def test_spaces_of_ours_are_taken_too():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_copy_made_in_an_episode_goes_on_identically(through: Any):
-    env = all_own(render_mode="rgb_array")
-    play(env, 3, ACTIONS)  # what this leaves in the sensor is part of what is copied
+def test_a_copy_during_an_episode_continues_identically(through: Any):
+    env = make_all_user(render_mode="rgb_array")
+    play(env, 3, ACTIONS)  # the resulting state of the sensor is copied too
     play(env, 4, ACTIONS[:4])
     twin = through(env)
     assert twin.sensor_model is not env.sensor_model
@@ -291,8 +296,8 @@ def test_a_copy_made_in_an_episode_goes_on_identically(through: Any):
     assert str(env.step(0)) == str(twin.step(0))
 
 
-def test_a_fork_goes_on_identically_and_shares_nothing():
-    env = all_own()
+def test_a_fork_continues_identically_and_shares_nothing():
+    env = make_all_user()
     play(env, 4, ACTIONS[:4])
     twin = env.session.fork()
     expected = [str(env.session.step(action)) for action in ACTIONS[4:]]
@@ -301,16 +306,16 @@ def test_a_fork_goes_on_identically_and_shares_nothing():
     assert str(pickle.loads(pickle.dumps(twin)).step(0)) == str(twin.step(0))
 
 
-def test_a_fork_with_another_seed_is_refused_with_words():
-    env = all_own()
+def test_a_fork_with_another_seed_is_rejected():
+    env = make_all_user()
     env.reset(seed=0)
     with pytest.raises(ValidationError, match="draws its randomness when it is reset"):
         env.session.fork(seed=1)
 
 
-def test_two_sessions_of_one_environment_do_not_touch():
-    alone = [play(forgetting(), seed, ACTIONS)[1:] for seed in (0, 1)]
-    env = forgetting()
+def test_two_sessions_of_one_environment_are_independent():
+    alone = [play(make_resetting(), seed, ACTIONS)[1:] for seed in (0, 1)]
+    env = make_resetting()
     sensor = env.sensor_model
     env.reset(seed=0)
     first = [str(env.step(action)) for action in ACTIONS[:3]]
@@ -326,7 +331,7 @@ def test_two_sessions_of_one_environment_do_not_touch():
 
 
 def test_an_earlier_state_can_be_stepped_again():
-    env = forgetting().session.env
+    env = make_resetting().session.env
     params = env.default_params()
     _, start = env.reset(3, params)
     once = [env.step(0, start, 1, params)]
@@ -339,8 +344,8 @@ def test_an_earlier_state_can_be_stepped_again():
     assert np.array_equal(env.render(once[0][1], params), env.render(again[0][1], params))
 
 
-def test_parts_that_cannot_be_copied_serve_one_session_at_a_time():
-    class Filed(Plain):
+def test_parts_that_cannot_be_copied_support_one_session_at_a_time():
+    class Filed(PlainSensor):
         def __init__(self):
             self.lock = threading.Lock()
 
@@ -356,9 +361,9 @@ def test_parts_that_cannot_be_copied_serve_one_session_at_a_time():
 @pytest.mark.parametrize(
     "make",
     [
-        forgetting,
-        pytest.param(lambda: mixed("plume"), marks=pytest.mark.slow),
-        pytest.param(lambda: mixed("wind, drift"), marks=pytest.mark.slow),
+        make_resetting,
+        pytest.param(lambda: make_mixed("plume"), marks=pytest.mark.slow),
+        pytest.param(lambda: make_mixed("wind, drift"), marks=pytest.mark.slow),
     ],
 )
 def test_check_environment_passes(make: Any):
@@ -366,31 +371,31 @@ def test_check_environment_passes(make: Any):
     assert report.ok, report
 
 
-def test_check_environment_finds_a_sensor_that_forgets_nothing():
-    report = tropism.check_environment(mixed("sensor").session.env, num_steps=60)
+def test_check_environment_finds_a_sensor_that_is_not_reset():
+    report = tropism.check_environment(make_mixed("sensor").session.env, num_steps=60)
     assert [result.law for result in report.failed] == ["same-seed"]
 
 
-def test_environments_are_equal_where_their_parts_are():
-    class Valued(Plain):
+def test_environments_are_equal_if_their_parts_are():
+    class Valued(PlainSensor):
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Valued)
 
         def __hash__(self) -> int:
             return 0
 
-    sensor = Plain()
+    sensor = PlainSensor()
     ours = PlumeEnv(**SMALL, sensor_model=sensor).session.env
     same, wider = (PlumeEnv(**{**SMALL, **more}, sensor_model=sensor).session.env for more in ({}, {"max_steps": 41}))
     assert ours == same
     assert ours == copy.deepcopy(ours)
     assert hash(ours) == hash(same) == hash(copy.deepcopy(ours))
-    assert ours not in (wider, PlumeEnv(**SMALL, sensor_model=Plain()).session.env)
+    assert ours not in (wider, PlumeEnv(**SMALL, sensor_model=PlainSensor()).session.env)
     assert PlumeEnv(**SMALL, sensor_model=Valued()).session.env == PlumeEnv(**SMALL, sensor_model=Valued()).session.env
 
 
-def test_the_same_seed_repeats_in_one_environment_and_after_a_pickle():
-    env = forgetting()
+def test_a_seed_is_reproducible_in_one_environment_and_after_pickling():
+    env = make_resetting()
     first = play(env, 5, ACTIONS)
     play(env, 6, ACTIONS)
     assert play(env, 5, ACTIONS) == first
@@ -398,7 +403,7 @@ def test_the_same_seed_repeats_in_one_environment_and_after_a_pickle():
 
 
 def test_options_and_the_preset_work_on_the_host():
-    env = PlumeSearchEnv(**SMALL, reward_fn=Sparse())
+    env = PlumeSearchEnv(**SMALL, reward_fn=SparseReward())
     options = {"start_location": (2, 3), "source_location": (5, 3), "params": {"field.sigma": 3.0, "goal_radius": 2}}
     obs, info = env.reset(seed=0, options=options)
     assert info["agent_xy"] == (2, 3)
@@ -410,7 +415,7 @@ def test_options_and_the_preset_work_on_the_host():
 
 
 def test_the_lifecycle_is_the_same_on_the_host():
-    env = all_own(start_location=(3, 3), max_steps=2)
+    env = make_all_user(start_location=(3, 3), max_steps=2)
     with pytest.raises(StateError, match="CREATED"):
         env.step(0)
     env.reset(seed=0)
@@ -426,7 +431,7 @@ def test_the_lifecycle_is_the_same_on_the_host():
 
 
 def test_floats_stay_floats_off_the_grid():
-    class Half(Four):
+    class Half(FourWayMotion):
         def process_action(self, action: Any, agent: Any, grid_size: Any) -> Any:
             agent.position = (agent.position.x + 0.5, agent.position.y)
             return agent
@@ -437,21 +442,23 @@ def test_floats_stay_floats_off_the_grid():
 
 
 @pytest.mark.slow
-def test_it_is_drawn_and_described():
-    env = all_own(render_mode="rgb_array")
+def test_render_and_describe():
+    env = make_all_user(render_mode="rgb_array")
     play(env, 0, ACTIONS)
     assert env.render().shape == (480, 640, 3)
     assert "Step 8 of 40" in env.session.describe()
-    own_picture = PlumeEnv(**SMALL, plume=Round())
+    own_picture = PlumeEnv(**SMALL, plume=RoundPlume())
     own_picture.reset(seed=0)
-    library = PlumeEnv(**SMALL, plume=Gaussian(source=(16.0, 12.0)), sensor_model=Plain(), action_model=Cardinal())
+    library = PlumeEnv(
+        **SMALL, plume=Gaussian(source=(16.0, 12.0)), sensor_model=PlainSensor(), action_model=Cardinal()
+    )
     library.reset(seed=0)
     assert np.array_equal(own_picture.render(mode="rgb_array"), library.render(mode="rgb_array"))
 
 
 @pytest.mark.slow
 def test_invariants_hold_for_any_seed():
-    env = all_own()
+    env = make_all_user()
     rng = np.random.default_rng(0)
     for _ in range(30):
         env.reset(seed=int(rng.integers(2**62)))

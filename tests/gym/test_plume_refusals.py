@@ -1,4 +1,4 @@
-"""What a user's own component may not do, and how it is told."""
+"""Errors for invalid user parts."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,16 +9,16 @@ from gymnasium import spaces
 from tests.gym.own_parts import (
     SMALL,
     Calls,
-    Flicker,
-    Four,
-    Gusts,
-    Hungry,
-    Plain,
-    Round,
-    Slippery,
-    Smoothed,
-    Sparse,
-    all_own,
+    FlickerPlume,
+    FourWayMotion,
+    GustyWind,
+    HungryReward,
+    PlainSensor,
+    RoundPlume,
+    SlipperyMotion,
+    SmoothedSensor,
+    SparseReward,
+    make_all_user,
 )
 
 from tropism import EnvironmentState, ValidationError
@@ -27,9 +27,14 @@ from tropism.plume.fields import Meander
 from tropism.plume.sensors import FullField
 
 
-def refusing(method: str, value: Any, at: int) -> Any:
+def make_broken(method: str, value: Any, at: int) -> Any:
     """A class whose method returns `value` from call number `at` on."""
-    kind: Any = {"get_observation": Plain, "compute_reward": Sparse, "process_action": Four, "sample": Round}[method]
+    kind: Any = {
+        "get_observation": PlainSensor,
+        "compute_reward": SparseReward,
+        "process_action": FourWayMotion,
+        "sample": RoundPlume,
+    }[method]
     count = iter(range(100))
 
     def answer(self: Any, *args: Any, **named: Any) -> Any:
@@ -42,21 +47,21 @@ def refusing(method: str, value: Any, at: int) -> Any:
     ("value", "shown"),
     [([2.0], "2.0"), (np.array([np.nan]), "nan"), ([0.1, 0.2], "0.2"), (None, "None"), ("much", "much")],
 )
-def test_an_observation_outside_its_space_is_named_with_its_step(value: Any, shown: str):
-    env = PlumeEnv(**SMALL, sensor_model=refusing("get_observation", value, at=2))
+def test_an_error_names_an_observation_outside_its_space_and_its_step(value: Any, shown: str):
+    env = PlumeEnv(**SMALL, sensor_model=make_broken("get_observation", value, at=2))
     env.reset(seed=0)
     env.step(0)
     with pytest.raises(ValidationError, match=r"Broken.get_observation returned at step 2.*" + shown):
         env.step(0)
-    at_once = PlumeEnv(**SMALL, sensor_model=refusing("get_observation", value, at=0))
+    at_once = PlumeEnv(**SMALL, sensor_model=make_broken("get_observation", value, at=0))
     with pytest.raises(ValidationError, match="at step 0"):
         at_once.reset(seed=0)
     assert at_once.lifecycle is EnvironmentState.CREATED
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, None, "1", [1.0, 2.0]])
-def test_a_reward_that_is_no_finite_number_is_named(value: Any):
-    env = PlumeEnv(**SMALL, reward_fn=refusing("compute_reward", value, at=1))
+def test_a_reward_that_is_not_finite_is_rejected(value: Any):
+    env = PlumeEnv(**SMALL, reward_fn=make_broken("compute_reward", value, at=1))
     env.reset(seed=0)
     env.step(0)
     with pytest.raises(ValidationError, match=r"Broken.compute_reward returned at step 2.*finite number"):
@@ -67,8 +72,8 @@ def test_a_reward_that_is_no_finite_number_is_named(value: Any):
     "value",
     [None, SimpleNamespace(position=(32, 0)), SimpleNamespace(position=(np.nan, 0)), SimpleNamespace(position=3)],
 )
-def test_an_agent_outside_the_grid_is_named(value: Any):
-    env = PlumeEnv(**SMALL, action_model=refusing("process_action", value, at=0))
+def test_an_agent_outside_the_grid_is_rejected(value: Any):
+    env = PlumeEnv(**SMALL, action_model=make_broken("process_action", value, at=0))
     _, before = env.reset(seed=0)
     with pytest.raises(ValidationError, match=r"Broken.process_action returned at step 1.*position between"):
         env.step(0)
@@ -76,15 +81,15 @@ def test_an_agent_outside_the_grid_is_named(value: Any):
     assert env.session.step_count == 0
 
 
-def test_a_smell_that_is_no_finite_number_is_named():
-    env = PlumeEnv(**SMALL, plume=refusing("sample", np.nan, at=0))
+def test_a_concentration_that_is_not_finite_is_rejected():
+    env = PlumeEnv(**SMALL, plume=make_broken("sample", np.nan, at=0))
     with pytest.raises(ValidationError, match=r"Broken.sample returned at step 0"):
         env.reset(seed=0)
 
 
-def test_a_refused_action_reaches_nobody():
+def test_a_rejected_action_is_not_passed_to_the_parts():
     calls: Calls = []
-    env = all_own(calls)
+    env = make_all_user(calls)
     env.reset(seed=0)
     env.action_model.validate_action = lambda action: action != 2
     calls.clear()
@@ -98,16 +103,16 @@ def test_a_refused_action_reaches_nobody():
 @pytest.mark.parametrize(
     ("argument", "kind", "missing"),
     [
-        ("plume", Flicker, "sample"),
-        ("wind_field", Gusts, "sample"),
-        ("sensor_model", Smoothed, "get_observation"),
-        ("sensor_model", Smoothed, "observation_space"),
-        ("action_model", Slippery, "process_action"),
-        ("action_model", Slippery, "action_space"),
-        ("reward_fn", Hungry, "compute_reward"),
+        ("plume", FlickerPlume, "sample"),
+        ("wind_field", GustyWind, "sample"),
+        ("sensor_model", SmoothedSensor, "get_observation"),
+        ("sensor_model", SmoothedSensor, "observation_space"),
+        ("action_model", SlipperyMotion, "process_action"),
+        ("action_model", SlipperyMotion, "action_space"),
+        ("reward_fn", HungryReward, "compute_reward"),
     ],
 )
-def test_a_component_that_lacks_something_is_told_what(argument: str, kind: Any, missing: str):
+def test_an_error_names_the_missing_member(argument: str, kind: Any, missing: str):
     has = {name: value for name, value in vars(kind).items() if name not in (missing, "__init__", "__dict__")}
     spaces_too = {"observation_space": spaces.Discrete(2), "action_space": spaces.Discrete(2)}
     lacking: Any = type("Lacking", (), {**spaces_too, **has})
@@ -119,18 +124,18 @@ def test_a_component_that_lacks_something_is_told_what(argument: str, kind: Any,
         PlumeEnv(**SMALL, **{argument: kind})
 
 
-def test_a_space_must_be_one():
+def test_an_invalid_space_is_rejected():
     with pytest.raises(ValidationError, match=r"action_model\.action_space"):
         PlumeEnv(action_model=SimpleNamespace(action_space=4, process_action=print))
 
 
-def test_a_plume_that_is_carried_by_its_wind_takes_no_other():
-    with pytest.raises(ValidationError, match="Meander brings its own wind"):
-        PlumeEnv(**SMALL, plume=Meander(source=(4.0, 12.0)), wind_field=Gusts())
+def test_a_field_with_its_own_wind_accepts_no_other():
+    with pytest.raises(ValidationError, match="Meander has its own wind"):
+        PlumeEnv(**SMALL, plume=Meander(source=(4.0, 12.0)), wind_field=GustyWind())
 
 
-def test_a_field_array_of_another_shape_is_refused():
-    class Small(Round):
+def test_a_field_array_of_another_shape_is_rejected():
+    class Small(RoundPlume):
         field_array = np.zeros((3, 3))
 
     with pytest.raises(ValidationError, match=r"Small\.field_array(.|\n)*\(24, 32\)"):

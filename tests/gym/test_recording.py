@@ -23,7 +23,7 @@ from tropism.record import Reader, Recorder, first_difference, session_of
 
 
 @pytest.fixture(autouse=True)
-def datasets_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def separate_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
 
 
@@ -37,8 +37,8 @@ def play(env: Any, seeds: list[int | None], steps: int = 9) -> None:
                 break
 
 
-def verified(folder: Path) -> int:
-    """How many episodes there are, all of which repeat."""
+def count_verified(folder: Path) -> int:
+    """Replay all episodes; returns their number."""
     reader = Reader(folder)
     session = session_of(reader.manifest)
     assert [first_difference(session, episode) for episode in reader] == [None] * len(reader)
@@ -51,17 +51,17 @@ def test_check_env_passes_and_all_of_it_is_recorded(tmp_path: Path):
         warnings.simplefilter("ignore", UserWarning)  # that it is a wrapper, and that its box has no bounds
         check_env(env)
     env.close()
-    assert verified(tmp_path) > 3
+    assert count_verified(tmp_path) > 3
 
 
 @pytest.mark.parametrize("id", ["Pendulum-v1", "Echo-v0", "ConnectFour-v0"])
-def test_an_environment_of_ours_replays_also_without_a_seed(id: str, tmp_path: Path):
+def test_a_tropism_environment_can_be_replayed_without_a_seed(id: str, tmp_path: Path):
     env = Recording(gymnasium.make(f"tropism/{id}"), tmp_path)
     with pytest.raises(StateError, match="reset"):
         env.step(env.action_space.sample())
     play(env, [3, None, None])
     env.close()
-    assert verified(tmp_path) == 3
+    assert count_verified(tmp_path) == 3
 
 
 def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Path):
@@ -82,7 +82,7 @@ def test_other_environments_and_wrappers_are_recorded_by_their_spec(tmp_path: Pa
             first_difference(session, reader[2])
 
 
-def test_a_recording_does_not_say_what_to_import(
+def test_code_named_by_a_recording_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     recording = Recording(gymnasium.make("CartPole-v1"), tmp_path / "there")
@@ -93,8 +93,8 @@ def test_a_recording_does_not_say_what_to_import(
     wrapper = {"name": "Mine", "entry_point": "os:mkdir", "kwargs": {"mode": 0}}
     for change, message in (
         ({"entry_point": "os:mkdir", "kwargs": {"path": str(mark)}}, "gymnasium.envs.classic_control.cartpole"),
-        ({"additional_wrappers": [wrapper]}, "as CartPole-v1 has them here"),
-        ({"id": "antigravity:CartPole-v1"}, "registered with Gymnasium here"),
+        ({"additional_wrappers": [wrapper]}, "the registered ones of CartPole-v1"),
+        ({"id": "antigravity:CartPole-v1"}, "registered with Gymnasium"),
     ):
         spec = manifest["env"]["gymnasium"] | change
         path.write_text(json.dumps(manifest | {"env": {"gymnasium": spec}}))
@@ -104,7 +104,7 @@ def test_a_recording_does_not_say_what_to_import(
         assert "antigravity" not in sys.modules
 
 
-def test_wrappers_are_given_and_the_export_does_not_name_them(tmp_path: Path):
+def test_wrappers_are_passed_and_the_export_does_not_name_them(tmp_path: Path):
     import minari
 
     from tropism.gym import from_gymnasium, to_minari
@@ -123,13 +123,13 @@ def test_wrappers_are_given_and_the_export_does_not_name_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "tropism/CartPole-v1"])
-def test_what_is_not_recorded_does_not_go_into_the_episode_before(
+def test_unrecorded_steps_are_not_added_to_the_previous_episode(
     id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     check_recorder_on_full_disk(Recording(gymnasium.make(id), tmp_path), tmp_path, monkeypatch)
 
 
-def test_a_vector_is_refused_with_words(tmp_path: Path):
+def test_a_vector_is_rejected(tmp_path: Path):
     with pytest.raises(ValidationError, match="one by one"):
         Recording(gymnasium.make_vec("tropism/CartPole-v1", num_envs=2), tmp_path)
 
@@ -142,7 +142,7 @@ def record(id: str, folder: Path, **arguments: Any) -> Session:
             while session.step_count < 8 and not (timestep.terminated or timestep.truncated):
                 action = session.action_space.sample(random.key(session.step_count))
                 timestep = recorder.step(session.action_space.coerce(action))
-        recorder.reset(seed=9)  # never stepped: Minari has no place for it
+        recorder.reset(seed=9)  # never stepped: Minari cannot store it
     return session
 
 
@@ -150,7 +150,7 @@ def record(id: str, folder: Path, **arguments: Any) -> Session:
 @pytest.mark.parametrize(
     "id", ["CartPole-v1", "Pendulum-v1", "PixelGridWorld-v0", "ConnectFour-v0", "Echo-v0", "Chat-v0"]
 )
-def test_minari_reads_the_export_and_it_comes_back_exactly(id: str, tmp_path: Path):
+def test_minari_reads_the_export_and_the_import_is_exact(id: str, tmp_path: Path):
     import minari
 
     from tropism.gym import from_minari, to_minari
@@ -170,7 +170,7 @@ def test_minari_reads_the_export_and_it_comes_back_exactly(id: str, tmp_path: Pa
     assert back.manifest.subject == Reader(tmp_path / "there").manifest.subject
     rows = [pq.read_table(next((tmp_path / name).glob("*.parquet"))) for name in ("there", "back")]
     assert rows[1].equals(rows[0].slice(0, len(rows[1])))
-    assert verified(tmp_path / "back") == 2
+    assert count_verified(tmp_path / "back") == 2
 
 
 def check_against_spaces(dataset: Any, data: Any) -> None:
@@ -187,7 +187,7 @@ def check_against_spaces(dataset: Any, data: Any) -> None:
     assert dataset.observation_space.contains(pick(data.observations, len(data)))
 
 
-def test_minari_makes_the_environment_again_and_it_repeats_the_episode(tmp_path: Path):
+def test_minari_recovers_the_environment_and_it_reproduces_the_episode(tmp_path: Path):
     import minari
 
     from tropism.gym import to_minari
@@ -210,7 +210,7 @@ def test_minari_makes_the_environment_again_and_it_repeats_the_episode(tmp_path:
     assert data.truncations[-1]
 
 
-def test_a_dataset_of_another_s_making_is_imported_and_replays(tmp_path: Path):
+def test_a_foreign_dataset_is_imported_and_replayed(tmp_path: Path):
     import minari
     from minari.data_collector import EpisodeBuffer
 
@@ -231,7 +231,7 @@ def test_a_dataset_of_another_s_making_is_imported_and_replays(tmp_path: Path):
     assert (found.step, found.name) == (3, "truncated")  # which was made up
 
 
-def test_forks_come_back_as_episodes_of_their_own(tmp_path: Path):
+def test_forks_are_restored_as_separate_episodes(tmp_path: Path):
     from tropism.gym import from_minari, to_minari
 
     session = Session(*make("ConnectFour-v0", opponent="random"))
@@ -246,7 +246,7 @@ def test_forks_come_back_as_episodes_of_their_own(tmp_path: Path):
     to_minari(tmp_path / "there", "forks-v0")
     back = from_minari("forks-v0", tmp_path / "back")
     assert (back[1].reseeds, back[1].parent) == ({1: 5}, None)
-    assert verified(tmp_path / "back") == verified(tmp_path / "there") == 2
+    assert count_verified(tmp_path / "back") == count_verified(tmp_path / "there") == 2
 
 
 def test_the_commands_export_and_import(
@@ -260,7 +260,7 @@ def test_the_commands_export_and_import(
     assert run(monkeypatch, "replay", back, "--verify", "--json") == 0
     capsys.readouterr()
     for arguments, message in (
-        (("export", there, "grid-v3"), "does not have yet"),
+        (("export", there, "grid-v3"), "does not exist yet"),
         (("export", there, "grid"), "a name with a version"),
         (("import", "nothing-v0", back), "a local Minari dataset"),
     ):

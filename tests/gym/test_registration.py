@@ -1,4 +1,4 @@
-"""Our ids in Gymnasium's registry."""
+"""Tropism's ids in Gymnasium's registry."""
 
 import json
 import pickle
@@ -31,7 +31,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("id", [spec.id for spec in registered()])
-def test_every_id_is_there_without_wrappers(id: str):
+def test_every_id_is_registered_without_wrappers(id: str):
     env = gymnasium.make(f"tropism/{id}")
     assert isinstance(env, GymEnv)
     assert env.spec is not None
@@ -40,7 +40,7 @@ def test_every_id_is_there_without_wrappers(id: str):
 
 
 @pytest.mark.slow
-def test_make_imports_the_room_by_itself():
+def test_make_imports_the_module():
     code = 'import gymnasium; print(gymnasium.make("tropism.gym:tropism/GridWorld-v0").reset(seed=0)[0])'
     result = python(code)
     assert result.stdout.strip() == "[0. 0.]", result.stderr
@@ -77,7 +77,7 @@ def test_arguments_and_params_pass_through():
     [({"sise": 8}, "sise"), ({"params": {"max_step": 1}}, "max_step"), ({"params": 3}, "params")],
     ids=str,
 )
-def test_unknown_arguments_and_params_are_refused(make_it: Any, arguments: dict[str, Any], word: str):
+def test_unknown_arguments_and_params_are_rejected(make_it: Any, arguments: dict[str, Any], word: str):
     with pytest.raises(ValidationError, match=word):
         make_it("tropism/GridWorld-v0", **arguments)
 
@@ -101,7 +101,7 @@ def test_rgb_array_list_is_collected_by_gymnasium():
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_an_id_registered_later_is_there_too_and_force_replaces_it():
+def test_an_id_registered_later_is_added_and_force_replaces_it():
     env, _ = make("GridWorld-v0", size=3)
     register("Later-v0", env)
     obs, _ = gymnasium.make("tropism/Later-v0").reset(seed=0)
@@ -115,19 +115,19 @@ def test_an_id_registered_later_is_there_too_and_force_replaces_it():
 
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("id", ["My Maze", "a/b", "a:b", "", "Mäze!"])
-def test_an_id_that_gymnasium_could_not_take_is_refused_by_register(id: str):
+def test_an_id_invalid_in_gymnasium_is_rejected_by_register(id: str):
     env, _ = make("GridWorld-v0")
     with pytest.raises(ValidationError):
         register(id, env)
 
 
-def test_without_gymnasium_the_room_says_what_to_install():
+def test_without_gymnasium_the_import_names_the_package_to_install():
     result = python("import sys; sys.modules['gymnasium'] = None\nimport tropism.gym")
     assert "MissingExtraError" in result.stderr
     assert 'pip install "tropism[gym]"' in result.stderr
 
 
 @pytest.mark.slow
-def test_a_space_without_gymnasium_says_it_too():
+def test_a_space_without_gymnasium_names_it_too():
     code = "import sys; sys.modules['gymnasium'] = None\nimport tropism; tropism.Discrete(2).to_gymnasium()"
     assert 'pip install "tropism[gym]"' in python(code).stderr

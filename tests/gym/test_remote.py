@@ -1,4 +1,4 @@
-"""A vector of served environments is the local vector, array for array."""
+"""A vector of served environments returns the same arrays as a local one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +30,7 @@ def same(one: Any, other: Any) -> None:
 
 
 def plain(infos: dict[str, Any]) -> dict[str, Any]:
-    """Observations of ended episodes as lists: an array of objects is no leaf."""
+    """Observations of ended episodes as lists: an object array is not a leaf."""
     return {name: list(value) if name == "final_obs" else value for name, value in infos.items()}
 
 
@@ -60,7 +60,7 @@ def test_the_same_seeds_and_actions_give_the_same_arrays(server: Running, id: st
     remote.close()
 
 
-def test_finished_environments_are_reset_by_mask_where_nothing_resets_them(server: Running):
+def test_finished_environments_are_reset_by_mask_without_autoreset(server: Running):
     local = GymVectorEnv(*make("CartPole-v1")[:1], COUNT, autoreset_mode="disabled")
     remote = RemoteVectorEnv(f"{server.url}/envs/CartPole-v1", COUNT, autoreset_mode="disabled")
     same(local.reset(seed=[9, 8, 7, 6, 5]), remote.reset(seed=[9, 8, 7, 6, 5]))
@@ -77,7 +77,7 @@ def test_finished_environments_are_reset_by_mask_where_nothing_resets_them(serve
     remote.close()
 
 
-def test_misuse_is_refused(server: Running):
+def test_misuse_is_rejected(server: Running):
     remote = RemoteVectorEnv(f"{server.url}/envs/GridWorld-v0", COUNT)
     with pytest.raises(StateError, match="reset"):
         remote.step(np.zeros(COUNT, np.int64))
@@ -93,6 +93,6 @@ def test_misuse_is_refused(server: Running):
         remote.reset()
 
 
-def test_a_name_that_gym_has_not_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Remot"):
         _ = gym.Remot  # pyright: ignore[reportAttributeAccessIssue]

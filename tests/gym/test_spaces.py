@@ -11,7 +11,7 @@ from jax import random
 
 from tropism import Box, Dict, Discrete, Image, MultiBinary, MultiDiscrete, Record, Space, Text, Tuple, ValidationError
 from tropism.gym import from_gymnasium_space, to_gymnasium_space
-from tropism.gym.spaces import inward, outward
+from tropism.gym.spaces import from_gym_value, to_gym_value
 
 NVEC, START = np.array([[2, 5], [3, 4]]), np.array([[1, 0], [3, -4]])
 
@@ -46,7 +46,7 @@ class Message:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_space_and_its_gymnasium_twin_turn_into_each_other(name: str):
+def test_spaces_convert_to_gymnasium_and_back(name: str):
     ours, theirs = PAIRS[name]
     assert to_gymnasium_space(ours) == theirs
     assert ours.to_gymnasium() == theirs
@@ -55,7 +55,7 @@ def test_a_space_and_its_gymnasium_twin_turn_into_each_other(name: str):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_each_holds_the_samples_of_the_other(name: str):
+def test_each_space_contains_the_samples_of_the_other(name: str):
     ours, theirs = PAIRS[name]
     theirs = to_gymnasium_space(ours)
     theirs.seed(0)
@@ -69,7 +69,7 @@ def test_a_picture_stays_a_box():
     assert to_gymnasium_space(Image(8, 9)) == spaces.Box(0, 255, (8, 9, 3), np.uint8)
 
 
-def test_a_text_of_any_characters_takes_any_and_samples_short():
+def test_a_text_of_any_characters_has_short_samples():
     space = to_gymnasium_space(Text(1000))
     assert isinstance(space, spaces.Text)
     for text in ("", "Grüße, 世界!\n", "x" * 1000):
@@ -89,7 +89,7 @@ def test_a_record_becomes_the_dict_of_its_fields():
     assert set(space.spaces) == {"text", "count", "weight", "urgent", "role", "direction", "extra"}
     assert space["direction"] == spaces.Discrete(4)
     message = Message("héllo", 3, extra={"a": [1]})
-    convert = outward(Record(Message))
+    convert = to_gym_value(Record(Message))
     assert convert is not None
     shown = convert(message)
     assert space.contains(shown)
@@ -99,7 +99,7 @@ def test_a_record_becomes_the_dict_of_its_fields():
 
 def test_an_action_for_a_record_may_be_a_dict_of_gymnasium_values():
     space = Record(Message)
-    convert = inward(space)
+    convert = from_gym_value(space)
     assert convert is not None
     action = {"text": "x", "count": np.array(3), "weight": np.array(0.25), "direction": np.int64(2)}
     assert space.coerce(convert(action)) == Message("x", 3, 0.25, direction=2)
@@ -107,9 +107,9 @@ def test_an_action_for_a_record_may_be_a_dict_of_gymnasium_values():
 
 
 def test_only_spaces_with_records_inside_convert_values():
-    assert outward(Dict(a=Discrete(2), b=Tuple([Text(3)]))) is None
+    assert to_gym_value(Dict(a=Discrete(2), b=Tuple([Text(3)]))) is None
     nested = Dict(a=Discrete(2), b=Tuple([Discrete(2), Record(Message)]))
-    convert = outward(nested)
+    convert = to_gym_value(nested)
     assert convert is not None
     shown = convert({"a": 1, "b": (0, Message("x", 1))})
     assert shown["a"] == 1
@@ -119,7 +119,7 @@ def test_only_spaces_with_records_inside_convert_values():
 
 
 @pytest.mark.parametrize("space", [spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Discrete(2), None)])
-def test_a_space_we_have_no_twin_for_is_refused(space: gymnasium.Space[Any]):
+def test_a_space_without_a_counterpart_is_rejected(space: gymnasium.Space[Any]):
     with pytest.raises(ValidationError):
         from_gymnasium_space(space)
 
@@ -137,19 +137,19 @@ class Unknown(Space):
         return ()
 
 
-def test_a_stranger_s_space_is_refused():
+def test_an_unknown_space_is_rejected():
     with pytest.raises(ValidationError, match="one of Tropism's spaces"):
         to_gymnasium_space(Unknown())
 
 
-def test_a_sampled_record_with_a_flag_comes_back_in():
+def test_a_sampled_record_with_a_bool_is_converted():
     @dataclass(frozen=True)
     class Switch:
         on: bool
         level: int = 0
 
     space = Record(Switch)
-    twin, into = to_gymnasium_space(space), inward(space)
+    twin, into = to_gymnasium_space(space), from_gym_value(space)
     assert into is not None
     twin.seed(0)
     members = [space.coerce(into(twin.sample())) for _ in range(20)]

@@ -52,7 +52,7 @@ def assert_close(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_it_does_what_gymnasium_s_own_loop_over_our_environments_does(mode: AutoresetMode):
+def test_it_agrees_with_gymnasium_sync_vector(mode: AutoresetMode):
     ours, theirs = cartpoles(4, mode), python_cartpoles(4, mode)
     assert ours.metadata["autoreset_mode"] is mode
     obs, infos = theirs.reset(seed=5)
@@ -146,7 +146,7 @@ def test_spaces_and_shapes():
     assert terminated.dtype == truncated.dtype == bool
 
 
-def test_arrays_handed_out_are_fresh_and_writable():
+def test_returned_arrays_are_writable_copies():
     env, twin = cartpoles(), cartpoles()
     first, _ = env.reset(seed=0)
     twin.reset(seed=0)
@@ -174,7 +174,7 @@ def test_seeds_may_be_a_list_with_gaps():
     assert env.reset(seed=[4, None, 6])[1]["episode_count"].tolist() == [1, 3, 1]
 
 
-def test_a_reset_without_a_seed_goes_on_from_the_last_one():
+def test_a_reset_without_a_seed_continues_from_the_last_one():
     env, session = cartpoles(2), Session(*make("CartPole-v1"))
     env.reset(seed=8)
     session.reset(seed=9)
@@ -185,7 +185,7 @@ def test_a_reset_without_a_seed_goes_on_from_the_last_one():
     assert (unseeded[0][0] != unseeded[0][1]).any()
 
 
-def test_options_hold_for_the_episodes_they_began_only():
+def test_options_apply_only_to_the_episodes_they_start():
     env = cartpoles(3)
     env.reset(seed=0)
     mask = np.array([False, True, False])
@@ -202,7 +202,7 @@ def test_options_hold_for_the_episodes_they_began_only():
 @pytest.mark.parametrize(
     "seed", [True, -1, 1.0, "12", [1, 2], [1, 2, -3], [1, 2, True], np.array([[1, 2, 3]])], ids=str
 )
-def test_bad_seeds_are_refused(seed: Any):
+def test_bad_seeds_are_rejected(seed: Any):
     env = cartpoles()
     with pytest.raises(ValidationError) as caught:
         env.reset(seed=seed)
@@ -222,7 +222,7 @@ def test_bad_seeds_are_refused(seed: Any):
     ],
     ids=str,
 )
-def test_bad_options_are_refused_and_change_nothing(options: Any):
+def test_bad_options_are_rejected_and_change_nothing(options: Any):
     env, twin = cartpoles(), cartpoles()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -256,7 +256,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("batch", "name", "value"), BAD, ids=[str(row[0]) for row in BAD])
-def test_a_bad_batch_of_actions_is_refused_and_changes_nothing(batch: Any, name: str, value: Any):
+def test_a_bad_batch_of_actions_is_rejected_and_changes_nothing(batch: Any, name: str, value: Any):
     env, twin = cartpoles(), cartpoles()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -270,7 +270,7 @@ def test_a_bad_batch_of_actions_is_refused_and_changes_nothing(batch: Any, name:
 
 
 @pytest.mark.parametrize("batch", [np.full((2, 1), np.nan), np.full((2, 1), 2.5), np.zeros(2), np.zeros((2, 1), bool)])
-def test_a_bad_batch_of_box_actions_is_refused(batch: Any):
+def test_a_bad_batch_of_box_actions_is_rejected(batch: Any):
     env = GymVectorEnv(*make("Pendulum-v1")[:1], 2)
     env.reset(seed=0)
     with pytest.raises(ValidationError, match="Box"):
@@ -278,7 +278,7 @@ def test_a_bad_batch_of_box_actions_is_refused(batch: Any):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint8, np.uint64])
-def test_actions_of_any_integer_dtype_are_taken(dtype: Any):
+def test_actions_of_any_integer_dtype_are_accepted(dtype: Any):
     env, twin = cartpoles(), cartpoles()
     env.reset(seed=0)
     twin.reset(seed=0)
@@ -303,12 +303,12 @@ def test_the_lifecycle_is_enforced():
 
 
 @pytest.mark.parametrize("num_envs", [0, -1, True, 2.0, "2"])
-def test_a_bad_number_of_environments_is_refused(num_envs: Any):
+def test_a_bad_number_of_environments_is_rejected(num_envs: Any):
     with pytest.raises(ValidationError, match="num_envs"):
         cartpoles(num_envs)
 
 
-def test_bad_modes_are_refused():
+def test_bad_modes_are_rejected():
     with pytest.raises(ValidationError, match="next_step"):
         cartpoles(mode="sometimes")
     with pytest.raises(ValidationError, match="rgb_array"):
@@ -316,18 +316,18 @@ def test_bad_modes_are_refused():
     assert cartpoles(mode="SameStep").metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
 
 
-def test_a_host_environment_is_refused():
+def test_a_host_environment_is_rejected():
     with pytest.raises(ValidationError, match="SyncVectorEnv"):
         GymVectorEnv(from_gymnasium("CartPole-v1"), 2)
 
 
-def test_an_old_gymnasium_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_an_old_gymnasium_is_rejected_with_its_version(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gymnasium, "__version__", "1.0.0")
-    with pytest.raises(ImportError, match=r"needs Gymnasium 1\.1 or later, and 1\.0\.0 is installed"):
+    with pytest.raises(ImportError, match=r"needs Gymnasium 1\.1 or later, but 1\.0\.0 is installed"):
         cartpoles()
 
 
-def test_one_picture_for_each():
+def test_one_picture_per_environment():
     env = cartpoles(2, render_mode="rgb_array")
     env.reset(seed=0)
     pictures = env.render()
@@ -343,7 +343,7 @@ def test_one_picture_for_each():
 
 
 @pytest.mark.parametrize("through", [copy.deepcopy, through_pickle])
-def test_a_copy_goes_on_identically(through: Any):
+def test_a_copy_continues_identically(through: Any):
     env = cartpoles()
     env.reset(seed=0, options={"params": {"gravity": 3.0}})
     rows = actions(20, 3)
@@ -357,7 +357,7 @@ def test_a_copy_goes_on_identically(through: Any):
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-def test_gymnasium_s_episode_statistics_agree_with_ours(mode: str):
+def test_gymnasium_episode_statistics_agree_with_ours(mode: str):
     env = RecordEpisodeStatistics(cartpoles(3, mode))
     env.reset(seed=0)
     ended = 0
@@ -389,7 +389,7 @@ def test_the_statistics_of_a_finished_episode_are_in_its_last_info(mode: Any):
     assert ended > 3
 
 
-def test_gymnasium_s_normalization_works_around_it():
+def test_gymnasium_normalization_works_around_it():
     env = NormalizeObservation(cartpoles(8))
     env.reset(seed=0)
     obs = np.concatenate([env.step(row)[0] for row in actions(100, 8)])
@@ -397,7 +397,7 @@ def test_gymnasium_s_normalization_works_around_it():
     assert np.abs(obs.mean(0)).max() < 0.5
 
 
-def test_statistics_that_outlive_episodes_do_here_too():
+def test_statistics_persist_over_episodes():
     env, params = make("CartPole-v1", params=SHORT)
     vector = GymVectorEnv(normalize_obs(env), 2, params, autoreset_mode="same_step")
     vector.reset(seed=0)
@@ -409,7 +409,7 @@ def test_statistics_that_outlive_episodes_do_here_too():
     assert not np.allclose(fresh.step(rows[0])[0], vector.step(rows[0])[0])
 
 
-def test_keys_that_only_steps_have_are_masked_after_a_restart():
+def test_keys_that_only_steps_report_are_masked_after_a_restart():
     env, params = make("CartPole-v1", params=SHORT)
     vector = GymVectorEnv(auto_reset(env, "same_step"), 2, params)
     _, infos = vector.reset(seed=0)
@@ -422,7 +422,7 @@ def test_keys_that_only_steps_have_are_masked_after_a_restart():
         done = terminated | truncated
 
 
-def test_each_environment_knows_the_seed_of_its_reset_until_it_restarts():
+def test_info_has_the_seed_of_the_reset_until_the_restart():
     env = cartpoles(3)
     _, infos = env.reset(seed=[4, None, 0])
     assert infos["seed"].tolist() == [4, None, 0]

@@ -1,4 +1,4 @@
-"""Scenes for the tests of the plume's parts."""
+"""Scenes for the tests of plume parts."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tropism.plume.fields import Field, Gaussian
-from tropism.plume.scene import Agent, Arena, Scene
+from tropism.plume.scene import AgentPose, Arena, Scene
 
 ARENA = Arena((0.0, 0.0), (127.0, 127.0), None, (128, 128))
 
 
-def agent(x: Any, y: Any, heading: Any = 0.0, velocity: Any = (0.0, 0.0)) -> Agent:
+def agent(x: Any, y: Any, heading: Any = 0.0, velocity: Any = (0.0, 0.0)) -> AgentPose:
     """`heading` in degrees."""
-    return Agent.at(
+    return AgentPose.at(
         jnp.array([x, y], float),
         jnp.deg2rad(jnp.asarray(heading, float)),
         jnp.asarray(velocity, float),
@@ -21,9 +21,9 @@ def agent(x: Any, y: Any, heading: Any = 0.0, velocity: Any = (0.0, 0.0)) -> Age
     )
 
 
-def scene(who: Agent, field: Field | None = None, arena: Arena = ARENA) -> Scene:
-    """Still or constant fields only: those without a state."""
-    return Scene(who, arena, Gaussian() if field is None else field, ())
+def scene(pose: AgentPose, field: Field | None = None, arena: Arena = ARENA) -> Scene:
+    """Only for fields without a state."""
+    return Scene(pose, arena, Gaussian() if field is None else field, ())
 
 
 def blocking(*cells: tuple[int, int], size: int = 128) -> Arena:

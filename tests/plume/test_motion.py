@@ -1,4 +1,4 @@
-"""Motions: the contract's directions, limits of a body, walls and obstacles."""
+"""Motions: the contract's directions, limits, walls and obstacles."""
 
 from typing import Any
 
@@ -14,34 +14,34 @@ from tropism.core.spaces import Box, Discrete
 from tropism.errors import ValidationError
 from tropism.plume.fields import Gaussian
 from tropism.plume.motion import Cardinal, Compass, Continuous, Motion, Oriented, RunTumble
-from tropism.plume.scene import Agent, Arena, Scene
+from tropism.plume.scene import AgentPose, Arena, Scene
 from tropism.plume.wind import Constant
 
 KEY = random.key(0)
 SMALL = Arena((0.0, 0.0), (4.0, 3.0), None, (4, 5))
 
 
-def move(motion: Motion, action: Any, who: Agent, arena: Arena = ARENA, key: Any = KEY) -> Agent:
-    return _move(motion, key, jnp.asarray(action), scene(who, arena=arena))
+def move(motion: Motion, action: Any, pose: AgentPose, arena: Arena = ARENA, key: Any = KEY) -> AgentPose:
+    return _move(motion, key, jnp.asarray(action), scene(pose, arena=arena))
 
 
 @eqx.filter_jit
-def _move(motion: Motion, key: Any, action: Any, here: Scene) -> Agent:
+def _move(motion: Motion, key: Any, action: Any, here: Scene) -> AgentPose:
     return motion.move(key, action, here)
 
 
-def place(who: Agent) -> tuple[float, float]:
-    return float(who.xy[0]), float(who.xy[1])
+def place(pose: AgentPose) -> tuple[float, float]:
+    return float(pose.xy[0]), float(pose.xy[1])
 
 
-def degrees(who: Agent) -> float:
-    return float(np.degrees(who.heading))
+def degrees(pose: AgentPose) -> float:
+    return float(np.degrees(pose.heading))
 
 
 @pytest.mark.parametrize(
     ("action", "step", "heading"), [(0, (0, 1), 90), (1, (1, 0), 0), (2, (0, -1), -90), (3, (-1, 0), 180)]
 )
-def test_cardinal_is_the_contract(action: int, step: tuple[int, int], heading: float) -> None:
+def test_cardinal_has_the_contract_directions(action: int, step: tuple[int, int], heading: float) -> None:
     after = move(Cardinal(), action, agent(10, 20))
     assert place(after) == (10 + step[0], 20 + step[1])
     assert tuple(after.velocity.tolist()) == step
@@ -50,7 +50,7 @@ def test_cardinal_is_the_contract(action: int, step: tuple[int, int], heading: f
     assert Cardinal().action_space == Discrete(4)
 
 
-def test_compass_stays_or_goes_clockwise_from_up() -> None:
+def test_compass_stays_or_moves_clockwise_from_up() -> None:
     steps = [(0, 0), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1)]
     for action, (x, y) in enumerate(steps):
         after = move(Compass(), action, agent(10, 20, 33.0))
@@ -61,7 +61,7 @@ def test_compass_stays_or_goes_clockwise_from_up() -> None:
     assert len(Compass.words) == 9
 
 
-def test_oriented_turns_on_the_spot_and_goes_forward() -> None:
+def test_oriented_turns_on_the_spot_and_moves_forward() -> None:
     facing_right = agent(10, 20)
     left, right = move(Oriented(), 1, facing_right), move(Oriented(), 2, facing_right)
     assert place(left) == place(right) == (10, 20)
@@ -77,12 +77,12 @@ def test_oriented_turns_on_the_spot_and_goes_forward() -> None:
     np.testing.assert_allclose(place(free), (1.25, 1 + 0.5 * np.sin(np.pi / 3)), rtol=1e-5)
 
 
-def test_oriented_looks_where_it_goes_on_a_grid() -> None:
+def test_oriented_faces_its_direction_of_motion_on_a_grid() -> None:
     for heading in (-170.0, -50.0, 10.0, 44.0, 46.0, 179.0):
-        facing = float(np.degrees(Oriented().facing(jnp.deg2rad(jnp.asarray(heading)))))
-        assert abs(facing % 90 - 90 * round(facing % 90 / 90)) < 1e-3
-        assert abs((facing - heading + 180) % 360 - 180) <= 45
-    assert float(Oriented(on_grid=False).facing(jnp.asarray(0.3))) == pytest.approx(0.3)
+        initial_heading = float(np.degrees(Oriented().initial_heading(jnp.deg2rad(jnp.asarray(heading)))))
+        assert abs(initial_heading % 90 - 90 * round(initial_heading % 90 / 90)) < 1e-3
+        assert abs((initial_heading - heading + 180) % 360 - 180) <= 45
+    assert float(Oriented(on_grid=False).initial_heading(jnp.asarray(0.3))) == pytest.approx(0.3)
 
 
 def test_run_and_tumble() -> None:
@@ -107,7 +107,7 @@ def test_continuous_turns_first_and_keeps_its_limits() -> None:
     np.testing.assert_allclose(half.velocity, [0, 0.04], atol=1e-5)
 
 
-def test_drift_is_the_wind() -> None:
+def test_drift_adds_the_wind() -> None:
     field = Gaussian(flow=Constant((0.5, -1.0)))
     for drift, expected in ((True, [5.02, 4.96]), (False, [5, 5])):
         after = Continuous(drift=drift).move(KEY, jnp.zeros(2), scene(agent(5, 5), field))
@@ -118,16 +118,16 @@ def test_stop_at_the_wall() -> None:
     after = move(Compass(), 2, agent(4, 3), SMALL)
     assert place(after) == (4, 3)
     assert after.velocity.tolist() == [0, 0]
-    assert not bool(after.lost)
+    assert not bool(after.absorbed)
 
 
-def test_wrap_on_a_grid_comes_back_on_the_other_side() -> None:
+def test_wrap_on_a_grid_moves_to_the_opposite_side() -> None:
     motion = Compass(boundary="wrap")
     for action, start, end in ((2, (4, 3), (0, 0)), (6, (0, 0), (4, 3)), (3, (4, 1), (0, 1)), (5, (2, 0), (2, 3))):
         after = move(motion, action, agent(*start), SMALL)
         assert place(after) == end
-        assert np.abs(after.velocity).max() == 1  # and has not flown across the arena
-        assert not bool(after.lost)
+        assert np.abs(after.velocity).max() == 1  # not a move across the arena
+        assert not bool(after.absorbed)
 
 
 def test_wrap_off_the_grid_joins_the_edges() -> None:
@@ -136,13 +136,13 @@ def test_wrap_off_the_grid_joins_the_edges() -> None:
     assert after.velocity.tolist() == [0.75, 0]
 
 
-def test_absorb_loses_who_leaves() -> None:
+def test_absorb_marks_an_agent_that_leaves() -> None:
     motion = Cardinal(boundary="absorb")
     after = move(motion, 1, agent(4, 1), SMALL)
-    assert bool(after.lost)
+    assert bool(after.absorbed)
     assert place(after) == (4, 1)
-    assert not bool(move(motion, 1, agent(3, 1), SMALL).lost)
-    assert bool(move(motion, 3, after, SMALL).lost)  # for good
+    assert not bool(move(motion, 1, agent(3, 1), SMALL).absorbed)
+    assert bool(move(motion, 3, after, SMALL).absorbed)  # permanently
 
 
 def test_obstacles_block() -> None:
@@ -156,7 +156,7 @@ def test_obstacles_block() -> None:
     assert place(move(Cardinal(boundary="wrap"), 1, agent(4, 2), wrapped)) == (4, 2)
 
 
-LONG = [  # body, action, start, what the longest way is
+LONG = [  # motion, action, start, end of the longest allowed path
     (Cardinal(step_length=7.0), 1, (10, 20), (17, 20)),
     (Cardinal(step_length=7.0, on_grid=False), 1, (10.3, 20.2), (17.3, 20.2)),
     (Compass(step_length=6.0), 2, (10, 20), (16, 26)),
@@ -167,7 +167,7 @@ LONG = [  # body, action, start, what the longest way is
 
 
 @pytest.mark.parametrize(("body", "action", "start", "end"), LONG)
-def test_a_long_step_jumps_no_wall(body: Motion, action: Any, start: Any, end: Any) -> None:
+def test_a_long_step_does_not_jump_over_a_wall(body: Motion, action: Any, start: Any, end: Any) -> None:
     wall = blocking(*((13, y) for y in range(128)))
     stopped = move(body, jnp.asarray(action, float) if isinstance(action, tuple) else action, agent(*start), wall)
     assert place(stopped) == pytest.approx(start)
@@ -177,7 +177,7 @@ def test_a_long_step_jumps_no_wall(body: Motion, action: Any, start: Any, end: A
     assert place(free) == pytest.approx(end)
 
 
-def test_no_wall_is_jumped_across_the_edge() -> None:
+def test_wrapping_does_not_jump_over_a_wall() -> None:
     arena = blocking(*((0, y) for y in range(8)), size=8)
     assert place(move(Cardinal(boundary="wrap", step_length=4.0), 1, agent(6, 3), arena)) == (6, 3)
     assert place(move(Cardinal(boundary="wrap", step_length=4.0), 1, agent(2, 3), arena)) == (6, 3)
@@ -185,7 +185,7 @@ def test_no_wall_is_jumped_across_the_edge() -> None:
 
 
 @pytest.mark.parametrize("angle", range(0, 360, 7))
-def test_no_way_through_a_ring(angle: float) -> None:
+def test_a_ring_of_obstacles_is_closed(angle: float) -> None:
     x, y = np.meshgrid(np.arange(41), np.arange(41))
     around = np.hypot(x - 20, y - 20).round() == 6
     arena = Arena((-10.0, -10.0), (10.0, 10.0), jnp.asarray(around), (41, 41))
@@ -193,7 +193,7 @@ def test_no_way_through_a_ring(angle: float) -> None:
     assert place(move(body, 0, agent(0, 0, heading=angle), arena)) == (0, 0)
 
 
-def test_a_way_between_obstacles_can_be_learned() -> None:
+def test_a_path_between_obstacles_is_differentiable() -> None:
     def end(speed: Any) -> Any:
         body = Continuous(speed=speed, dt=1.0)
         return body.move(KEY, jnp.array([0.0, 1.0]), scene(agent(3, 3), arena=blocking((3, 5)))).x
@@ -204,19 +204,19 @@ def test_a_way_between_obstacles_can_be_learned() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("boundary", ["stop", "wrap", "absorb"])
 @pytest.mark.parametrize("motion", [Cardinal, Compass, Oriented])
-def test_positions_stay_whole_on_a_grid(motion: Any, boundary: Any) -> None:
+def test_positions_stay_whole_numbers_on_a_grid(motion: Any, boundary: Any) -> None:
     body = motion(boundary=boundary)
     walls = blocking((2, 2), (3, 1), size=6)
 
-    def step(who: Agent, key: Any) -> tuple[Agent, Any]:
-        after = body.move(key, body.action_space.sample(key), scene(who, arena=walls))
+    def step(pose: AgentPose, key: Any) -> tuple[AgentPose, Any]:
+        after = body.move(key, body.action_space.sample(key), scene(pose, arena=walls))
         return after, after.xy
 
     _, xy = jax.jit(lambda keys: jax.lax.scan(step, agent(0, 0), keys))(random.split(KEY, 500))
     np.testing.assert_array_equal(xy, np.round(xy))
     assert xy.min() == 0
     assert xy.max() == 5
-    assert not walls.blocked(xy).any()
+    assert not walls.is_blocked(xy).any()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_positions_stay_whole_on_a_grid(motion: Any, boundary: Any) -> None:
     ],
 )
 @pytest.mark.usefixtures("untyped")
-def test_impossible_bodies_are_refused(make: Any, name: str) -> None:
+def test_invalid_motions_are_rejected(make: Any, name: str) -> None:
     with pytest.raises(ValidationError, match=name):
         make()
 
@@ -241,6 +241,6 @@ def test_impossible_bodies_are_refused(make: Any, name: str) -> None:
 def test_double_precision() -> None:
     with jax.enable_x64(True):
         for motion, action in ((Cardinal(), 0), (Oriented(), 0), (RunTumble(), 1), (Continuous(drift=True), [0.5, 1])):
-            who = agent(10, 10, 5)
-            after = _move(motion, KEY, jnp.asarray(action), scene(who))
-            assert jax.tree.map(lambda leaf: leaf.dtype, after) == jax.tree.map(lambda leaf: leaf.dtype, who)
+            pose = agent(10, 10, 5)
+            after = _move(motion, KEY, jnp.asarray(action), scene(pose))
+            assert jax.tree.map(lambda leaf: leaf.dtype, after) == jax.tree.map(lambda leaf: leaf.dtype, pose)

@@ -12,7 +12,7 @@ from tests.plume.places import ARENA, agent, scene
 from tropism.core.spaces import Box
 from tropism.errors import ValidationError
 from tropism.plume.receptors import Adapting, History, Noisy, Saturating
-from tropism.plume.sensors import Concentration, Odour, Position, Sensor, Together, WindSense, named
+from tropism.plume.sensors import Concat, Concentration, Odour, Position, Sensor, WindSense, dict_sensor
 
 SHAPE = ARENA.shape
 XS = np.linspace(20, 100, 60)
@@ -65,7 +65,7 @@ def test_history_is_the_last_few_oldest_first() -> None:
     np.testing.assert_allclose(frames[..., 0], [padded[i : i + 3] for i in range(60)], rtol=1e-5)
 
 
-def test_history_of_anything_in_a_box() -> None:
+def test_history_of_any_box() -> None:
     assert History(Position(), 2).space(SHAPE) == Box(0, 127, (2, 2), np.int32)
     assert walk(History(Position(), 2)).dtype == np.int32
     assert History(WindSense(), 2).space(SHAPE) == Box(-np.inf, np.inf, (2, 2))
@@ -73,8 +73,8 @@ def test_history_of_anything_in_a_box() -> None:
         History(Concentration(), 0)
 
 
-def test_receptors_stack() -> None:
-    sensor = History(Saturating(Noisy(Together((Concentration(), Odour())), 0.1), 0.2), 4)
+def test_receptors_can_be_nested() -> None:
+    sensor = History(Saturating(Noisy(Concat((Concentration(), Odour())), 0.1), 0.2), 4)
     seen = walk(sensor)
     assert seen.shape == (60, 4, 2)
     assert all(sensor.space(SHAPE).contains(obs) for obs in seen)
@@ -82,6 +82,6 @@ def test_receptors_stack() -> None:
     assert jax.jit(lambda sensor: sensor.space(SHAPE).contains(sample))(sensor)
 
 
-def test_a_dict_is_refused() -> None:
+def test_a_dict_is_rejected() -> None:
     with pytest.raises(ValidationError, match="Box"):
-        Noisy(named(nose=Concentration())).space(SHAPE)
+        Noisy(dict_sensor(nose=Concentration())).space(SHAPE)

@@ -1,4 +1,4 @@
-"""The arena, obstacles and what can be smelled where."""
+"""The arena, obstacles and concentrations."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ from tropism.errors import ValidationError
 from tropism.plume.scene import Arena, Mask, direction, pair
 
 
-def test_obstacles_and_the_outside_do_not_smell() -> None:
+def test_the_concentration_is_zero_in_obstacles_and_outside() -> None:
     here = scene(agent(0, 0), arena=blocking((60, 64)))
     points = jnp.array([[60.0, 64.0], [61.0, 64.0], [60.4, 64.4], [-1.0, 64.0], [64.0, 127.1], [127.0, 127.0]])
     smells = np.asarray(here.smell(points)) > 0
@@ -21,15 +21,15 @@ def test_obstacles_are_found_in_an_arena_of_any_scale() -> None:
     mask = np.zeros((5, 9), bool)
     mask[1, 8] = True
     arena = Arena((-2.0, 10.0), (2.0, 12.0), jnp.asarray(mask), (5, 9))
-    assert bool(arena.blocked(jnp.array([2.0, 10.5])))
-    assert bool(arena.blocked(jnp.array([1.8, 10.7])))
-    assert not bool(arena.blocked(jnp.array([1.7, 10.5])))
+    assert bool(arena.is_blocked(jnp.array([2.0, 10.5])))
+    assert bool(arena.is_blocked(jnp.array([1.8, 10.7])))
+    assert not bool(arena.is_blocked(jnp.array([1.7, 10.5])))
     np.testing.assert_array_equal(arena.cell(jnp.array([[-2.0, 12.0], [9.0, 9.0]])), [[0, 4], [8, 0]])
 
 
 def test_bounds_belong_to_the_arena() -> None:
-    assert bool(ARENA.inside(jnp.array([127.0, 0.0])))
-    assert not bool(ARENA.inside(jnp.array([127.01, 0.0])))
+    assert bool(ARENA.contains(jnp.array([127.0, 0.0])))
+    assert not bool(ARENA.contains(jnp.array([127.01, 0.0])))
 
 
 def test_the_raster_has_row_0_at_the_lowest_y() -> None:
@@ -62,6 +62,6 @@ def test_masks_are_equal_and_hash_by_content() -> None:
 
 
 @pytest.mark.parametrize("array", [np.zeros((3, 4), bool), np.zeros((3, 3)), None, "wall"])
-def test_a_mask_of_another_shape_or_type_is_refused(array: object) -> None:
+def test_a_mask_of_another_shape_or_type_is_rejected(array: object) -> None:
     with pytest.raises(ValidationError, match="obstacles"):
         Mask(array, (3, 3))

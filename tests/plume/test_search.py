@@ -1,4 +1,4 @@
-"""search: each episode is the one a session plays, whatever the others do."""
+"""search: each episode is that of a session, independent of the others."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tropism.plume.strategies import Klinotaxis, RandomWalk, Strategy
 
 
 class Left(Strategy):
-    """Goes left, and counts."""
+    """Goes left and counts its steps."""
 
     def init(self, key: Any) -> Any:
         return jnp.int32(0)
@@ -51,14 +51,14 @@ def test_an_episode_is_that_of_a_session() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_whatever_the_batch(outcome: Outcome) -> None:
+def test_results_do_not_depend_on_the_batch(outcome: Outcome) -> None:
     few = search(PlumeNav(), Klinotaxis(), 10, 3)
     np.testing.assert_array_equal(few.steps, outcome.steps[3:6])
     np.testing.assert_array_equal(few.path_length, outcome.path_length[3:6])
 
 
 @pytest.mark.slow
-def test_paths_lead_from_start_to_end_and_rest_there(outcome: Outcome) -> None:
+def test_paths_lead_from_start_to_end_and_stay_there(outcome: Outcome) -> None:
     path = np.asarray(outcome.path)
     assert path.shape == (1001, 20, 2)
     np.testing.assert_array_equal(path[0], outcome.start)
@@ -80,7 +80,7 @@ def test_rates_and_efficiency(outcome: Outcome) -> None:
     assert float(straight.efficiency[0]) == 1
 
 
-def test_wrapping_around_is_not_a_long_way() -> None:
+def test_wrapping_around_does_not_add_to_the_path_length() -> None:
     env = PlumeNav(
         motion=Cardinal(boundary="wrap"), start=Start(fixed=1, point=(0.0, 5.0)), goal_radius=0.0, max_steps=10
     )
@@ -94,7 +94,7 @@ def test_params_and_transforms() -> None:
     assert set(short.steps.tolist()) == {9}
 
 
-def test_a_strategy_draws_apart_from_its_environment_and_its_neighbours() -> None:
+def test_a_strategy_has_its_own_random_numbers() -> None:
     ends = np.asarray(search(PlumeNav(max_steps=50), RandomWalk(), 0, 50).end)
     starts = np.asarray(search(PlumeNav(max_steps=50), RandomWalk(), 0, 50).start)
     assert len({tuple(step) for step in (ends - starts).tolist()}) > 25
@@ -111,12 +111,12 @@ def test_a_strategy_draws_apart_from_its_environment_and_its_neighbours() -> Non
     ],
 )
 @pytest.mark.usefixtures("untyped")
-def test_wrong_arguments_are_refused(arguments: Any, name: str) -> None:
+def test_wrong_arguments_are_rejected(arguments: Any, name: str) -> None:
     with pytest.raises(ValidationError, match=name):
         search(*arguments)
 
 
-def test_new_numbers_do_not_compile_again() -> None:
+def test_new_numbers_do_not_recompile() -> None:
     traces = 0
 
     class Counted(RandomWalk):

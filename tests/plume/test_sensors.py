@@ -1,4 +1,4 @@
-"""Sensors: left is left, wind has the right sign, clocks and rates agree with NumPy, spaces hold what is sensed."""
+"""Sensors: left and right, signs of the wind, clocks and rates compared with NumPy, spaces contain observations."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from tests.plume.places import ARENA, agent, blocking, scene
 from tropism.core.spaces import Box, Dict
 from tropism.errors import ValidationError
 from tropism.plume.fields import Gaussian
-from tropism.plume.scene import Agent, Arena, Scene
+from tropism.plume.scene import AgentPose, Arena, Scene
 from tropism.plume.sensors import (
     Antennae,
+    Concat,
     Concentration,
+    DictSensor,
     FullField,
     Hits,
-    Named,
     Odour,
     Position,
     Sensor,
     SinceWhiff,
     SourcePosition,
-    Together,
     WhiffRate,
     WindSense,
     array_of,
-    named,
+    dict_sensor,
 )
 from tropism.plume.wind import Constant
 
@@ -46,11 +46,11 @@ def test_left_is_left_and_front_is_front(bearing: float) -> None:
     source = 64 + 10 * np.array([np.cos(np.deg2rad(bearing)), np.sin(np.deg2rad(bearing))])
     field = Gaussian((float(source[0]), float(source[1])), sigma=5.0)
 
-    def felt(heading: Any) -> Any:
+    def sense_at(heading: Any) -> Any:
         here = scene(agent(64.0, 64.0, heading), field)
         return Antennae((90.0, -90.0)).sense(KEY, (), here)[0], array_of(4).sense(KEY, (), here)[0]
 
-    sides, around = jax.jit(jax.vmap(felt))(jnp.asarray(HEADINGS))
+    sides, around = jax.jit(jax.vmap(sense_at))(jnp.asarray(HEADINGS))
     turned = np.deg2rad(bearing - HEADINGS)  # the source's angle from straight ahead, positive to the left
     np.testing.assert_array_equal(_sign(np.sin(turned)), _sign(sides[:, 0] - sides[:, 1]))
     np.testing.assert_array_equal(_sign(np.cos(turned)), _sign(around[:, 0] - around[:, 2]))
@@ -61,7 +61,7 @@ def _sign(difference: Any) -> Any:
     return np.sign(np.where(np.abs(difference) < 1e-5, 0, difference))
 
 
-def test_antennae_reach_where_they_point() -> None:
+def test_antennae_sense_at_their_tips() -> None:
     here = scene(agent(60.0, 64.0, 30.0))
     for angle in (0.0, 45.0, -100.0):
         tip = np.array([60, 64]) + 3 * np.array([np.cos(np.deg2rad(30 + angle)), np.sin(np.deg2rad(30 + angle))])
@@ -70,17 +70,17 @@ def test_antennae_reach_where_they_point() -> None:
 
 
 @pytest.mark.parametrize("heading", [0.0, 37.0, 90.0, 200.0])
-def test_wind_in_the_world_in_the_body_and_as_felt(heading: float) -> None:
+def test_allocentric_egocentric_and_apparent_wind(heading: float) -> None:
     wind, velocity, dt = np.array([0.5, -1.0]), np.array([0.02, 0.03]), 0.04
     here = scene(agent(5.0, 5.0, heading, velocity), Gaussian(flow=Constant((0.5, -1.0))))
     angle = np.deg2rad(heading)
     to_body = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])  # forward, left
-    felt = wind - velocity / dt
+    sense_at = wind - velocity / dt
     np.testing.assert_allclose(sense(WindSense(), here), wind, rtol=1e-6)
     np.testing.assert_allclose(sense(WindSense(egocentric=True), here), to_body @ wind, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(sense(WindSense(apparent=True, dt=dt), here), felt, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sense(WindSense(apparent=True, dt=dt), here), sense_at, rtol=1e-5, atol=1e-6)
     both = WindSense(egocentric=True, apparent=True, dt=dt)
-    np.testing.assert_allclose(sense(both, here), to_body @ felt, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sense(both, here), to_body @ sense_at, rtol=1e-5, atol=1e-6)
 
 
 def test_wind_from_ahead_is_negative_and_from_the_right_blows_to_the_left() -> None:
@@ -89,13 +89,13 @@ def test_wind_from_ahead_is_negative_and_from_the_right_blows_to_the_left() -> N
     np.testing.assert_allclose(sense(WindSense(egocentric=True), scene(agent(5, 5, 90), field)), [0, 1], atol=1e-6)
 
 
-def test_wind_is_cut_off_at_its_limit() -> None:
+def test_wind_is_clipped_at_its_limit() -> None:
     here = scene(agent(5, 5), Gaussian(flow=Constant((3.0, -0.5))))
     np.testing.assert_allclose(sense(WindSense(limit=1.0), here), [1.0, -0.5])
     assert WindSense(limit=1.0).space(SHAPE) == Box(-1, 1, (2,))
 
 
-def test_concentration_is_cut_off_and_odour_has_a_threshold() -> None:
+def test_concentration_is_clipped_and_odour_has_a_threshold() -> None:
     here = scene(agent(64, 74))
     smell = np.exp(-100 / 800)
     np.testing.assert_allclose(sense(Concentration(), here), [smell], rtol=1e-5)
@@ -119,7 +119,7 @@ def test_hits_have_a_limit() -> None:
 
 
 def walk(sensor: Sensor, xs: Any) -> Any:
-    """What the sensor says along a line through the source."""
+    """The observations along a line through the source."""
 
     def step(memory: Any, x: Any) -> Any:
         obs, memory = sensor.sense(KEY, memory, scene(agent(x, 64.0)))
@@ -128,7 +128,7 @@ def walk(sensor: Sensor, xs: Any) -> Any:
     return np.asarray(jax.lax.scan(step, sensor.start(SHAPE), jnp.asarray(xs))[1])
 
 
-def test_whiff_clock_and_rate_are_what_a_loop_counts() -> None:
+def test_whiff_clock_and_rate_agree_with_a_loop() -> None:
     xs = np.random.default_rng(0).uniform(20, 108, 200)
     whiffs = np.exp(-((xs - 64) ** 2) / 800) >= 0.6
     since, clock, was, rate, rates = 50.0, [], False, 0.0, []
@@ -156,15 +156,15 @@ def test_the_full_field_has_rows_of_y() -> None:
     assert np.unravel_index(field.argmax(), field.shape) == (100, 10)
 
 
-def test_together_is_one_vector_and_named_a_dict() -> None:
+def test_concat_is_one_vector_and_dict_sensor_a_dict() -> None:
     here = scene(agent(60, 64), Gaussian(flow=Constant((0.25, 0.5))))
     smell = np.exp(-16 / 800)
-    together = Together((Concentration(), WindSense(limit=2.0), Position()))
+    together = Concat((Concentration(), WindSense(limit=2.0), Position()))
     np.testing.assert_allclose(sense(together, here), [smell, 0.25, 0.5, 60, 64], rtol=1e-5)
     assert sense(together, here).dtype == np.float32
     expected = Box(np.array([0, -2, -2, 0, 0.0]), np.array([1, 2, 2, 127, 127.0]))
     assert together.space(SHAPE) == expected
-    both = named(nose=Concentration(), clock=SinceWhiff())
+    both = dict_sensor(nose=Concentration(), clock=SinceWhiff())
     obs, memory = both.sense(KEY, both.start(SHAPE), here)
     assert list(obs) == ["nose", "clock"]
     assert float(obs["clock"][0]) == 0
@@ -173,14 +173,14 @@ def test_together_is_one_vector_and_named_a_dict() -> None:
 
 
 @pytest.mark.slow
-def test_sensors_that_draw_draw_apart() -> None:
-    six = sense(Together((Hits(50.0),) * 6), scene(agent(60, 64)))
+def test_random_sensors_have_independent_keys() -> None:
+    six = sense(Concat((Hits(50.0),) * 6), scene(agent(60, 64)))
     assert len(set(six.tolist())) > 2
 
 
-def test_only_vectors_go_together() -> None:
+def test_concat_accepts_only_vectors() -> None:
     with pytest.raises(ValidationError, match="vector"):
-        Together((Concentration(), FullField())).space(SHAPE)
+        Concat((Concentration(), FullField())).space(SHAPE)
     with pytest.raises(ValidationError, match="count"):
         array_of(0)
 
@@ -197,8 +197,8 @@ EVERY: list[Sensor] = [
     Position(),
     SourcePosition(),
     FullField(),
-    Together((Concentration(), WindSense(), Position())),
-    Named(("a", "b"), (Odour(), Position())),
+    Concat((Concentration(), WindSense(), Position())),
+    DictSensor(("a", "b"), (Odour(), Position())),
 ]
 
 
@@ -210,8 +210,8 @@ def test_the_space_contains_every_observation(sensor: Sensor, x64: bool) -> None
         field = Gaussian((64.0, 64.0), 20.0, Constant((2.0, -3.0)))
 
         @jax.jit
-        def step(memory: Any, who: Agent) -> Any:
-            return sensor.sense(KEY, memory, scene(who, field, arena))
+        def step(memory: Any, pose: AgentPose) -> Any:
+            return sensor.sense(KEY, memory, scene(pose, field, arena))
 
         memory = sensor.start(SHAPE)
         for place in ((0, 0), (10, 10), (64, 64), (127, 0), (9.6, 127)):

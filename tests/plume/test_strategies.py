@@ -1,4 +1,4 @@
-"""Strategies: steering goes where it is told, and each finds its home source better than a random walk."""
+"""Strategies: steering turns to the target heading, and each strategy beats a random walk in its plume."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ from tropism.plume.strategies import (
     RunAndTumble,
     Strategy,
 )
-from tropism.plume.strategies.fitted import fitted
+from tropism.plume.strategies.catalog import make_strategy
 from tropism.plume.strategies.steering import has_compass, steer
 
 BODIES: list[Any] = [Cardinal(), Compass(), Oriented(), Continuous(speed=1.0, dt=1.0)]
-FLIGHT = Continuous(boundary="absorb")  # the body of PlumeNavPuffs-v0
+FLIGHT = Continuous(boundary="absorb")  # the motion of PlumeNavPuffs-v0
 
 
 def name_of(part: object) -> str:
@@ -46,19 +46,19 @@ def test_the_nearest_direction() -> None:
 @pytest.mark.parametrize(
     "motion", [Oriented(), Oriented(turn=30.0, on_grid=False), Continuous(turn_rate=10.0)], ids=name_of
 )
-def test_a_body_without_a_compass_counts_its_turns(motion: Motion) -> None:
+def test_a_motion_without_a_compass_counts_its_turns(motion: Motion) -> None:
     @jax.jit
-    def step(who: Any, facing: Any, wanted: Any) -> Any:
-        action, facing = steer(motion, facing, wanted)
-        return motion.move(random.key(0), action, scene(who)), facing
+    def step(pose: Any, heading: Any, wanted: Any) -> Any:
+        action, heading = steer(motion, heading, wanted)
+        return motion.move(random.key(0), action, scene(pose)), heading
 
     for wanted in (3.0, -2.0, 0.5, 7.0):
-        who, facing = agent(60, 60, 90), jnp.zeros(())
+        pose, heading = agent(60, 60, 90), jnp.zeros(())
         for _ in range(12):
-            who, facing = step(who, facing, jnp.asarray(wanted))
-        off = np.mod(facing + np.pi / 2 - who.heading + np.pi, 2 * np.pi) - np.pi
-        assert abs(off) < 1e-4  # it knows where it looks, from its first heading
-        assert np.cos(facing - wanted) > 0.7
+            pose, heading = step(pose, heading, jnp.asarray(wanted))
+        off = np.mod(heading + np.pi / 2 - pose.heading + np.pi, 2 * np.pi) - np.pi
+        assert abs(off) < 1e-4  # the tracked heading is the real one, relative to the first
+        assert np.cos(heading - wanted) > 0.7
     assert not has_compass(motion)
 
 
@@ -76,19 +76,19 @@ def walks(motion: Motion) -> tuple[Strategy, Strategy]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [Klinotaxis(), RunAndTumble(Cardinal())], ids=name_of)
-def test_at_home_in_a_gaussian(strategy: Strategy) -> None:
+def test_strategies_in_a_gaussian(strategy: Strategy) -> None:
     assert_beats(PlumeNav(), strategy, *walks(Cardinal()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("motion", BODIES[1:], ids=name_of)
 @pytest.mark.parametrize("strategy", [Klinotaxis, RunAndTumble])
-def test_at_home_in_a_gaussian_in_any_body(strategy: Any, motion: Motion) -> None:
+def test_strategies_in_a_gaussian_with_any_motion(strategy: Any, motion: Motion) -> None:
     assert_beats(PlumeNav(motion=motion), strategy(motion), *walks(motion))
 
 
 @pytest.mark.slow
-def test_run_and_tumble_in_its_own_body() -> None:
+def test_run_and_tumble_with_its_own_motion() -> None:
     assert_beats(PlumeNav(motion=RunTumble()), RunAndTumble(), *walks(RunTumble()))
 
 
@@ -129,11 +129,11 @@ def test_a_cast_widens_to_both_sides_and_a_surge_goes_upwind() -> None:
 
 
 @pytest.mark.parametrize(("smell", "off"), [(1.0, 0.0), (0.0, 90.0)])
-def test_a_flyer_knows_the_wind_from_what_it_feels(smell: float, off: float) -> None:
+def test_a_flyer_derives_the_wind_from_the_apparent_wind(smell: float, off: float) -> None:
     strategy = CastAndSurge(FLIGHT, smell=2, wind=(0, 1), apparent=True, width=100.0)
     act = jax.jit(strategy.act)
     memory, heading, own = strategy.init(random.key(0)), 0.3, 0.0
-    for _ in range(12):  # the wind blows to +y at 1 m/s; on smell it flies to -y, else across
+    for _ in range(12):  # the wind blows to +y at 1 m/s; with odour it flies to -y, otherwise across
         felt = [np.sin(heading) - own, np.cos(heading)]
         (turn, speed), memory = act(random.key(0), memory, jnp.array([*felt, smell]))
         heading, own = heading + float(turn) * 6.25 * np.pi * 0.04, 2 * float(speed)
@@ -148,18 +148,18 @@ def test_a_strategy_is_a_policy_for_a_rollout() -> None:
     assert float(run.episodes.mean_return) == 1
 
 
-def test_a_name_means_the_strategy_as_it_is_by_default() -> None:
-    """Of the README's task: what it constructs by hand is what `tropism evaluate` calls by name."""
+def test_a_name_gives_the_default_strategy() -> None:
+    """The strategy that the README constructs is the one of `tropism evaluate`."""
     env = make("PlumeNavMeander-v0")[0]
     assert isinstance(env, PlumeNav)
     for name, strategy in (("random-walk", RandomWalk()), ("cast-and-surge", CastAndSurge(smell=0, wind=(1, 2)))):
-        assert eqx.tree_equal(fitted(name, env.sensor, env.motion), strategy)
+        assert eqx.tree_equal(make_strategy(name, env.sensor, env.motion), strategy)
 
 
-def test_numbers_of_a_strategy_map() -> None:
+def test_numbers_of_a_strategy_can_be_vmapped() -> None:
     def first(turning: Any) -> Any:
         strategy = RandomWalk(turning=turning)
-        return strategy.act(random.key(3), strategy.init(random.key(0)), jnp.zeros(1))[1].wanted
+        return strategy.act(random.key(3), strategy.init(random.key(0)), jnp.zeros(1))[1].target_heading
 
     wanted = np.asarray(jax.vmap(first)(jnp.array([0.0, 1.0])))
     assert wanted[0] != wanted[1]
@@ -177,6 +177,6 @@ def test_numbers_of_a_strategy_map() -> None:
         (lambda: Klinotaxis(turn=float("nan")), "turn"),
     ],
 )
-def test_impossible_strategies_are_refused(build: Any, name: str) -> None:
+def test_invalid_strategies_are_rejected(build: Any, name: str) -> None:
     with pytest.raises(ValidationError, match=name):
         build()

@@ -1,4 +1,4 @@
-"""Winds against what their definitions say."""
+"""Winds compared with their definitions."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def angles(wind: Wind, key: Any, num: int, dt: float = DT) -> np.ndarray:
     return np.arctan2(velocity[:, 1], velocity[:, 0])
 
 
-def test_constant_wind_is_what_it_is_told() -> None:
+def test_constant_wind_is_constant() -> None:
     wind = Constant((0.5, -0.25))
     assert wind.init(random.key(0)) == ()
     np.testing.assert_array_equal(wind.velocity(()), [0.5, -0.25])
@@ -74,7 +74,7 @@ def norm_clipped_deviation(deviation: float, limit: float) -> float:
     return float(draws.std())
 
 
-def test_wandering_direction_has_the_spread_and_the_correlation_time_it_says() -> None:
+def test_a_wandering_direction_has_its_spread_and_correlation_time() -> None:
     wind = Wandering(direction=1.0, spread=0.2, time_constant=2.0)
     turned = angles(wind, random.key(2), num=100_000, dt=0.1) - 1.0
     assert turned.std() == pytest.approx(0.2, rel=0.05)
@@ -83,7 +83,7 @@ def test_wandering_direction_has_the_spread_and_the_correlation_time_it_says() -
     assert correlation == pytest.approx(math.exp(-1), abs=0.05)
 
 
-def test_the_past_of_a_wandering_wind_is_like_its_future() -> None:
+def test_the_past_of_a_wandering_wind_has_the_same_distribution() -> None:
     wind = Wandering(spread=0.2, time_constant=2.0)
 
     def before(key: Any) -> Any:
@@ -113,7 +113,7 @@ def test_the_past_of_a_switching_wind_is_steady() -> None:
         (lambda: Wandering(spread=math.inf), "spread"),
     ],
 )
-def test_impossible_winds_are_refused_by_name(make: Any, name: str) -> None:
+def test_invalid_winds_are_rejected(make: Any, name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         make()
     assert caught.value.name == name

@@ -1,4 +1,4 @@
-"""Where neither namespaces nor Landlock can be had, Coding-v0 is absent, and everybody who asks is told why."""
+"""Without namespaces and Landlock, Coding-v0 is unavailable, and every interface reports why."""
 
 import json
 import subprocess
@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-# A user namespace in which no other can be made, and whose root cannot become anybody else: what some containers are.
+# A user namespace in which no other can be created and root cannot become another user, as in some containers.
 NO_NAMESPACES = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
 NO_LANDLOCK = "from tropism.sandbox import landlock; landlock.version = lambda: 0"
-REASONS = ("no sandbox can be had here", "tier A: ", "tier B: ")
+REASONS = ("no sandbox is available", "tier A: ", "tier B: ")
 
 
 def without_sandboxes(program: str) -> "subprocess.CompletedProcess[str]":
@@ -22,10 +22,10 @@ def without_sandboxes(program: str) -> "subprocess.CompletedProcess[str]":
 def can_simulate() -> None:
     done = without_sandboxes("print('here')")
     if done.stdout != "here\n":
-        pytest.skip(f"such a place cannot be made here: {done.stderr}")
+        pytest.skip(f"no such namespace can be created here: {done.stderr}")
 
 
-def test_make_and_the_list_say_why():
+def test_make_and_registered_report_the_reason():
     done = without_sandboxes("""
 from tropism import make, registered, UnknownEnvironmentError
 print("Coding-v0" in [spec.id for spec in registered()], make("Echo-v0")[0] is not None)
@@ -39,13 +39,13 @@ except UnknownEnvironmentError as error:
     assert all(words in reason for words in REASONS), reason
 
 
-def test_the_class_itself_refuses():
+def test_the_constructor_raises():
     done = without_sandboxes("from tropism.envs.coding.coding import Coding; Coding(tier='B')")
-    assert "SandboxError: no sandbox can be had here (tier B: " in done.stderr
+    assert "SandboxError: no sandbox is available (tier B: " in done.stderr
 
 
 @pytest.mark.slow
-def test_the_command_line_says_why():
+def test_the_command_line_reports_the_reason():
     run = "import sys; from tropism.cli import main; sys.argv[1:] = {!r}; main()"
     listed = without_sandboxes(run.format(["list", "--json"]))
     [row] = [row for row in json.loads(listed.stdout) if row["id"] == "Coding-v0"]
@@ -58,7 +58,7 @@ def test_the_command_line_says_why():
 
 
 @pytest.mark.slow
-def test_the_servers_health_says_why():
+def test_the_health_endpoint_reports_the_reason():
     done = without_sandboxes("""
 import asyncio, json
 from tropism.serve.app import App
@@ -80,8 +80,8 @@ asyncio.run(health())
     assert all(words in health["absent"]["Coding-v0"] for words in REASONS)
 
 
-def test_other_environments_do_not_wait_for_the_attacks():
+def test_other_environments_do_not_run_the_attacks():
     program = "import tropism; tropism.make('CartPole-v1'); from tropism.sandbox import doctor; "
-    program += "print(doctor.examined.cache_info().currsize)"
+    program += "print(doctor.cached_report.cache_info().currsize)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "0\n", done.stderr

@@ -1,4 +1,4 @@
-"""The attack set, for real: blocked in every tier, as root and as a user, and seen where nothing blocks it."""
+"""Real attacks: blocked in every tier, as root and as a user, and detected if nothing blocks them."""
 
 import json
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.cells import SOMEBODY, bare, cell, every_tier, run
+from tests.sandbox.specs import OTHER_UID, every_tier, run, run_unsandboxed, spec_or_skip
 
 from tropism.errors import SandboxError
 from tropism.sandbox import doctor, landlock, sandbox
 from tropism.sandbox.attacks import ATTACKS, Attack
-from tropism.sandbox.bait import VARIABLE, Bait
-from tropism.sandbox.doctor import Outcome, attacked, examine
-from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
+from tropism.sandbox.doctor import AttackOutcome, examine, run_attacks
+from tropism.sandbox.host_targets import SECRET_VARIABLE, HostTargets
+from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
 
 ROOT = os.geteuid() == 0
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 
 
 @cache
-def outcomes(tier: Tier) -> dict[Attack, Outcome]:
-    return {outcome.attack: outcome for outcome in attacked(cell(tier))}
+def outcomes(tier: Tier) -> dict[Attack, AttackOutcome]:
+    return {outcome.attack: outcome for outcome in run_attacks(spec_or_skip(tier))}
 
 
 @every_tier
@@ -36,27 +36,29 @@ def test_an_attack_is_blocked(attack: Attack, tier: Tier):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "attack", [attack for attack in ATTACKS if attack.harmless and (ROOT or not attack.by_root)], ids=lambda a: a.name
+    "attack",
+    [attack for attack in ATTACKS if attack.harmless and (ROOT or not attack.needs_root)],
+    ids=lambda a: a.name,
 )
-def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_seen(attack: Attack):
-    bait = Bait.lay()
+def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: Attack):
+    targets = HostTargets.create()
     try:
-        knows = "\n".join(f"{name} = {value!r}" for name, value in bait.names().items())
-        result = bare(f"{knows}\n{attack.code}", attack.by_root)
-        assert attack.oracle(bait, result), result
+        definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
+        result = run_unsandboxed(f"{definitions}\n{attack.code}", attack.needs_root)
+        assert attack.oracle(targets, result), result
     finally:
-        bait.take_up()
+        targets.close()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
 @every_tier
 def test_every_attack_is_blocked_when_the_server_is_a_user(tier: Tier):
-    cell(tier)
+    spec_or_skip(tier)
     path = os.pathsep.join(path for path in sys.path if path)
     options = ["sandbox", "doctor", "--json", "--tier", tier]
     program = f"import sys; sys.path[:] = {path!r}.split(':'); sys.argv[1:] = {options}"
-    done = run([sys.executable, "-c", f"{program}\nfrom tropism.cli import main; main()"], SOMEBODY)
+    done = run([sys.executable, "-c", f"{program}\nfrom tropism.cli import main; main()"], OTHER_UID)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     assert (report["tier"], report["reason"], len(report["attacks"])) == (tier, None, len(ATTACKS))
@@ -66,50 +68,52 @@ def test_every_attack_is_blocked_when_the_server_is_a_user(tier: Tier):
 @pytest.mark.parametrize(
     "layer", ['_seccomp(libc, bytes.fromhex(config["filter"]))', '_landlock(libc, **config["landlock"])']
 )
-def test_a_sandbox_that_lacks_a_layer_is_found_out(layer: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_sandbox_without_one_layer_is_detected(layer: str, monkeypatch: pytest.MonkeyPatch):
     source = worker_source()
     assert layer in source
-    pool = Pool(cell("B"), ahead=0, source=lambda: source.replace(layer, "pass"))
-    monkeypatch.setattr(sandbox, "pool_of", lambda cell: pool)
-    found = attacked(Cell("B"), [attack for attack in ATTACKS if attack.harmless])
-    assert len([outcome for outcome in found if outcome.succeeded]) > 2
+    pool = Pool(spec_or_skip("B"), spares=0, source=lambda: source.replace(layer, "pass"))
+    monkeypatch.setattr(sandbox, "shared_pool", lambda spec: pool)
+    outcomes = run_attacks(SandboxSpec("B"), [attack for attack in ATTACKS if attack.harmless])
+    assert len([outcome for outcome in outcomes if outcome.succeeded]) > 2
     pool.close()
 
 
-def test_one_attack_that_gets_through_condemns_the_tier(monkeypatch: pytest.MonkeyPatch):
-    cell("B")
-    through = Attack("say so", "print(DONE)")
-    monkeypatch.setattr(doctor, "attacked", lambda cell, progress: attacked(cell, (through, ATTACKS[0]), progress))
+def test_one_attack_that_succeeds_rejects_the_tier(monkeypatch: pytest.MonkeyPatch):
+    spec_or_skip("B")
+    successful = Attack("print the secret", "print(DONE)")
+    monkeypatch.setattr(
+        doctor, "run_attacks", lambda spec, progress: run_attacks(spec, (successful, ATTACKS[0]), progress)
+    )
     report = examine(["B"])
     assert [outcome.succeeded for outcome in report.outcomes] == [True, False]
-    assert (report.ok, report.reason) == (False, "the sandbox of tier B does not hold here: say so")
+    assert (report.ok, report.reason) == (False, "the sandbox of tier B failed to block: print the secret")
 
 
-def test_nothing_is_left_of_the_bait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_targets_are_removed_after_the_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    attacked(cell("B"), ATTACKS[:3])
-    assert (list(tmp_path.iterdir()), VARIABLE in os.environ) == ([], False)
+    run_attacks(spec_or_skip("B"), ATTACKS[:3])
+    assert (list(tmp_path.iterdir()), SECRET_VARIABLE in os.environ) == ([], False)
 
 
-def test_what_cannot_be_examined_is_not_trusted(monkeypatch: pytest.MonkeyPatch):
-    cell("B")
+def test_a_sandbox_that_cannot_be_tested_is_not_trusted(monkeypatch: pytest.MonkeyPatch):
+    spec_or_skip("B")
 
-    def fails(cell: Cell, progress: Any) -> Any:
-        raise OSError("no place for the bait")
+    def fails(spec: SandboxSpec, progress: Any) -> Any:
+        raise OSError("no space left")
 
-    monkeypatch.setattr(doctor, "attacked", fails)
+    monkeypatch.setattr(doctor, "run_attacks", fails)
     report = examine(["B"])
     assert not report.ok
-    assert report.reason == "the sandbox could not be examined (tier B: no place for the bait)"
+    assert report.reason == "the sandbox could not be tested (tier B: no space left)"
 
 
-def test_a_kernel_without_landlock_is_refused_in_words(monkeypatch: pytest.MonkeyPatch):
+def test_an_old_landlock_is_rejected_with_its_version(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(landlock, "version", lambda: 3)
-    with pytest.raises(SandboxError, match="Landlock version 3, and 6 is needed"):
-        Cell("B").config()
+    with pytest.raises(SandboxError, match="Landlock version 3; version 6 is required"):
+        SandboxSpec("B").config()
 
 
-def test_a_machine_without_bubblewrap_is_refused_in_words(monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_without_bubblewrap_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SandboxError, match="bubblewrap is not installed"):
-        Cell("A").command()
+        SandboxSpec("A").command()

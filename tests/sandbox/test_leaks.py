@@ -1,4 +1,4 @@
-"""Nothing is left of an episode: no process, no mount, no file, no memory."""
+"""An episode leaks no process, mount, file or memory."""
 
 import gc
 import os
@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.sandbox.cells import cell
+from tests.sandbox.specs import spec_or_skip
 
 from tropism import Session, make
 from tropism.sandbox.pool import Tier
 
 
-def children() -> int:
-    """Processes that descend from this one: bubblewrap's own, and the workers within."""
+def count_children() -> int:
+    """The number of descendants of this process: bubblewrap's processes and the workers inside."""
     waiting, count = [os.getpid()], 0
     while waiting:
         tasks = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
@@ -24,7 +24,7 @@ def children() -> int:
     return count
 
 
-def held() -> dict[str, int]:
+def open_resources() -> dict[str, int]:
     gc.collect()
     return {
         "files": len(os.listdir("/proc/self/fd")),
@@ -33,8 +33,8 @@ def held() -> dict[str, int]:
     }
 
 
-def live(episodes: int, tier: Tier) -> None:
-    """Episodes that are closed, replaced, abandoned, crashed and stopped."""
+def run_episodes(episodes: int, tier: Tier) -> None:
+    """Run episodes that are closed, replaced, abandoned, crashed and stopped."""
     codes = ("x = 1", "import os; os._exit(1)", "print('x' * 10**6)", "import time; time.sleep(60)", "raise ValueError")
     env, params = make("Coding-v0", tier=tier, wall=0.2)
     for number in range(episodes):
@@ -49,22 +49,22 @@ def live(episodes: int, tier: Tier) -> None:
             session.close()
 
 
-def check(episodes: int, tier: Tier) -> None:
-    cell(tier)  # skips where this tier cannot be had
-    live(10, tier)
-    before, memory = settled(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    live(episodes, tier)
-    after = settled()
+def check_leaks(episodes: int, tier: Tier) -> None:
+    spec_or_skip(tier)  # skips if this tier is unavailable
+    run_episodes(10, tier)
+    before, memory = stable_resources(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run_episodes(episodes, tier)
+    after = stable_resources()
     assert after == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 30_000  # KiB
 
 
-def settled() -> dict[str, int]:
-    """What is held, once workers that were killed are gone and those that wait are there again."""
+def stable_resources() -> dict[str, int]:
+    """Wait until killed workers have ended and spare ones are started; returns the resources in use."""
     last: dict[str, int] = {}
     for _ in range(20):
         time.sleep(0.5)
-        now = held() | {"children": children()}
+        now = open_resources() | {"children": count_children()}
         if now == last:
             return now
         last = now
@@ -73,11 +73,11 @@ def settled() -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tier", ["A", "B"])
-def test_a_few_episodes_leave_nothing(tier: Tier):
-    check(20, tier)
+def test_a_few_episodes_leak_nothing(tier: Tier):
+    check_leaks(20, tier)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("tier", "episodes"), [("A", 1_000), ("B", 200)])  # the pool and its workers are the same ones
-def test_many_episodes_leave_nothing(tier: Tier, episodes: int):
-    check(episodes, tier)
+@pytest.mark.parametrize(("tier", "episodes"), [("A", 1_000), ("B", 200)])  # both tiers share the pool's code
+def test_many_episodes_leak_nothing(tier: Tier, episodes: int):
+    check_leaks(episodes, tier)

@@ -1,4 +1,4 @@
-"""What code in a sandbox can do, what it comes to when it goes wrong, and that nobody else notices."""
+"""Running code in a sandbox: its results, failures and limits, and that sandboxes do not affect each other."""
 
 import os
 import subprocess
@@ -7,29 +7,29 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.sandbox.cells import cell, every_tier
+from tests.sandbox.specs import every_tier, spec_or_skip
 
 from tropism.errors import SandboxError, StateError, ValidationError
 from tropism.sandbox.limits import MEBIBYTE, Limits
-from tropism.sandbox.pool import Cell, Pool, Tier, worker_source
-from tropism.sandbox.sandbox import Result, Sandbox
-from tropism.sandbox.view import view_of
+from tropism.sandbox.mounts import mounts_for
+from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
+from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 
 SHORT = Limits(wall=20, cpu=20, output=1000)
 QUICK = Limits(wall=1.5, cpu=1.5, output=1000)
 
 
-def run(tier: Tier, code: str, limits: Limits = SHORT) -> Result:
-    with Sandbox(cell(tier)) as sandbox:
+def run(tier: Tier, code: str, limits: Limits = SHORT) -> ExecutionResult:
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         return sandbox.run(code, limits)
 
 
 @every_tier
-def test_variables_live_on_and_are_gone_with_the_interpreter(tier: Tier):
-    with Sandbox(cell(tier)) as sandbox:
+def test_variables_persist_until_the_interpreter_ends(tier: Tier):
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         sandbox.run("x = 1\ndef f(): return x")
         assert sandbox.run("x += 1; print(f())").stdout == "2\n"
-    with Sandbox(cell(tier)) as sandbox:
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         assert "NameError: name 'x'" in sandbox.run("print(x)").stderr
 
 
@@ -53,11 +53,11 @@ def test_variables_live_on_and_are_gone_with_the_interpreter(tier: Tier):
         ("import jax", 1, "No module named 'jax'"),
     ],
 )
-def test_code_ends_as_a_script_would_and_the_interpreter_lives_on(tier: Tier, code: str, exit_code: int, stderr: str):
-    with Sandbox(cell(tier)) as sandbox:
+def test_code_ends_like_a_script_and_the_interpreter_continues(tier: Tier, code: str, exit_code: int, stderr: str):
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         sandbox.run("before = 1")
         result = sandbox.run(code)
-        assert (result.exit_code, result.timed_out, result.lost) == (exit_code, False, False)
+        assert (result.exit_code, result.timed_out, result.interpreter_lost) == (exit_code, False, False)
         assert stderr in result.stderr
         assert sandbox.run("print(before)").stdout == "1\n"
 
@@ -75,10 +75,10 @@ def test_code_ends_as_a_script_would_and_the_interpreter_lives_on(tier: Tier, co
         ("import os\nwhile True: os.write(3, b'D\\xff\\xff\\x0f\\x00' + b'x' * 100)", None),
     ],
 )
-def test_an_interpreter_that_ends_is_a_result(tier: Tier, code: str, exit_code: int | None):
-    with Sandbox(cell(tier)) as sandbox:
+def test_the_end_of_the_interpreter_is_a_result(tier: Tier, code: str, exit_code: int | None):
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         result = sandbox.run(code, Limits(wall=3))
-        assert (result.lost, sandbox.started) == (True, False)
+        assert (result.interpreter_lost, sandbox.started) == (True, False)
         assert exit_code is None or result.exit_code == exit_code
         assert sandbox.start().run("print('back')").stdout == "back\n"
 
@@ -94,16 +94,16 @@ def test_an_interpreter_that_ends_is_a_result(tier: Tier, code: str, exit_code: 
         "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
     ],
 )
-def test_what_takes_too_long_is_stopped_and_what_it_printed_is_kept(tier: Tier, code: str):
+def test_code_that_takes_too_long_is_stopped_and_its_output_kept(tier: Tier, code: str):
     start = time.monotonic()
     result = run(tier, f"print('begun')\n{code}", QUICK)
     assert result.timed_out
-    assert (result.stdout, result.exit_code, result.lost) == ("begun\n", -9, True)
+    assert (result.stdout, result.exit_code, result.interpreter_lost) == ("begun\n", -9, True)
     assert time.monotonic() - start < 10
 
 
 @every_tier
-def test_cpu_time_is_limited_apart_from_the_clock(tier: Tier):
+def test_cpu_time_is_limited_separately_from_wall_time(tier: Tier):
     start = time.monotonic()
     result = run(tier, "while True: pass", limits=Limits(wall=30, cpu=0.3))
     assert result.timed_out
@@ -111,7 +111,7 @@ def test_cpu_time_is_limited_apart_from_the_clock(tier: Tier):
 
 
 @every_tier
-def test_output_is_cut_at_a_limit_and_marked(tier: Tier):
+def test_output_is_truncated_at_a_limit_and_marked(tier: Tier):
     result = run(tier, "print('é' * 5000)\nimport sys; sys.stderr.write('y' * 5000)")
     assert (result.truncated_output, result.exit_code) == (True, 0)
     assert (result.stdout, result.stderr) == ("é" * 500, "y" * 1000)
@@ -122,21 +122,21 @@ def test_output_is_cut_at_a_limit_and_marked(tier: Tier):
 
 @pytest.mark.slow
 @every_tier
-def test_endless_output_ends_with_the_time_and_stays_within_the_limit(tier: Tier):
+def test_endless_output_ends_at_the_time_limit_and_stays_within_the_output_limit(tier: Tier):
     result = run(tier, "while True: print('x' * 1000)", QUICK)
     assert (result.timed_out, result.truncated_output, len(result.stdout)) == (True, True, 1000)
 
 
 @every_tier
-def test_bytes_that_are_no_text_are_shown_as_escapes(tier: Tier):
+def test_invalid_utf8_is_shown_as_escapes(tier: Tier):
     assert run(tier, r"import os; os.write(1, b'a\xff\x00\n')").stdout == "a\\xff\x00\n"
     assert run(tier, "import sys; sys.stdout.buffer.write(bytes([200, 10]))").stdout == "\\xc8\n"
 
 
 @every_tier
-def test_threads_run_and_those_left_behind_stop_with_the_step(tier: Tier):
+def test_threads_run_and_remaining_ones_stop_with_the_step(tier: Tier):
     burn = "import threading, time\nn = 0\ndef burn():\n    global n\n    while True: n += 1\n"
-    with Sandbox(cell(tier)) as sandbox:
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         assert (
             sandbox.run(
                 "import threading; t = threading.Thread(target=print, args=('hi',)); t.start(); t.join()"
@@ -155,25 +155,26 @@ def test_numpy_and_asyncio_work(tier: Tier):
     assert run(tier, "import numpy as np; print(np.linalg.inv(np.eye(3)).sum())", limits=Limits()).stdout == "3.0\n"
     code = "import asyncio\nasync def f():\n    await asyncio.sleep(0); return 3\nprint(asyncio.run(f()))"
     assert run(tier, code, limits=Limits()).stdout == "3\n"
-    with Sandbox(Cell(tier, packages=())) as sandbox:
+    with Sandbox(SandboxSpec(tier, packages=())) as sandbox:
         assert "No module named 'numpy'" in sandbox.run("import numpy").stderr
 
 
 @every_tier
 def test_only_allowed_packages_can_be_read(tier: Tier):
     home = os.path.dirname(os.path.dirname(pytest.__file__))
-    view = view_of(("numpy",))
+    mounts = mounts_for(("numpy",))
     assert (
-        not any(home == path or home.startswith(f"{path}/") for path in view.readable) or sys.prefix == sys.base_prefix
+        not any(home == path or home.startswith(f"{path}/") for path in mounts.readable)
+        or sys.prefix == sys.base_prefix
     )
     if sys.prefix != sys.base_prefix:
         assert "Error" in run(tier, f"import os; print(os.listdir({home!r} + '/_pytest'))").stderr
     if tier == "A":
-        covered = run(tier, f"import os; print([os.listdir(path) for path in {view.covered}])").stdout
-        assert covered == f"{[[] for _ in view.covered]}\n"
+        hidden = run(tier, f"import os; print([os.listdir(path) for path in {mounts.hidden}])").stdout
+        assert hidden == f"{[[] for _ in mounts.hidden]}\n"
 
 
-def test_tier_a_has_a_small_place_for_files():
+def test_tier_a_has_a_small_writable_folder():
     write = "open('/tmp/x', 'wb').write(bytes({}))\nimport os; print(os.path.getsize('/tmp/x'))"
     assert run("A", write.format(MEBIBYTE)).stdout == f"{MEBIBYTE}\n"
     assert "OSError" in run("A", write.format(64 * MEBIBYTE)).stderr
@@ -181,46 +182,46 @@ def test_tier_a_has_a_small_place_for_files():
 
 
 @every_tier
-def test_a_seed_is_where_random_begins(tier: Tier):
+def test_a_seed_seeds_the_module_random(tier: Tier):
     code = "import random; print(random.random(), object(), {'a', 'b', 'c'})"
-    printed = {Sandbox(cell(tier)).start(seed).run(code).stdout for seed in (1, 1, 2)}
+    printed = {Sandbox(spec_or_skip(tier)).start(seed).run(code).stdout for seed in (1, 1, 2)}
     assert len(printed) == 2
 
 
 @every_tier
-def test_a_killed_worker_takes_nobody_with_it(tier: Tier):
-    with Sandbox(cell(tier)) as one, Sandbox(cell(tier)) as other:
+def test_a_killed_worker_does_not_affect_others(tier: Tier):
+    with Sandbox(spec_or_skip(tier)) as one, Sandbox(spec_or_skip(tier)) as other:
         other.run("x = 1")
         worker = one._worker  # pyright: ignore[reportPrivateUsage]
         assert worker is not None
         os.kill(worker.pid, 9)
-        assert one.run("print(1)").lost
+        assert one.run("print(1)").interpreter_lost
         assert other.run("print(x)").stdout == "1\n"
 
 
 @every_tier
-def test_a_worker_cannot_hand_files_to_its_parent(tier: Tier):
+def test_a_worker_cannot_pass_files_to_its_parent(tier: Tier):
     code = """
 import array, os, socket, struct
 channel = socket.socket(fileno=os.dup(3))
 files = array.array("i", [os.open("/dev/null", 0) for _ in range(50)])
 channel.sendmsg([struct.pack("<cIi", b"D", 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
 """
-    with Sandbox(cell(tier)) as sandbox:
+    with Sandbox(spec_or_skip(tier)) as sandbox:
         before = len(os.listdir("/proc/self/fd"))
         assert sandbox.run(code).exit_code == 0
         sandbox.run("pass")
-        assert len(os.listdir("/proc/self/fd")) - before < 20  # workers started ahead have a few
+        assert len(os.listdir("/proc/self/fd")) - before < 20  # spare workers have a few
 
 
 @every_tier
-def test_workers_end_with_the_server_however_it_ends(tier: Tier):
-    cell(tier)
+def test_workers_end_when_the_server_is_killed(tier: Tier):
+    spec_or_skip(tier)
     program = f"""
 import threading, time
 from tropism.sandbox.sandbox import Sandbox
-from tropism.sandbox.pool import Cell
-sandbox = Sandbox(Cell({tier!r})).start()
+from tropism.sandbox.pool import SandboxSpec
+sandbox = Sandbox(SandboxSpec({tier!r})).start()
 print(sandbox._worker.pid, flush=True)
 sandbox.run("import time; time.sleep(600)")
 """
@@ -238,16 +239,16 @@ sandbox.run("import time; time.sleep(600)")
 
 @pytest.mark.slow
 @every_tier
-def test_many_at_once_keep_their_limits(tier: Tier):
-    chosen = cell(tier, wall=60, cpu=0.25, memory=256 * MEBIBYTE, output=1000)
+def test_many_sandboxes_in_parallel_keep_their_limits(tier: Tier):
+    chosen = spec_or_skip(tier, wall=60, cpu=0.25, memory=256 * MEBIBYTE, output=1000)
     codes = ("print(sum(range(10)))", "while True: pass", "x = bytearray(1 << 30)", "print('x' * 10**6)")
 
-    def live(number: int) -> Result:
+    def run_code(number: int) -> ExecutionResult:
         with Sandbox(chosen) as sandbox:
             return sandbox.run(codes[number % 4])
 
     with ThreadPoolExecutor(64) as threads:
-        results = list(threads.map(live, range(64)))
+        results = list(threads.map(run_code, range(64)))
     for number, result in enumerate(results):
         assert (number, result.timed_out) == (number, number % 4 == 1)
         assert len(result.stdout) <= 1000
@@ -257,13 +258,13 @@ def test_many_at_once_keep_their_limits(tier: Tier):
 
 
 @every_tier
-def test_a_worker_that_cannot_confine_itself_refuses(tier: Tier):
+def test_a_worker_that_cannot_confine_itself_refuses_to_run(tier: Tier):
     def broken() -> str:
         return worker_source().replace(
             "    _seccomp(libc, ", "    raise OSError('no filter today')\n    _seccomp(libc, "
         )
 
-    pool = Pool(cell(tier), ahead=0, source=broken)
+    pool = Pool(spec_or_skip(tier), spares=0, source=broken)
     with pytest.raises(SandboxError, match="the sandbox refused to run: no filter today") as caught:
         pool.take()
     assert caught.value.value == 97
@@ -271,12 +272,12 @@ def test_a_worker_that_cannot_confine_itself_refuses(tier: Tier):
 
 
 @pytest.mark.usefixtures("untyped")
-def test_misuse_is_told():
+def test_misuse_raises():
     with pytest.raises(StateError, match="start"):
-        Sandbox(Cell("A")).run("1")
+        Sandbox(SandboxSpec("A")).run("1")
     with pytest.raises(ValidationError, match="wall"):
         Limits(wall=0)
     with pytest.raises(ValidationError, match="memory"):
         Limits(memory=True)
     with pytest.raises(ValidationError, match="tier"):
-        Cell("C")  # pyright: ignore[reportArgumentType]
+        SandboxSpec("C")  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""The filter's bytes: one for each architecture, and a refusal for all others."""
+"""The seccomp filter: one for each supported architecture, an error for others."""
 
 import struct
 
@@ -16,7 +16,7 @@ def test_there_is_a_filter_for_each_architecture(machine: str, clone: int):
     assert len(lines) > len(seccomp.program(writing=False, machine=machine)) // 8
 
 
-def test_another_architecture_is_refused():
+def test_an_unsupported_architecture_is_rejected():
     with pytest.raises(SandboxError, match="riscv64"):
         seccomp.program(writing=True, machine="riscv64")
 

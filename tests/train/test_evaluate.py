@@ -25,8 +25,8 @@ from tropism.errors import ServerError, ValidationError
 from tropism.plume import picture
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
-from tropism.plume.sensors import Concentration, Odour, Position, Together, WindSense
-from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.plume.sensors import Concat, Concentration, Odour, Position, WindSense
+from tropism.plume.strategies.catalog import NAMES, make_strategy
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
@@ -134,7 +134,8 @@ def test_path_is_drawn_over_the_plume_of_its_episode(monkeypatch: pytest.MonkeyP
         for _ in range(steps):
             session.step(0)
         [image] = axes.get_images()
-        expected = picture.plume(env.scene(jax.tree.map(jnp.asarray, session._engine.state()), session.params)) / 255  # pyright: ignore
+        state = jax.tree.map(jnp.asarray, session._engine.state())  # pyright: ignore
+        expected = picture.paint_plume(env.scene(state, session.params)) / 255
         np.testing.assert_allclose(np.asarray(image.get_array()), expected, atol=1e-4)
         line, start = axes.get_lines()[:2]
         assert line.get_path_effects()  # an edge, so that it stands out from any colour of the plume
@@ -176,21 +177,21 @@ def test_invalid_policy_names_are_rejected(policy: str, message: str) -> None:
 
 
 def test_strategies_find_odour_and_wind_in_the_observation() -> None:
-    nose = Together(
+    nose = Concat(
         (WindSense(egocentric=True, apparent=True, dt=0.04), Position(), Saturating(Concentration(), half=1.0))
     )
-    flyer: Any = fitted("cast-and-surge", nose, Continuous())
+    flyer: Any = make_strategy("cast-and-surge", nose, Continuous())
     assert (flyer.smell, flyer.wind, flyer.apparent) == (4, (0, 1), True)
-    walker: Any = fitted("cast-and-surge", Together((Odour(), WindSense())), Cardinal())
+    walker: Any = make_strategy("cast-and-surge", Concat((Odour(), WindSense())), Cardinal())
     assert (walker.smell, walker.wind, walker.apparent, walker.threshold) == (0, (1, 2), False, 0.5)
     for name in NAMES[:3]:
-        fitted(name, Concentration(), Cardinal())
-    with pytest.raises(ValidationError, match="feels the wind"):
-        fitted("cast-and-surge", Concentration(), Cardinal())
-    with pytest.raises(ValidationError, match="one that smells"):
-        fitted("klinotaxis", WindSense(), Cardinal())
+        make_strategy(name, Concentration(), Cardinal())
+    with pytest.raises(ValidationError, match="with a WindSense"):
+        make_strategy("cast-and-surge", Concentration(), Cardinal())
+    with pytest.raises(ValidationError, match="with an odour sensor"):
+        make_strategy("klinotaxis", WindSense(), Cardinal())
     with pytest.raises(ValidationError, match="random-walk, klinotaxis"):
-        fitted("sniffing", Concentration(), Cardinal())
+        make_strategy("sniffing", Concentration(), Cardinal())
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=50))

@@ -12,10 +12,10 @@ from tropism.errors import ValidationError
 
 
 def examine_sandbox(
-    tier: Annotated[str | None, typer.Option(help="A or B; by default the first one available.")] = None,
+    tier: Annotated[str | None, typer.Option(help="A or B; by default the first that is available.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run attacks against the sandbox of Coding-v0 on this machine; exit code 1 if one succeeds.
+    """Attack the sandbox of Coding-v0 on this machine; the exit code is 1 if an attack succeeds.
 
     Example: tropism sandbox doctor
     """

@@ -126,17 +126,17 @@ def _wrap(angle: Any) -> Any:
 
 
 def _runge_kutta(joints: Any, torque: Any, params: Any) -> tuple[Any, ...]:
-    """The joints after `dt`, by the classical method of fourth order."""
+    """The joints after `dt`, by the classical fourth-order method."""
 
-    def ahead(slope: Any, dt: Any) -> tuple[Any, ...]:
+    def euler_step(slope: Any, dt: Any) -> tuple[Any, ...]:
         return tuple(value + dt * rate for value, rate in zip(joints, slope, strict=True))
 
     k1 = _slope(joints, torque, params)
-    k2 = _slope(ahead(k1, params.dt / 2), torque, params)
-    k3 = _slope(ahead(k2, params.dt / 2), torque, params)
-    k4 = _slope(ahead(k3, params.dt), torque, params)
+    k2 = _slope(euler_step(k1, params.dt / 2), torque, params)
+    k3 = _slope(euler_step(k2, params.dt / 2), torque, params)
+    k4 = _slope(euler_step(k3, params.dt), torque, params)
     mean = [(a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)]
-    return ahead(mean, params.dt)
+    return euler_step(mean, params.dt)
 
 
 def _slope(joints: Any, torque: Any, p: Any) -> tuple[Any, Any, Any, Any]:

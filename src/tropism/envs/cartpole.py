@@ -111,7 +111,7 @@ class CartPole(Environment):
 
 
 def _accelerations(state: Any, action: Any, params: Any) -> tuple[Any, Any]:
-    """Of the cart and of the pole's angle."""
+    """Accelerations of the cart and of the pole's angle."""
     force = jnp.where(action == 1, params.force_mag, -params.force_mag)
     sin, cos = jnp.sin(state.theta), jnp.cos(state.theta)
     total_mass = params.masscart + params.masspole

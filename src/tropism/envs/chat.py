@@ -1,4 +1,4 @@
-"""Chat: talk with a partner until its goal is reached; the default one thinks of a number to be guessed."""
+"""Chat: a conversation with a partner; the default one lets the agent guess a secret number."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,37 +19,37 @@ Messages = tuple[ChatMessage, ...]
 
 
 class Reply(NamedTuple):
-    """What a partner answers, what the agent's words were worth, and whether the conversation is over."""
+    """The partner's message, the reward of the agent's last message, and whether the conversation has ended."""
 
     content: str
     reward: float = 0.0
     done: bool = False
 
 
-Partner = Callable[[int, Messages], Reply]  # of the episode's seed and the conversation; () at the start
+Partner = Callable[[int, Messages], Reply]  # takes the episode's seed and the conversation, () at the start
 Tokenizer = Callable[[list[dict[str, str]]], Sequence[int]]
 
 
 @dataclass(frozen=True)
 class SecretNumber:
-    """Thinks of a number from 1 to `highest` and says of each guess whether it is too low or too high."""
+    """Draws a number from 1 to `highest` and replies to each guess whether it is too low or too high."""
 
     highest: int = 100
 
     def __call__(self, seed: int, messages: Messages) -> Reply:
         if not messages:
             return Reply(f"I am thinking of a number from 1 to {self.highest}. Which one is it?")
-        said = re.search(r"-?[0-9]{1,9}(?![0-9])", messages[-1].content)
-        if said is None:
+        match = re.search(r"-?[0-9]{1,9}(?![0-9])", messages[-1].content)
+        if match is None:
             return Reply(f"Please say a number from 1 to {self.highest}.")
-        guess, secret = int(said[0]), 1 + host_key(seed, 0) % self.highest
+        guess, secret = int(match[0]), 1 + host_key(seed, 0) % self.highest
         if guess == secret:
             return Reply(f"Yes, it is {secret}!", reward=1.0, done=True)
         return Reply(f"{guess} is too {'low' if guess < secret else 'high'}.")
 
 
 class ChatParams(EnvParams):
-    """There are no numbers to change."""
+    """No parameters can be changed."""
 
 
 class ChatState(NamedTuple):
@@ -59,14 +59,14 @@ class ChatState(NamedTuple):
 
 
 class Chat(Environment):
-    """`partner` answers each message of the agent: a function of the episode's seed and the conversation.
+    """`partner` replies to each message of the agent: a function of the episode's seed and the conversation.
 
-    It speaks as the user where the agent speaks as the assistant, and as the assistant otherwise. With a `tokenizer`,
-    such as the `apply_chat_template` of a Hugging Face one, the observation has the conversation's tokens too.
+    Its role is the user if the agent's is the assistant, else the assistant. With a `tokenizer`, such as the
+    `apply_chat_template` of a Hugging Face tokenizer, the observation also contains the conversation's tokens.
 
-    Reward: given by the partner with each reply; the default partner gives 1 for the right number.
+    Reward: set by the partner with each reply; the default partner gives 1 for the right number.
 
-    Ends: terminated when the partner says so; truncated after `max_turns` messages of the agent.
+    Ends: terminated by the partner; truncated after `max_turns` messages of the agent.
     """
 
     traced: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class Chat(Environment):
 
     @property
     def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A partner or tokenizer of one's own may take its time."""
+        """A user's partner or tokenizer may be slow."""
         return not isinstance(self.partner, SecretNumber) or self.tokenizer is not None
 
     def __init__(self, partner: Any = SecretNumber(), max_turns: Any = 20, tokenizer: Any = None):
@@ -101,9 +101,9 @@ class Chat(Environment):
     def step(
         self, key: int, state: ChatState, action: ChatAction, params: Any
     ) -> tuple[ChatObservation, ChatState, float, bool, Info]:
-        said = (*state.messages, ChatMessage(role=action.role, content=action.content))
-        reply = self.partner(state.seed, said)
-        messages = (*said, ChatMessage(role=partner_role(action.role), content=reply.content))
+        sent = (*state.messages, ChatMessage(role=action.role, content=action.content))
+        reply = self.partner(state.seed, sent)
+        messages = (*sent, ChatMessage(role=partner_role(action.role), content=reply.content))
         state = ChatState(state.seed, state.time + 1, messages)
         done, info = outcome(bool(reply.done), state.time >= self.max_turns)
         obs = observation(messages, self.tokenizer, done=done, reward=reply.reward, metadata={"step": state.time})
@@ -121,7 +121,7 @@ class Chat(Environment):
         return "\n".join([*lines, f"Action: what to say next. Messages left: {left}."])
 
     def parse(self, text: str, params: Any) -> ChatAction:
-        """The words themselves, said as the user; or the action as JSON."""
+        """The text as a message of the user, or the action as JSON."""
         return parse_record(text, self.action_space(params), lambda words: ChatAction(content=words))
 
 

@@ -19,7 +19,7 @@ from tropism.wire.messages import ConnectFourAction, ConnectFourObservation
 
 ROWS, COLUMNS = 6, 7
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))
-DEEPEST = 5  # plies; a search looks at 7**depth boards at once
+MAX_DEPTH = 5  # plies; a search evaluates 7**depth boards at once
 ILLEGAL = -100  # below the score of any move
 CELL = 64  # pixels
 
@@ -27,25 +27,25 @@ Board = Int8[Array, "6 7"]  # 1 the first player (X), -1 the second (O), 0 empty
 
 
 class ConnectFourParams(EnvParams):
-    """The game has no numbers to change."""
+    """No parameters can be changed."""
 
 
 class ConnectFourState(EnvState):
     board: Board
-    player: Int8[Array, ""]  # who moves: 1 or -1
-    winner: Int8[Array, ""]  # 0 while nobody has won
+    player: Int8[Array, ""]  # the player to move: 1 or -1
+    winner: Int8[Array, ""]  # 0 if there is none
 
 
 class ConnectFour(Environment):
-    """The board is observed as the player to move sees it: 1 own disc, −1 the other's, 0 empty; row 0 is the top.
+    """The board is observed from the view of the player to move: 1 own disc, −1 opponent's, 0 empty; row 0 is the top.
 
-    Reward: 1 for a win, −1 for a loss or an illegal move, which changes nothing, 0 otherwise.
+    Reward: 1 for a win, −1 for a loss or an illegal move (which does not change the board), 0 otherwise.
 
     Ends: terminated by a win, a loss, a full board or an illegal move.
 
-    The `opponent` answers within the same step: "random" plays any open column; "minimax(3)" searches three plies
-    ahead and picks at random among equally good columns. Against both, the agent is X and begins. With "self" the
-    players alternate, and the reward is for the one who has just moved.
+    The `opponent` moves in the same step: "random" plays any open column; "minimax(3)" searches three plies
+    ahead and picks at random among equally good columns. Against both, the agent is X and moves first. With "self" the
+    players alternate, and the reward is that of the player who has just moved.
     """
 
     action_message: ClassVar[type | None] = ConnectFourAction
@@ -80,7 +80,7 @@ class ConnectFour(Environment):
             to_move = -player
         else:
             over = illegal | won
-            board = jnp.where(over, board, self._answer(key, board, -player))
+            board = jnp.where(over, board, self._opponent_move(key, board, -player))
             lost = ~over & has_four(board == -player)
             to_move = player
         winner = player * (won.astype(jnp.int8) - lost.astype(jnp.int8))
@@ -90,10 +90,10 @@ class ConnectFour(Environment):
         done, info = outcome(terminated, jnp.zeros((), bool), self.info(state, params))
         return self.observation(state), state, reward, done, info
 
-    def _answer(self, key: Any, board: Any, player: Any) -> Array:
-        """The board after the opponent's move; unchanged where no column is open."""
+    def _opponent_move(self, key: Any, board: Any, player: Any) -> Array:
+        """The board after the opponent's move; unchanged if no column is open."""
         scores = move_scores(board, player, _search_depth(self.opponent))
-        # Scores are whole numbers, so a fraction only decides among equals.
+        # Scores are integers, so a fraction only breaks ties.
         return drop(board, jnp.argmax(scores + random.uniform(key, (COLUMNS,))), player)
 
     def observation(self, state: Any) -> Board:
@@ -139,8 +139,8 @@ class ConnectFour(Environment):
         }
 
     def parse(self, text: str, params: Any) -> Any:
-        named = re.fullmatch(r"column\s*(\d+)", normalize(text))
-        data = named[1] if named else normalize(text)
+        match = re.fullmatch(r"column\s*(\d+)", normalize(text))
+        data = match[1] if match else normalize(text)
         return parse_json(text, data, self.action_space(params), "a column from 0 to 6, such as 'column 3' or '3'")
 
 
@@ -149,37 +149,37 @@ def open_columns(board: Any) -> Bool[Array, "7"]:
 
 
 def drop(board: Any, column: Any, player: Any) -> Board:
-    """The board with one more disc; unchanged where the column is full or does not exist."""
-    rests_on = jnp.sum(board == 0, axis=0) - 1
-    lands = (jnp.arange(ROWS)[:, None] == rests_on) & (jnp.arange(COLUMNS) == column)
-    return jnp.where(lands, player, board).astype(jnp.int8)
+    """The board with one more disc; unchanged if the column is full or does not exist."""
+    free_row = jnp.sum(board == 0, axis=0) - 1
+    cell = (jnp.arange(ROWS)[:, None] == free_row) & (jnp.arange(COLUMNS) == column)
+    return jnp.where(cell, player, board).astype(jnp.int8)
 
 
 def has_four(discs: Any) -> Bool[Array, ""]:
-    """Whether four of these discs lie in a line."""
+    """Whether four of these discs are in a line."""
     padded = jnp.pad(discs, 3)
 
-    def shifted(down: int, right: int) -> Array:
+    def shift(down: int, right: int) -> Array:
         return padded[3 + down : 3 + down + ROWS, 3 + right : 3 + right + COLUMNS]
 
-    lines = [discs & shifted(r, c) & shifted(2 * r, 2 * c) & shifted(3 * r, 3 * c) for r, c in DIRECTIONS]
+    lines = [discs & shift(r, c) & shift(2 * r, 2 * c) & shift(3 * r, 3 * c) for r, c in DIRECTIONS]
     return jnp.any(lines[0] | lines[1] | lines[2] | lines[3])
 
 
 def move_scores(board: Any, player: Any, depth: int) -> Int[Array, "7"]:
-    """How good each column is for `player` by a search of `depth` plies: the sooner a win the higher,
-    the sooner a loss the lower, 0 where neither can be forced."""
+    """The score of each column for `player` by a search of `depth` plies: higher for an earlier win,
+    lower for an earlier loss, 0 if neither can be forced."""
     if depth == 0:
         return jnp.where(open_columns(board), 0, ILLEGAL)
 
     def score(column: Any) -> Any:
         after = drop(board, column, player)
-        return jnp.where(has_four(after == player), depth, -_best(after, -player, depth - 1))
+        return jnp.where(has_four(after == player), depth, -_best_score(after, -player, depth - 1))
 
     return jnp.where(open_columns(board), jax.vmap(score)(jnp.arange(COLUMNS)), ILLEGAL)
 
 
-def _best(board: Any, player: Any, depth: int) -> Any:
+def _best_score(board: Any, player: Any, depth: int) -> Any:
     if depth == 0:
         return 0
     return jnp.where(jnp.any(open_columns(board)), jnp.max(move_scores(board, player, depth)), 0)
@@ -189,8 +189,8 @@ def _search_depth(opponent: Any) -> int:
     """0 for an opponent that does not search."""
     if opponent in ("self", "random"):
         return 0
-    named = re.fullmatch(r"minimax\((\d)\)", opponent) if isinstance(opponent, str) else None
-    if named is None or not 1 <= int(named[1]) <= DEEPEST:
-        expected = f"'self', 'random' or 'minimax(depth)' with a depth of 1 to {DEEPEST}"
+    match = re.fullmatch(r"minimax\((\d)\)", opponent) if isinstance(opponent, str) else None
+    if match is None or not 1 <= int(match[1]) <= MAX_DEPTH:
+        expected = f"'self', 'random' or 'minimax(depth)' with a depth of 1 to {MAX_DEPTH}"
         raise ValidationError("opponent", opponent, expected)
-    return int(named[1])
+    return int(match[1])

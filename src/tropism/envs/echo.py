@@ -1,4 +1,4 @@
-"""Echo: every message comes back; the longer it is, the higher the reward."""
+"""Echo: returns every message; the reward grows with its length."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ REWARD_PER_CHARACTER = 0.1
 
 
 class EchoParams(EnvParams):
-    """There are no numbers to change."""
+    """No parameters can be changed."""
 
 
 class EchoState(NamedTuple):
@@ -19,7 +19,7 @@ class EchoState(NamedTuple):
 
 
 class Echo(Environment):
-    """For trying out a connection.
+    """For testing a connection.
 
     Reward: 0.1 for each character of the message.
 
@@ -53,9 +53,9 @@ class Echo(Environment):
         return Record(EchoAction)
 
     def describe(self, state: EchoState, obs: EchoObservation, params: Any) -> str:
-        heard = f"The echo of step {state.time}: {obs.echoed_message!r}." if state.time else "Nothing to hear yet."
-        return f"{heard}\nAction: any words; they come back, and each character is worth {REWARD_PER_CHARACTER}."
+        echo = f"The echo of step {state.time}: {obs.echoed_message!r}." if state.time else "Nothing to hear yet."
+        return f"{echo}\nAction: any words; they come back, and each character is worth {REWARD_PER_CHARACTER}."
 
     def parse(self, text: str, params: Any) -> EchoAction:
-        """The words themselves, or the action as JSON."""
+        """The text as a message, or the action as JSON."""
         return parse_record(text, self.action_space(params), lambda words: EchoAction(message=words))

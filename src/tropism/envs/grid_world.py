@@ -12,7 +12,7 @@ from tropism.core.spaces.space import check_count
 from tropism.drawing import canvas as draw
 
 ACTIONS = ("up", "right", "down", "left")
-PICTURE = 400  # pixels, about; a cell is a whole number of them
+PICTURE = 400  # pixels, approximately; the size of a cell is a whole number
 
 
 class GridWorldParams(EnvParams):

@@ -45,13 +45,13 @@ class MountainCar(Environment):
         return MountainCarParams()
 
     def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
-        state = begin(key)
+        state = initial_state(key)
         return self.observation(state), state
 
     def step(
         self, key: Any, state: Any, action: Any, params: Any
     ) -> tuple[Array, MountainCarState, Array, Array, Info]:
-        state = roll(state, (jnp.asarray(action, jnp.int32) - 1) * params.force, params)
+        state = advance(state, (jnp.asarray(action, jnp.int32) - 1) * params.force, params)
         done, info = outcome(at_goal(state, params), state.time >= params.max_steps)
         return self.observation(state), state, jnp.full((), -1, jnp.float32), done, info
 
@@ -59,16 +59,16 @@ class MountainCar(Environment):
         return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
 
     def observation_space(self, params: Any) -> Box:
-        return valley(params)
+        return state_box(params)
 
     def action_space(self, params: Any) -> Discrete:
         return Discrete(len(ACTIONS))
 
     def render(self, state: Any, params: Any) -> Array:
-        return picture(state, params)
+        return draw_car(state, params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
-        return f"{situation(state, params)} Actions: left, none, right."
+        return f"{describe_state(state, params)} Actions: left, none, right."
 
     def action_words(self) -> tuple[str, ...]:
         return ACTIONS
@@ -77,13 +77,13 @@ class MountainCar(Environment):
         return ("position", "velocity")
 
 
-def begin(key: Any) -> MountainCarState:
+def initial_state(key: Any) -> MountainCarState:
     position = random.uniform(key, minval=START[0], maxval=START[1])
     return MountainCarState(jnp.zeros((), jnp.int32), position, jnp.zeros_like(position))
 
 
-def roll(state: Any, push: Any, params: Any) -> MountainCarState:
-    """One step in the valley; the wall on the left stops the car dead."""
+def advance(state: Any, push: Any, params: Any) -> MountainCarState:
+    """One step; the wall on the left stops the car."""
     velocity = state.velocity + push - params.gravity * jnp.cos(3 * state.position)
     velocity = jnp.clip(velocity, -params.max_speed, params.max_speed)
     position = jnp.clip(state.position + velocity, params.min_position, params.max_position)
@@ -95,14 +95,14 @@ def at_goal(state: Any, params: Any) -> Array:
     return (state.position >= params.goal_position) & (state.velocity >= params.goal_velocity)
 
 
-def valley(params: Any) -> Box:
+def state_box(params: Any) -> Box:
     """The box of all positions and velocities."""
     low = jnp.array([params.min_position, -params.max_speed])
     high = jnp.array([params.max_position, params.max_speed])
     return Box(low, high)
 
 
-def situation(state: Any, params: Any) -> str:
+def describe_state(state: Any, params: Any) -> str:
     """Goal, position and velocity in words."""
     return (
         "Reach the flag on the right hill; the engine is too weak to climb it at once, so rock back and forth.\n"
@@ -113,11 +113,11 @@ def situation(state: Any, params: Any) -> str:
     )
 
 
-def picture(state: Any, params: Any) -> Array:
+def draw_car(state: Any, params: Any) -> Array:
     scale = WIDTH / (params.max_position - params.min_position)
 
     def on_hill(position: Any, above: Any) -> tuple[Any, Any]:
-        """The point `above` pixels over the hill, at a right angle to it."""
+        """The point `above` pixels over the hill, perpendicular to it."""
         tilt = _tilt(position)
         x = scale * (position - params.min_position) - above * jnp.sin(tilt)
         return x, scale * _height(position) + above * jnp.cos(tilt)

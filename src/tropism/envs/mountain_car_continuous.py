@@ -1,4 +1,4 @@
-"""MountainCarContinuous: the valley of MountainCar with a graded engine that costs what it burns."""
+"""MountainCarContinuous: MountainCar with a continuous force and a cost for its use."""
 
 from typing import Any
 
@@ -8,7 +8,15 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism.core.adapters.language import parse_number
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Box
-from tropism.envs.mountain_car import MountainCarState, at_goal, begin, picture, roll, situation, valley
+from tropism.envs.mountain_car import (
+    MountainCarState,
+    advance,
+    at_goal,
+    describe_state,
+    draw_car,
+    initial_state,
+    state_box,
+)
 
 
 class MountainCarContinuousParams(EnvParams):
@@ -33,16 +41,16 @@ class MountainCarContinuous(Environment):
         return MountainCarContinuousParams()
 
     def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
-        state = begin(key)
+        state = initial_state(key)
         return self.observation(state), state
 
     def step(
         self, key: Any, state: Any, action: Any, params: Any
     ) -> tuple[Array, MountainCarState, Array, Array, Info]:
-        asked = jnp.asarray(action, state.velocity.dtype)[0]
-        state = roll(state, jnp.clip(asked, -1, 1) * params.power, params)
+        push = jnp.asarray(action, state.velocity.dtype)[0]
+        state = advance(state, jnp.clip(push, -1, 1) * params.power, params)
         arrived = at_goal(state, params)
-        reward = jnp.where(arrived, params.goal_reward, 0) - 0.1 * asked**2
+        reward = jnp.where(arrived, params.goal_reward, 0) - 0.1 * push**2
         done, info = outcome(arrived, state.time >= params.max_steps)
         return self.observation(state), state, reward.astype(jnp.float32), done, info
 
@@ -50,17 +58,17 @@ class MountainCarContinuous(Environment):
         return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
 
     def observation_space(self, params: Any) -> Box:
-        return valley(params)
+        return state_box(params)
 
     def action_space(self, params: Any) -> Box:
         return Box(-1.0, 1.0, (1,))
 
     def render(self, state: Any, params: Any) -> Array:
-        return picture(state, params)
+        return draw_car(state, params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         actions = "Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
-        return f"{situation(state, params)} {actions}"
+        return f"{describe_state(state, params)} {actions}"
 
     def action_words(self) -> tuple[str, ...]:
         return ("push",)

@@ -13,7 +13,7 @@ from tropism.core.spaces import Box
 from tropism.drawing import canvas as draw
 
 START_ANGLE, START_SPEED = math.pi, 1.0  # an episode starts in U(-START, START)
-TURN = 6.28125  # nearly 2 pi, in nine binary digits
+TURN = 6.28125  # approximately 2 pi, in nine binary digits
 SIDE, ARM = 400, 150  # pixels
 
 
@@ -99,5 +99,5 @@ class Pendulum(Environment):
 def upright_error(theta: Any) -> Array:
     """The angle from upright, wrapped into [-pi, pi]."""
     turns = jnp.round(theta / (2 * jnp.pi))
-    # A whole turn in two parts, the first short enough for an exact product: no digits are lost after many turns.
+    # Subtract a turn in two parts, the first short enough for an exact product: precise also after many turns.
     return (theta - turns * TURN) - turns * (2 * math.pi - TURN)

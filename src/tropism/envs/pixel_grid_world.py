@@ -1,4 +1,4 @@
-"""PixelGridWorld: GridWorld seen as a picture."""
+"""PixelGridWorld: GridWorld observed as an image."""
 
 from typing import Any
 

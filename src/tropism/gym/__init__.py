@@ -1,4 +1,4 @@
-"""The Gymnasium surface; importing it registers every environment as `tropism/<id>`."""
+"""The Gymnasium API; importing it registers every environment as `tropism/<id>`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ __all__ = [
 
 register_all()
 
-# Names that need another extra are loaded on first use: (module, extra, the modules it installs).
+# Names that need another extra are imported on first use: (module, extra, modules installed by it).
 _LAZY = {
     "Recording": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
     "RemoteVectorEnv": ("tropism.gym.remote", "client", ("msgspec", "websockets")),

@@ -1,4 +1,4 @@
-"""A Gymnasium environment as one of ours, so that it can be checked, served, recorded and forked."""
+"""Wraps a Gymnasium environment as an `Environment`, so that it can be checked, served, recorded and forked."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -21,21 +21,21 @@ GymnasiumEnv = gymnasium.Env[Any, Any]
 
 
 class AdapterParams(EnvParams):
-    """`options` are those of the reset, handed to the Gymnasium environment as they are."""
+    """`options` are passed to the reset of the Gymnasium environment unchanged."""
 
     options: Any = eqx.field(static=True, default=None)
 
 
 @dataclass
-class Live:
-    """The state: a Gymnasium environment in the middle of one episode, and what it said last."""
+class AdapterState:
+    """A Gymnasium environment during one episode, and its last info."""
 
     env: GymnasiumEnv
     info: Info
 
 
 class Adapter(Environment):
-    """A host environment; each episode lives in a Gymnasium environment of its own."""
+    """A host environment; each episode runs in its own Gymnasium environment."""
 
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
@@ -50,19 +50,21 @@ class Adapter(Environment):
     def configure(self, params: Any, options: Mapping[str, Any]) -> AdapterParams:
         return AdapterParams(dict(options))
 
-    def reset(self, key: int, params: Any) -> tuple[Any, Live]:
+    def reset(self, key: int, params: Any) -> tuple[Any, AdapterState]:
         env = self.recipe.make()
         obs, info = env.reset(seed=small_seed(key), options=params.options)
-        return copy.deepcopy(obs), Live(env, dict(info))
+        return copy.deepcopy(obs), AdapterState(env, dict(info))
 
-    def step(self, key: int, state: Live, action: Any, params: Any) -> tuple[Any, Live, float, bool, Info]:
+    def step(
+        self, key: int, state: AdapterState, action: Any, params: Any
+    ) -> tuple[Any, AdapterState, float, bool, Info]:
         obs, reward, terminated, truncated, info = state.env.step(action)
         done = bool(terminated or truncated)
         flags = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        # Copied, because an environment may go on writing into the array it returned.
-        return copy.deepcopy(obs), Live(state.env, dict(info)), float(reward), done, {**info, **flags}
+        # Copied, because an environment may reuse the array it returned.
+        return copy.deepcopy(obs), AdapterState(state.env, dict(info)), float(reward), done, {**info, **flags}
 
-    def info(self, state: Live, params: Any) -> Info:
+    def info(self, state: AdapterState, params: Any) -> Info:
         return dict(state.info)
 
     def observation_space(self, params: Any) -> Space:
@@ -71,17 +73,17 @@ class Adapter(Environment):
     def action_space(self, params: Any) -> Space:
         return self.action
 
-    def render(self, state: Live, params: Any) -> Any:
+    def render(self, state: AdapterState, params: Any) -> Any:
         return state.env.render() if state.env.render_mode == "rgb_array" else None
 
-    def close(self, state: Live) -> None:
+    def close(self, state: AdapterState) -> None:
         state.env.close()
 
 
 def from_gymnasium(gym_env: Any) -> Adapter:
-    """A Gymnasium environment, given by its id, by a function that makes it, or as one instance.
+    """Wrap a Gymnasium environment, given by its id, a function that makes it, or an instance.
 
-    An instance is never stepped itself: each episode makes it again from its spec, or copies it.
+    An instance is never stepped itself: each episode makes a new one from its spec, or copies it.
     """
     recipe = _recipe(gym_env)
     probe = recipe.make()
@@ -94,25 +96,25 @@ def from_gymnasium(gym_env: Any) -> Adapter:
 
 def _recipe(source: Any) -> Recipe:
     if isinstance(source, str):
-        made = gymnasium.make(source)
-        made.close()
-        return _from_spec(made.spec)
+        env = gymnasium.make(source)
+        env.close()
+        return _from_spec(env.spec)
     if isinstance(source, gymnasium.Env):
         if source.spec is not None and all(wrapper.kwargs is not None for wrapper in source.spec.additional_wrappers):
             return _from_spec(source.spec)
         return Recipe(id(source), partial(copy.deepcopy, source))
     if callable(source):
-        return Recipe(source, partial(_checked, source))
+        return Recipe(source, partial(_make_checked, source))
     raise ValidationError("gym_env", source, "a Gymnasium id, environment, or a function that makes one")
 
 
 def _from_spec(spec: Any) -> Recipe:
-    drawn = _drawn(spec)
-    return Recipe(repr(drawn), partial(gymnasium.make, drawn))
+    render_spec = _with_rendering(spec)
+    return Recipe(repr(render_spec), partial(gymnasium.make, render_spec))
 
 
-def _drawn(spec: EnvSpec) -> EnvSpec:
-    """The spec with pictures, where the environment can make them, and never with a window."""
+def _with_rendering(spec: EnvSpec) -> EnvSpec:
+    """The spec with render_mode "rgb_array" if the environment supports it, otherwise without rendering."""
     spec = copy.deepcopy(spec)
     spec.kwargs.pop("render_mode", None)
     probe = gymnasium.make(spec)
@@ -122,7 +124,7 @@ def _drawn(spec: EnvSpec) -> EnvSpec:
     return spec
 
 
-def _checked(factory: Callable[[], Any]) -> GymnasiumEnv:
+def _make_checked(factory: Callable[[], Any]) -> GymnasiumEnv:
     env = factory()
     if not isinstance(env, gymnasium.Env):
         raise ValidationError("gym_env", env, "a function that returns a gymnasium.Env")

@@ -1,4 +1,4 @@
-"""One environment as a `gymnasium.Env`: a Session in Gymnasium's clothes."""
+"""One environment as a `gymnasium.Env`: an adapter of `Session`."""
 
 import sys
 from typing import Any, ClassVar
@@ -9,18 +9,18 @@ from tropism.core.environment import Environment
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
-from tropism.gym.spaces import inward, outward, to_gymnasium_space
+from tropism.gym.spaces import from_gym_value, to_gym_value, to_gymnasium_space
 
 RENDER_MODES = ["human", "rgb_array"]
 FPS = 30
 
 
 class Seed(int):
-    """A seed in `info`. Gymnasium's vectors gather plain ints in an array that cannot hold None beside them."""
+    """A seed in `info`. Gymnasium's vectors collect plain ints in an array that cannot also hold None."""
 
 
 class GymEnv(gymnasium.Env[Any, Any]):
-    """The environment as Gymnasium's libraries expect it; `session` does all the work."""
+    """A `gymnasium.Env` on top of `session`."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -34,10 +34,10 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self._connect()
 
     def _connect(self) -> None:
-        self._inward = inward(self.session.action_space)
-        self._outward = outward(self.session.observation_space)
+        self._from_gym = from_gym_value(self.session.action_space)
+        self._to_gym = to_gym_value(self.session.observation_space)
         self._window = self._make_window() if self.render_mode == "human" else None
-        self._asked_for: Window | None = None  # by render(mode="human") in another mode
+        self._extra_window: Window | None = None  # opened by render(mode="human") in another mode
 
     def _make_window(self) -> Window:
         return Window(type(self.session.env).__name__, FPS)
@@ -55,7 +55,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         first = session.reset(seed=seed, options=options)
         self._seed = None if seed is None else Seed(seed)
         super().reset(seed=self._seed)
-        obs = first.obs if self._outward is None else self._outward(first.obs)
+        obs = first.obs if self._to_gym is None else self._to_gym(first.obs)
         if self._window is not None:
             self._window.show(session.render())
         return obs, {
@@ -68,11 +68,11 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         session = self.session
-        if self._inward is not None:
-            action = self._inward(action)
+        if self._from_gym is not None:
+            action = self._from_gym(action)
         obs, reward, terminated, truncated, info = session.step(action)
-        if self._outward is not None:
-            obs = self._outward(obs)
+        if self._to_gym is not None:
+            obs = self._to_gym(obs)
         if self._window is not None:
             self._window.show(session.render())
         return (
@@ -91,9 +91,9 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where a window shows it."""
-        return self._rendered(self.render_mode)
+        return self._render(self.render_mode)
 
-    def _rendered(self, mode: Any) -> Any:
+    def _render(self, mode: Any) -> Any:
         if mode is None:
             gymnasium.logger.warn("render() shows nothing: make the environment with a render_mode, such as rgb_array")
             return None
@@ -101,21 +101,21 @@ class GymEnv(gymnasium.Env[Any, Any]):
         picture = self.session.render()
         if mode == "rgb_array":
             return picture
-        window = self._window or self._asked_for or self._make_window()
+        window = self._window or self._extra_window or self._make_window()
         if window is not self._window:
-            self._asked_for = window
+            self._extra_window = window
         window.show(picture)
         return None
 
     def close(self) -> None:
         self.session.close()
-        for window in (self._window, self._asked_for):
+        for window in (self._window, self._extra_window):
             if window is not None:
                 window.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_inward", "_outward", "_window", "_asked_for")
-        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+        rebuilt = ("_from_gym", "_to_gym", "_window", "_extra_window")
+        return {name: value for name, value in self.__dict__.items() if name not in rebuilt}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -123,16 +123,16 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
 
 class SearchEnv(GymEnv):
-    """A search for a smell, whose `render` takes a mode; all others have Gymnasium's signature."""
+    """A plume search, whose `render` takes a mode; other environments have Gymnasium's signature."""
 
     def render(self, mode: Any = None) -> Any:
-        """As the environment's `render_mode`, or as `mode`: "rgb_array" or "human"."""
-        return self._rendered(self.render_mode if mode is None else mode)
+        """Render in `mode`, "rgb_array" or "human"; by default in the environment's `render_mode`."""
+        return self._render(self.render_mode if mode is None else mode)
 
 
 def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
-    """Any environment as a `gymnasium.Env`."""
-    searches = sys.modules.get("tropism.envs.plume.nav")  # loaded by whoever made one
+    """Convert any environment to a `gymnasium.Env`."""
+    searches = sys.modules.get("tropism.envs.plume.nav")  # imported if such an environment exists
     is_search = searches is not None and isinstance(env, searches.PlumeNav)
     return (SearchEnv if is_search else GymEnv)(env, params, render_mode)
 

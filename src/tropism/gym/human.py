@@ -1,4 +1,4 @@
-"""The window that render_mode="human" shows."""
+"""The window of render_mode="human"."""
 
 import importlib
 import os
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-UNSEEN = ("dummy", "offscreen")  # what SDL falls back on
+HEADLESS_DRIVERS = ("dummy", "offscreen")  # SDL's fallbacks without a display
 INSTALL = 'pip install "tropism[human]"'
 
 
 class Window:
-    """Opens with the first picture. Where it cannot, it says so once and shows nothing."""
+    """Opens with the first picture. If it cannot open, it warns once and shows nothing."""
 
     def __init__(self, title: str, fps: int):
         self._title = title
@@ -20,10 +20,10 @@ class Window:
         self._pygame: Any = None
         self._clock: Any = None
         self._screen: Any = None
-        self._blind = False
+        self._disabled = False
 
     def show(self, picture: Any) -> None:
-        if picture is None or self._blind:
+        if picture is None or self._disabled:
             return
         height, width = picture.shape[:2]
         if self._screen is None:
@@ -40,22 +40,22 @@ class Window:
         try:
             self._pygame = importlib.import_module("pygame")
         except ImportError:
-            self._give_up(f"pygame is not installed: {INSTALL}")
+            self._disable(f"pygame is not installed: {INSTALL}")
             return
         try:
             self._pygame.display.init()
-            if self._pygame.display.get_driver() in UNSEEN and "SDL_VIDEODRIVER" not in os.environ:
-                raise self._pygame.error("nothing to open a window on")
+            if self._pygame.display.get_driver() in HEADLESS_DRIVERS and "SDL_VIDEODRIVER" not in os.environ:
+                raise self._pygame.error("SDL found no video device")
             self._screen = self._pygame.display.set_mode(size)
         except self._pygame.error as error:
             self._pygame.display.quit()
-            self._give_up(f"there is no display ({error}); render_mode='rgb_array' needs none")
+            self._disable(f"there is no display ({error}); render_mode='rgb_array' needs none")
             return
         self._pygame.display.set_caption(self._title)
         self._clock = self._pygame.time.Clock()
 
-    def _give_up(self, reason: str) -> None:
-        self._blind = True
+    def _disable(self, reason: str) -> None:
+        self._disabled = True
         warnings.warn(f"render_mode='human' shows nothing: {reason}", stacklevel=2)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Infos of a vector in Gymnasium's form: an array for each key, and under `_key` who has it."""
+"""Infos of a vector in Gymnasium's format: an array for each key, and the mask of valid entries under `_key`."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -13,52 +13,52 @@ INT64 = np.dtype(np.int64)
 
 
 class Counters:
-    """What `info` counts, for each environment of a vector; the compiled program counts the steps."""
+    """The counters in `info` of each environment of a vector; steps are counted by the compiled program."""
 
     def __init__(self, num_envs: int):
         self.episodes = np.zeros(num_envs, np.int64)
         self.rewards = np.zeros(num_envs)
-        self._seeds = np.full(num_envs, None, object)  # those the caller gave
-        self._given = np.zeros(num_envs, bool)  # where there is one
-        self._any_given = False
-        self._everywhere = np.ones(num_envs, bool)
+        self._seeds = np.full(num_envs, None, object)  # passed by the caller, else None
+        self._has_seed = np.zeros(num_envs, bool)  # environments with a seed
+        self._any_seed = False
+        self._all_envs = np.ones(num_envs, bool)
 
-    def begin(self, which: Mask, seeds: Sequence[int | None]) -> None:
-        """Of these, episodes begin; a seed begins the count of episodes again."""
-        given = which & np.array([seed is not None for seed in seeds])
-        self.episodes[given] = 0
-        self.restart(which)
-        self._given |= given
-        self._any_given = bool(self._given.any())
-        np.copyto(self._seeds, np.array(seeds, object), where=given)
+    def start_episodes(self, mask: Mask, seeds: Sequence[int | None]) -> None:
+        """Start episodes in the environments of `mask`; a seed resets the episode count."""
+        has_seed = mask & np.array([seed is not None for seed in seeds])
+        self.episodes[has_seed] = 0
+        self.restart_episodes(mask)
+        self._has_seed |= has_seed
+        self._any_seed = bool(self._has_seed.any())
+        np.copyto(self._seeds, np.array(seeds, object), where=has_seed)
 
-    def restart(self, which: Mask) -> None:
-        """Of these, the next episodes begin, with seeds that nobody gave."""
-        if not np.count_nonzero(which):
+    def restart_episodes(self, mask: Mask) -> None:
+        """Start the next episodes in the environments of `mask`, without seeds from the caller."""
+        if not np.count_nonzero(mask):
             return
-        self.rewards[which] = 0
-        self.episodes += which
-        if self._any_given:
-            self._seeds[which] = None
-            self._given[which] = False
-            self._any_given = bool(self._given.any())
+        self.rewards[mask] = 0
+        self.episodes += mask
+        if self._any_seed:
+            self._seeds[mask] = None
+            self._has_seed[mask] = False
+            self._any_seed = bool(self._has_seed.any())
 
     def infos(self, steps: NDArray[Any]) -> dict[str, Any]:
-        everywhere = self._everywhere.copy()
+        all_envs = self._all_envs.copy()
         return {
             "seed": self._seeds.copy(),
-            "_seed": everywhere,
+            "_seed": all_envs,
             "step_count": steps.astype(INT64),
-            "_step_count": everywhere,
+            "_step_count": all_envs,
             "episode_count": self.episodes.copy(),
-            "_episode_count": everywhere,
+            "_episode_count": all_envs,
             "total_reward": self.rewards.copy(),
-            "_total_reward": everywhere,
+            "_total_reward": all_envs,
         }
 
 
 def with_mask(infos: dict[str, Any], mask: Mask) -> dict[str, Any]:
-    """Add to each key, also inside dicts, the mask of the environments it is true of."""
+    """Add to each key, also in nested dicts, the mask of the environments for which it is valid."""
     result: dict[str, Any] = {}
     for name, value in infos.items():
         value = np.stack(value, -1) if isinstance(value, tuple) else value
@@ -67,19 +67,19 @@ def with_mask(infos: dict[str, Any], mask: Mask) -> dict[str, Any]:
     return result
 
 
-def only(mask: Mask, infos: dict[str, Any]) -> dict[str, Any]:
-    """Infos and masks with zeros, None or False where `mask` is False."""
+def keep_where(mask: Mask, infos: dict[str, Any]) -> dict[str, Any]:
+    """Replace infos and masks by zeros, None or False where `mask` is False."""
     return infos if mask.all() else jax.tree.map(lambda leaf: _where(mask, leaf), infos)
 
 
 def _where(mask: Mask, leaf: NDArray[Any]) -> NDArray[Any]:
-    kept = np.full_like(leaf, None) if leaf.dtype == object else np.zeros_like(leaf)
-    kept[mask] = leaf[mask]
-    return kept
+    result = np.full_like(leaf, None) if leaf.dtype == object else np.zeros_like(leaf)
+    result[mask] = leaf[mask]
+    return result
 
 
 def final_observations(obs: Any, done: Mask) -> NDArray[Any]:
-    """Gymnasium's form: an array of objects, the last observation where an episode ended, else None."""
+    """An object array as in Gymnasium: the last observation where an episode ended, else None."""
     result = np.full(done.shape, None, dtype=object)
     for number in np.flatnonzero(done):
         result[number] = obs[number] if isinstance(obs, np.ndarray) else jax.tree.map(itemgetter(number), obs)

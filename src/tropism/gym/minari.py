@@ -1,4 +1,4 @@
-"""Recordings as Minari datasets, and back."""
+"""Conversion of recordings to Minari datasets and back."""
 
 import json
 import warnings
@@ -19,22 +19,22 @@ from minari.storage.datasets_root_dir import get_dataset_path
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.errors import ValidationError
-from tropism.gym.recording import manifest_of, registered
+from tropism.gym.recording import make_registered, manifest_of
 from tropism.gym.registration import NAMESPACE
 from tropism.gym.spaces import to_gymnasium_space
 from tropism.record import Manifest, Reader, RecordedEpisode, Writer, session_of
 from tropism.record.columns import Column, JsonColumn, NumericColumn, StructColumn
 
-OURS = "tropism"  # the key of what Minari has no place for
+METADATA_KEY = "tropism"  # for data that has no field in Minari's format
 INFO = "json"
 
 
 def to_minari(folder: str | Path, dataset_id: str, session: Session | None = None, **about: Any) -> Any:
-    """Write the recordings in a folder as a local Minari dataset, and return that.
+    """Write the recordings in a folder as a local Minari dataset and return it.
 
-    Text and messages (as JSON) are members of a Text space; infos are JSON too. Episodes without a step are left
-    out. `session` is one of the environment, needed where the recordings do not say how to make it; `about` is
-    what Minari wants to know of a dataset: author, description, …
+    Text and messages (as JSON) are members of a Text space; infos are JSON too. Episodes without a step are
+    skipped. `session` runs the environment; it is needed if the recordings do not contain how to make it.
+    `about` is Minari's metadata of a dataset: author, description, …
     """
     _check_name(dataset_id)
     reader = Reader(folder)
@@ -42,34 +42,36 @@ def to_minari(folder: str | Path, dataset_id: str, session: Session | None = Non
     numbers = [number for number in reader.episodes if len(reader[number])]
     if not numbers:
         raise ValidationError("folder", str(folder), "at least one episode with a step")
-    seen, columns = _letters(reader, numbers), reader.manifest
-    with warnings.catch_warnings():  # advice on what `about` could say
+    text_stats, columns = _text_stats(reader, numbers), reader.manifest
+    with warnings.catch_warnings():  # advice on missing metadata
         warnings.filterwarnings("ignore", "(?s).*(is set to None|env_spec is None)", UserWarning)
         dataset: Any = minari.create_dataset_from_buffers(
             dataset_id,
             (_buffer(reader[number]) for number in numbers),  # pyright: ignore[reportArgumentType]
             env=_spec(columns),
-            observation_space=_space(columns.observation, session.observation_space, seen, "obs"),
-            action_space=_space(columns.action, session.action_space, seen, "action"),
+            observation_space=_space(columns.observation, session.observation_space, text_stats, "obs"),
+            action_space=_space(columns.action, session.action_space, text_stats, "action"),
             data_format="parquet",
             jpeg_encoding=False,
             **about,
         )
     episodes = [_details(reader[number]) for number in numbers]
-    dataset.storage.update_metadata({OURS: {"manifest": columns.header(), "episodes": episodes}})
+    dataset.storage.update_metadata({METADATA_KEY: {"manifest": columns.header(), "episodes": episodes}})
     return dataset
 
 
 def from_minari(dataset_id: str, folder: str | Path) -> Reader:
-    """Write a local Minari dataset as recordings, and return those; one of ours comes back as it was."""
+    """Write a local Minari dataset as recordings and return them; a dataset of `to_minari` is restored exactly."""
     try:
         dataset: Any = minari.load_dataset(dataset_id)
     except (FileNotFoundError, ValueError) as error:
         raise ValidationError("dataset", dataset_id, f"a local Minari dataset ({error})") from None
-    ours = dataset.storage.metadata.get(OURS)
-    given = (dataset.env_spec, dataset.action_space, dataset.observation_space)
-    manifest = manifest_of(*given) if ours is None else Manifest.from_json(ours["manifest"], dataset_id)
-    details = dataset.storage.get_episode_metadata(dataset.episode_indices) if ours is None else ours["episodes"]
+    metadata = dataset.storage.metadata.get(METADATA_KEY)
+    if metadata is None:
+        manifest = manifest_of(dataset.env_spec, dataset.action_space, dataset.observation_space)
+        details = dataset.storage.get_episode_metadata(dataset.episode_indices)
+    else:
+        manifest, details = Manifest.from_json(metadata["manifest"], dataset_id), metadata["episodes"]
     with Writer(folder, manifest) as writer:
         for data, detail in zip(dataset.iterate_episodes(), details, strict=True):
             _write(writer, data, detail)
@@ -83,37 +85,37 @@ def _check_name(dataset_id: str) -> None:
     except (ValueError, TypeError):
         raise ValidationError("dataset", dataset_id, expected) from None
     if get_dataset_path(dataset_id).exists():
-        raise ValidationError("dataset", dataset_id, f"{expected}, that Minari does not have yet")
+        raise ValidationError("dataset", dataset_id, f"{expected}, that does not exist yet")
 
 
-def _letters(reader: Reader, numbers: list[int]) -> dict[str, tuple[int, set[str]]]:
-    """The length of the longest text of each part that is text, and the letters of all of them."""
-    seen: dict[str, tuple[int, set[str]]] = {}
+def _text_stats(reader: Reader, numbers: list[int]) -> dict[str, tuple[int, set[str]]]:
+    """The maximum length and the set of characters of each text part."""
+    text_stats: dict[str, tuple[int, set[str]]] = {}
     for episode in (reader[number] for number in numbers):
         values = {"obs": episode.observations, "action": episode.actions}
-        for path, texts in chain(*(_leaves(episode.columns[name], values[name], name) for name in values)):
-            longest, letters = seen.get(path, (0, set[str]()))
-            seen[path] = max(longest, *map(len, texts)), letters.union(*texts)
-    return seen
+        for path, texts in chain(*(_text_leaves(episode.columns[name], values[name], name) for name in values)):
+            longest, characters = text_stats.get(path, (0, set[str]()))
+            text_stats[path] = max(longest, *map(len, texts)), characters.union(*texts)
+    return text_stats
 
 
-def _leaves(column: Column, stacked: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+def _text_leaves(column: Column, stacked: Any, path: str) -> Iterator[tuple[str, list[str]]]:
     if isinstance(column, StructColumn):
         for key, name, part in column.items():
-            yield from _leaves(part, stacked[key], f"{path}.{name}")
+            yield from _text_leaves(part, stacked[key], f"{path}.{name}")
     elif not isinstance(column, NumericColumn):
         yield path, _values(column, stacked)
 
 
-def _space(column: Column, space: Any, seen: dict[str, tuple[int, set[str]]], path: str) -> Any:
-    """The space as Minari can write it down: its texts name their letters, and messages are text."""
+def _space(column: Column, space: Any, text_stats: dict[str, tuple[int, set[str]]], path: str) -> Any:
+    """The space in a form that Minari can store: Text with explicit characters, messages as text."""
     if isinstance(column, NumericColumn):
         return to_gymnasium_space(space)
     if isinstance(column, StructColumn):
-        parts = {name: _space(part, space[key], seen, f"{path}.{name}") for key, name, part in column.items()}
+        parts = {name: _space(part, space[key], text_stats, f"{path}.{name}") for key, name, part in column.items()}
         return spaces.Tuple(parts.values()) if column.ordered else spaces.Dict(parts)
-    longest, letters = seen[path]
-    return spaces.Text(max(1, longest), min_length=0, charset="".join(sorted(letters)) or " ")
+    longest, characters = text_stats[path]
+    return spaces.Text(max(1, longest), min_length=0, charset="".join(sorted(characters)) or " ")
 
 
 def _values(column: Column, stacked: Any) -> Any:
@@ -147,7 +149,7 @@ def _details(episode: RecordedEpisode) -> dict[str, Any]:
 
 
 def _spec(manifest: Manifest) -> EnvSpec | None:
-    """The environment as Gymnasium makes it; None where params are not plain numbers."""
+    """The spec from which Gymnasium makes the environment; None if params are not plain numbers."""
     env = manifest.env or {}
     if "gymnasium" in env:
         return _registered_spec(env["gymnasium"])
@@ -161,11 +163,11 @@ def _spec(manifest: Manifest) -> EnvSpec | None:
 
 def _registered_spec(spec: dict[str, Any]) -> EnvSpec | None:
     try:
-        made = registered(spec)
-    except ValidationError:  # Minari would import what the recording names
+        env = make_registered(spec)
+    except ValidationError:  # otherwise Minari would import code named by the recording
         return None
-    made.close()
-    return made.spec
+    env.close()
+    return env.spec
 
 
 def _write(writer: Writer, data: Any, detail: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""PlumeEnv: the search for a smell with injected parts, the library's or a user's own Python objects."""
+"""PlumeEnv: a plume search with injected parts: library parts or a user's Python objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -10,28 +10,28 @@ import numpy as np
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array, is_integer
 from tropism.envs.plume.host import PlumeHost
-from tropism.envs.plume.nav import PlumeNav, checked_point, checked_size
-from tropism.envs.plume.parts import Parts
+from tropism.envs.plume.nav import PlumeNav, validate_point, validate_size
+from tropism.envs.plume.parts import PlumeParts
 from tropism.errors import ValidationError
 from tropism.gym.env import RENDER_MODES, SearchEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
-from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, Recording, Shared
+from tropism.plume.fields import Field, Filaments, Gaussian, Meander, PlumeRecording, Puffs, Shared
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
-from tropism.plume.sensors import Concentration, FullField, Position, Sensor, SourcePosition, named
+from tropism.plume.sensors import Concentration, FullField, Position, Sensor, SourcePosition, dict_sensor
 from tropism.plume.start import Start
-from tropism.plume.user_parts import Declared, OwnMotion, OwnReward, OwnSensor, Unseen, require
+from tropism.plume.user_parts import DeclaredSpace, PlaceholderField, UserMotion, UserReward, UserSensor, require
 from tropism.plume.wind import Wind
 
 SIZE = (128, 128)
-NAMED = {"gaussian": Gaussian, "meander": Meander}  # the fields whose numbers suit a grid of unit cells
-CARRIED = (Filaments, Meander, Puffs, Shared)  # by a wind of their own
+FIELDS_BY_NAME = {"gaussian": Gaussian, "meander": Meander}  # fields whose defaults suit a grid of unit cells
+OWN_WIND_FIELDS = (Filaments, Meander, Puffs, Shared)
 TRAIL = 100  # past positions in a picture
 
 
 @dataclass(frozen=True)
 class ActionModel:
-    """A motion with the space of its actions as Gymnasium's."""
+    """A motion with its action space as a Gymnasium space."""
 
     component: Any
     action_space: gymnasium.Space[Any]
@@ -39,20 +39,20 @@ class ActionModel:
 
 @dataclass(frozen=True)
 class SensorModel:
-    """A sensor with the space of its observations as Gymnasium's."""
+    """A sensor with its observation space as a Gymnasium space."""
 
     component: Any
     observation_space: gymnasium.Space[Any]
 
 
 class PlumeEnv(SearchEnv):
-    """Find the source of a smell. Parts of the library compile into one step; one user's object among them, and
-    the environment runs on the host, with everything else unchanged.
+    """Find the source of an odour. Library parts are compiled into one step; with a user's Python object among
+    them the environment runs on the host and is otherwise the same.
 
-    `plume` is a Field, a Recording, "gaussian", "meander" or an object with `sample(x, y, t=None)`; None is a
-    Gaussian. `plume_params` are numbers of a library's field, as in `{"sigma": 30}`. Without a `grid_size` it is
-    128 × 128, or the frame of a recording; without a `source_location` the source is where the field has it, else
-    in the middle.
+    `plume` is a Field, a PlumeRecording, "gaussian", "meander" or an object with `sample(x, y, t=None)`; None is a
+    Gaussian. `plume_params` are numbers of a library field, as in `{"sigma": 30}`. `grid_size` defaults to
+    128 × 128, or to the frame size of a recording; `source_location` defaults to the field's source, else to the
+    centre.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class PlumeEnv(SearchEnv):
     ):
         check_render_mode(render_mode, RENDER_MODES)
         size = _size(grid_size, plume)
-        source = _place("source_location", source_location, size, plume)
-        place = _place("start_location", start_location, size, plume)
+        source = _validate_location("source_location", source_location, size, plume)
+        place = _validate_location("start_location", start_location, size, plume)
         base = PlumeNav(
             field=_field(plume, plume_params, source, wind_field, size),
             sensor=_sensor(sensor_model),
@@ -87,14 +87,14 @@ class PlumeEnv(SearchEnv):
             max_steps=max_steps,
             trail=0 if render_mode is None else TRAIL,
         )
-        parts = _own_parts(sensor_model, action_model, reward_fn, plume, wind_field)
+        parts = _user_parts(sensor_model, action_model, reward_fn, plume, wind_field)
         env = base if parts is None else PlumeHost(base, parts)
-        params = _film_params(base, source, wind_field) if isinstance(plume, Recording) else None
+        params = _recording_params(base, source, wind_field) if isinstance(plume, PlumeRecording) else None
         super().__init__(env, params, render_mode)
         self._keep_spaces(sensor_model, action_model)
 
     def _keep_spaces(self, sensor: Any, motion: Any) -> None:
-        """A user's own spaces are the environment's, not copies of them."""
+        """Use the user's space objects, not copies."""
         if isinstance(getattr(sensor, "observation_space", None), gymnasium.Space):
             self.observation_space = sensor.observation_space
         if isinstance(getattr(motion, "action_space", None), gymnasium.Space):
@@ -106,30 +106,34 @@ class PlumeEnv(SearchEnv):
         return env.base if isinstance(env, PlumeHost) else env
 
     @property
-    def _parts(self) -> Parts | None:
+    def _parts(self) -> PlumeParts | None:
         env = self.session.env
         return env.parts if isinstance(env, PlumeHost) else None
 
     @property
     def action_model(self) -> Any:
-        """The user's own object, or the library's motion with a Gymnasium space."""
-        own = None if self._parts is None else self._parts.motion
-        if own is None:
+        """The user's object, or the library's motion with a Gymnasium space."""
+        user_part = None if self._parts is None else self._parts.motion
+        if user_part is None:
             return ActionModel(self._base.motion, self.action_space)
-        return ActionModel(own, self.action_space) if isinstance(own.action_space, Space) else own
+        return ActionModel(user_part, self.action_space) if isinstance(user_part.action_space, Space) else user_part
 
     @property
     def sensor_model(self) -> Any:
-        """The user's own object, or the library's sensor with a Gymnasium space."""
-        own = None if self._parts is None else self._parts.sensor
-        if own is None:
+        """The user's object, or the library's sensor with a Gymnasium space."""
+        user_part = None if self._parts is None else self._parts.sensor
+        if user_part is None:
             return SensorModel(self._base.sensor, self.observation_space)
-        return SensorModel(own, self.observation_space) if isinstance(own.observation_space, Space) else own
+        return (
+            SensorModel(user_part, self.observation_space)
+            if isinstance(user_part.observation_space, Space)
+            else user_part
+        )
 
     @property
     def reward_fn(self) -> Any:
-        own = None if self._parts is None else self._parts.reward
-        return self._base.reward if own is None else own
+        user_part = None if self._parts is None else self._parts.reward
+        return self._base.reward if user_part is None else user_part
 
     @property
     def plume(self) -> Any:
@@ -137,37 +141,41 @@ class PlumeEnv(SearchEnv):
 
 
 class PlumeSearchEnv(PlumeEnv):
-    """The search with everything in sight: where the agent and the source are, and the whole field.
+    """The fully observed search: positions of agent and source, and the whole field.
 
-    Takes what `PlumeEnv` takes, except a `sensor_model`.
+    Takes the arguments of `PlumeEnv` except `sensor_model`.
     """
 
     def __init__(self, **arguments: Any):
         if "sensor_model" in arguments:
-            raise ValidationError("sensor_model", arguments["sensor_model"], "PlumeEnv: this preset brings its own")
-        everything = named(agent_position=Position(), concentration_field=FullField(), source_location=SourcePosition())
-        super().__init__(sensor_model=everything, **arguments)
+            raise ValidationError(
+                "sensor_model", arguments["sensor_model"], "PlumeEnv: this environment has a fixed sensor"
+            )
+        sensor = dict_sensor(
+            agent_position=Position(), concentration_field=FullField(), source_location=SourcePosition()
+        )
+        super().__init__(sensor_model=sensor, **arguments)
 
 
-def _own_parts(sensor: Any, motion: Any, reward: Any, plume: Any, wind: Any) -> Parts | None:
-    """What a user brought; None where all is the library's."""
-    theirs = {
+def _user_parts(sensor: Any, motion: Any, reward: Any, plume: Any, wind: Any) -> PlumeParts | None:
+    """The user's parts; None if all parts are the library's."""
+    user_parts = {
         "sensor": None if isinstance(sensor, Sensor) else sensor,
         "motion": None if isinstance(motion, Motion) else motion,
         "reward": None if isinstance(reward, Reward) else reward,
-        "plume": None if isinstance(plume, str | Field | Recording) else plume,
+        "plume": None if isinstance(plume, str | Field | PlumeRecording) else plume,
         "wind": None if isinstance(wind, Wind) else wind,
     }
-    if all(part is None for part in theirs.values()):
+    if all(part is None for part in user_parts.values()):
         return None
-    return Parts(**{**theirs, "wind": wind})
+    return PlumeParts(**{**user_parts, "wind": wind})
 
 
 def _sensor(component: Any) -> Sensor:
     if component is None or isinstance(component, Sensor):
         return Concentration() if component is None else component
-    return OwnSensor(
-        declared=_declared("sensor_model.observation_space", require("sensor_model", component).observation_space)
+    return UserSensor(
+        declared=_declare_space("sensor_model.observation_space", require("sensor_model", component).observation_space)
     )
 
 
@@ -175,50 +183,54 @@ def _motion(component: Any, plume: Any) -> Motion:
     if isinstance(component, Motion):
         return component
     if component is None:
-        size = plume.pixel_size if isinstance(plume, Recording) else 1.0
+        size = plume.pixel_size if isinstance(plume, PlumeRecording) else 1.0
         return Cardinal(step_length=size, on_grid=size == 1.0)
-    return OwnMotion(declared=_declared("action_model.action_space", require("action_model", component).action_space))
+    return UserMotion(
+        declared=_declare_space("action_model.action_space", require("action_model", component).action_space)
+    )
 
 
 def _reward(component: Any) -> Reward:
     if component is None or isinstance(component, Reward):
         return SparseGoal() if component is None else component
     require("reward_fn", component)
-    return OwnReward()
+    return UserReward()
 
 
-def _declared(name: str, space: Any) -> Declared:
+def _declare_space(name: str, space: Any) -> DeclaredSpace:
     if not isinstance(space, Space | gymnasium.Space):
         raise ValidationError(name, space, "a Gymnasium space")
-    return Declared(space if isinstance(space, Space) else from_gymnasium_space(space))
+    return DeclaredSpace(space if isinstance(space, Space) else from_gymnasium_space(space))
 
 
-def _field(plume: Any, numbers: Any, source: Any, wind: Any, size: tuple[int, int]) -> Field | Recording:
-    """The field, or what stands for a user's plume, with its source in place and its wind."""
-    if isinstance(plume, str) and plume not in NAMED:
-        raise ValidationError("plume", plume, f"{', '.join(NAMED)}, or a Field, or an object with sample(x, y)")
+def _field(plume: Any, numbers: Any, source: Any, wind: Any, size: tuple[int, int]) -> Field | PlumeRecording:
+    """The field, or the placeholder for a user's plume, with its source and wind set."""
+    if isinstance(plume, str) and plume not in FIELDS_BY_NAME:
+        raise ValidationError(
+            "plume", plume, f"{', '.join(FIELDS_BY_NAME)}, or a Field, or an object with sample(x, y)"
+        )
     if not (plume is None or isinstance(plume, str | Field)):
         if numbers:
-            raise ValidationError("plume_params", numbers, "None: they are numbers of the library's own fields")
-        if isinstance(plume, Recording):
+            raise ValidationError("plume_params", numbers, "None: they are numbers of library fields")
+        if isinstance(plume, PlumeRecording):
             return plume
         require("plume", plume)
-        return Unseen(source or (size[0] // 2, size[1] // 2))
-    field = plume if isinstance(plume, Field) else _named(plume or "gaussian", size)
-    field = field if source is None else field.moved(source)
-    return _blown(_numbered(field, numbers), wind)
+        return PlaceholderField(source or (size[0] // 2, size[1] // 2))
+    field = plume if isinstance(plume, Field) else _field_by_name(plume or "gaussian", size)
+    field = field if source is None else field.with_source(source)
+    return _with_wind(_with_numbers(field, numbers), wind)
 
 
-def _named(name: str, size: tuple[int, int]) -> Field:
-    column = size[0] // 8 if name == "meander" else size[0] // 2  # a plume that drifts needs room downwind
-    return NAMED[name](source=(float(column), float(size[1] // 2)))
+def _field_by_name(name: str, size: tuple[int, int]) -> Field:
+    column = size[0] // 8 if name == "meander" else size[0] // 2  # a drifting plume needs space downwind
+    return FIELDS_BY_NAME[name](source=(float(column), float(size[1] // 2)))
 
 
-def _numbered(field: Field, numbers: Any) -> Field:
-    """The field with some of its numbers replaced."""
+def _with_numbers(field: Field, numbers: Any) -> Field:
+    """Replace some numbers of the field."""
     if numbers is not None and not isinstance(numbers, Mapping):
         raise ValidationError("plume_params", numbers, "None or a dict of numbers")
-    known = [own.name for own in fields(field) if as_array(getattr(field, own.name)) is not None]
+    known = [part.name for part in fields(field) if as_array(getattr(field, part.name)) is not None]
     known = [name for name in known if np.ndim(getattr(field, name)) == 0]
     values: dict[str, Any] = {}
     for name, value in (numbers or {}).items():
@@ -232,39 +244,39 @@ def _numbered(field: Field, numbers: Any) -> Field:
     return replace(field, **values) if values else field
 
 
-def _blown(field: Field, wind: Any) -> Field:
+def _with_wind(field: Field, wind: Any) -> Field:
     if wind is None:
         return field
-    if isinstance(wind, Wind) and any(own.name == "flow" for own in fields(field)):
+    if isinstance(wind, Wind) and any(part.name == "flow" for part in fields(field)):
         return replace(field, flow=wind)  # pyright: ignore[reportCallIssue]; not every field has one
-    if isinstance(wind, Wind) or isinstance(field, CARRIED):
-        raise ValidationError("wind_field", wind, f"None: a {type(field).__name__} brings its own wind")
+    if isinstance(wind, Wind) or isinstance(field, OWN_WIND_FIELDS):
+        raise ValidationError("wind_field", wind, f"None: a {type(field).__name__} has its own wind")
     require("wind_field", wind)
     return field
 
 
-def _film_params(base: PlumeNav, source: Any, wind: Any) -> Any:
-    """A recording becomes a field among params, so that is where it is moved and given a wind."""
+def _recording_params(base: PlumeNav, source: Any, wind: Any) -> Any:
+    """A recording becomes a field in params, so its source and wind are set there."""
     params = base.default_params()
-    field = params.field if source is None else params.field.moved(source)
-    return replace(params, field=_blown(field, wind))
+    field = params.field if source is None else params.field.with_source(source)
+    return replace(params, field=_with_wind(field, wind))
 
 
 def _size(grid_size: Any, plume: Any) -> tuple[int, int]:
     if grid_size is None:
-        return plume.frames.shape[2:0:-1] if isinstance(plume, Recording) else SIZE
-    return checked_size(grid_size)
+        return plume.frames.shape[2:0:-1] if isinstance(plume, PlumeRecording) else SIZE
+    return validate_size(grid_size)
 
 
 def _corner(size: tuple[int, int], plume: Any) -> tuple[float, float]:
-    unit = plume.pixel_size if isinstance(plume, Recording) else 1.0
+    unit = plume.pixel_size if isinstance(plume, PlumeRecording) else 1.0
     return unit * (size[0] - 1), unit * (size[1] - 1)
 
 
-def _place(name: str, value: Any, size: tuple[int, int], plume: Any) -> tuple[float, float] | None:
+def _validate_location(name: str, value: Any, size: tuple[int, int], plume: Any) -> tuple[float, float] | None:
     if value is None:
         return None
-    point, high = checked_point(name, value), _corner(size, plume)
+    point, high = validate_point(name, value), _corner(size, plume)
     if not (0 <= point[0] <= high[0] and 0 <= point[1] <= high[1]):
         raise ValidationError(name, value, f"a point between (0, 0) and {high}")
     return point

@@ -1,4 +1,4 @@
-"""Every id of ours as a Gymnasium id, `tropism/<id>`."""
+"""Registers every environment id with Gymnasium, as `tropism/<id>`."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ NAMESPACE = "tropism"
 
 
 def make_env(env_id: str, render_mode: Any = None, params: Any = None, **arguments: Any) -> GymEnv:
-    """What `gymnasium.make` calls; `arguments` go to the environment's constructor."""
+    """The entry point of `gymnasium.make`; `arguments` are passed to the environment's constructor."""
     env, params = make(env_id, params=params, **arguments)
     return to_gymnasium(env, params, render_mode)
 
 
-# Where `gymnasium.make` looks for the render modes, to offer rgb_array_list as well.
+# `gymnasium.make` reads the render modes here, to offer rgb_array_list as well.
 make_env.metadata = GymEnv.metadata  # pyright: ignore[reportFunctionMemberAccess]
 
 
@@ -30,14 +30,14 @@ def make_vector_env(
     params: Any = None,
     **arguments: Any,
 ) -> GymVectorEnv:
-    """What `gymnasium.make_vec` calls; Gymnasium 0.29 does so without the id."""
+    """The entry point of `gymnasium.make_vec`; Gymnasium 0.29 calls it without the id."""
     check_version()
     env, params = make(env_id, params=params, **arguments)
     return GymVectorEnv(env, num_envs, params, autoreset_mode=autoreset_mode, render_mode=render_mode)
 
 
 def register_id(spec: EnvironmentSpec) -> None:
-    """Lifecycle and time limits are inside the environment, so Gymnasium wraps nothing around it."""
+    """Lifecycle and time limits are part of the environment, so Gymnasium's wrappers are disabled."""
     id = f"{NAMESPACE}/{spec.id}"
     gymnasium.registry[id] = EnvSpec(
         id=id,
@@ -50,5 +50,5 @@ def register_id(spec: EnvironmentSpec) -> None:
 
 
 def register_all() -> None:
-    """Those there are, and each that comes later."""
+    """Register existing ids now and later ones as they are added."""
     on_register(register_id)

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from tropism.client.vector import VectorClient
 from tropism.core.registry import make
 from tropism.errors import StateError, ValidationError
-from tropism.gym.infos import Counters, final_observations, only, with_mask
+from tropism.gym.infos import Counters, final_observations, keep_where, with_mask
 from tropism.gym.spaces import to_gymnasium_space
-from tropism.gym.vector import autoreset_mode_of, check_version, seeds_of
+from tropism.gym.vector import check_version, expand_seeds, resolve_autoreset_mode
 
 
 class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
-    """`num_envs` environments of a server, stepped together: a `GymVectorEnv` whose steps are taken elsewhere.
+    """`num_envs` environments of a server, stepped together: a `GymVectorEnv` that runs remotely.
 
-    `id` is registered here too, for its spaces; it is the last part of the address, unless it is given.
+    `id` must also be registered locally, for its spaces; by default it is the last part of `url`.
     """
 
     def __init__(
         self, url: str, num_envs: int, *, id: str | None = None, autoreset_mode: Any = "next_step", **settings: Any
     ):
-        self.closed = True  # until there is something to close
+        self.closed = True  # until construction succeeds
         check_version()
         env, params = make(id or url.rstrip("/").rpartition("/")[2])
-        self._mode = autoreset_mode_of(autoreset_mode)
+        self._mode = resolve_autoreset_mode(autoreset_mode)
         self.num_envs = num_envs
         self.single_action_space = to_gymnasium_space(env.action_space(params))
         self.single_observation_space = to_gymnasium_space(env.observation_space(params))
@@ -36,25 +36,25 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.metadata = {"autoreset_mode": AutoresetMode[self._mode.upper()]}
         self._client = VectorClient(url, num_envs, mode=self._mode, **settings)
-        self._reset_info: frozenset[str] | None = None  # the names that a reset tells; None before the first
+        self._reset_info: frozenset[str] | None = None  # the names in the info of a reset; None before the first
         self._counters = Counters(num_envs)
         self._steps = np.zeros(num_envs, np.int64)
         self._finished = np.zeros(num_envs, bool)
         self.closed = False
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        mask, seeds = self._mask(options), seeds_of(seed, self.num_envs)
+        mask, seeds = self._mask(options), expand_seeds(seed, self.num_envs)
         given = [each for each in seeds if each is not None]
         if given and len(given) < self.num_envs:
             raise ValidationError("seed", seed, "None, an int, or a seed for each environment")
         super().reset(seed=seeds[0])
         reply = self._client.reset(given or None, mask)
         self._reset_info = frozenset(reply["info"])
-        self._counters.begin(mask, seeds)
+        self._counters.start_episodes(mask, seeds)
         self._steps[mask] = 0
         self._finished = self._finished & ~mask
         first = with_mask(reply["info"], np.ones(self.num_envs, bool))
-        return reply["observation"], only(mask, {**self._counters.infos(self._steps), **first})
+        return reply["observation"], keep_where(mask, {**self._counters.infos(self._steps), **first})
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if self._reset_info is None:
@@ -67,31 +67,31 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         if self._mode != "same_step":
             infos = self._infos(reply, restarted)
         else:
-            ended = self._ended(reply, self._finished)
+            ended = self._final_infos(reply, self._finished)
             infos = self._infos(reply, self._finished) | ended
         return reply["observation"], reward, terminated, truncated, infos
 
     def _infos(self, reply: dict[str, Any], restarted: NDArray[Any]) -> dict[str, Any]:
-        self._counters.restart(restarted)
+        self._counters.restart_episodes(restarted)
         self._steps[restarted] = 0
         infos = self._counters.infos(self._steps)
         for name, value in reply.get("info", {}).items():
-            told = np.ones(self.num_envs, bool) if name in (self._reset_info or ()) else ~restarted
-            infos |= with_mask({name: value}, told)
+            present = np.ones(self.num_envs, bool) if name in (self._reset_info or ()) else ~restarted
+            infos |= with_mask({name: value}, present)
         return infos
 
-    def _ended(self, reply: dict[str, Any], done: NDArray[Any]) -> dict[str, Any]:
-        """The last words of the episodes that this step ended."""
+    def _final_infos(self, reply: dict[str, Any], done: NDArray[Any]) -> dict[str, Any]:
+        """Final observations and infos of the episodes that this step ended."""
         if not done.any():
             return {}
         last = with_mask(reply.get("final_info", {}), np.ones(self.num_envs, bool))
-        final_info = only(done, {**self._counters.infos(self._steps), **last})
+        final_info = keep_where(done, {**self._counters.infos(self._steps), **last})
         final_obs = final_observations(reply["final_obs"], done)
         return {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
 
     def _mask(self, options: Any) -> NDArray[Any]:
         if options is not None and (not isinstance(options, Mapping) or set(options) - {"reset_mask"}):
-            raise ValidationError("options", options, "None or {'reset_mask': …}: a batch has no options of its own")
+            raise ValidationError("options", options, "None or {'reset_mask': …}: a batch has no other options")
         mask = (options or {}).get("reset_mask")
         return np.ones(self.num_envs, bool) if mask is None else np.asarray(mask)
 

@@ -1,4 +1,4 @@
-"""Spaces to Gymnasium and back, and their values where the two sides differ."""
+"""Conversion of spaces to Gymnasium and back, and of values where the two differ."""
 
 import copy
 from collections.abc import Callable
@@ -19,7 +19,7 @@ INT64 = np.iinfo(np.int64)
 
 
 class AnyText(spaces.Text):
-    """Strings of any characters; samples are short and made of letters and digits."""
+    """Strings of any characters; samples are short and contain letters and digits."""
 
     def contains(self, x: Any) -> bool:
         return isinstance(x, str) and self.min_length <= len(x) <= self.max_length
@@ -39,7 +39,7 @@ class AnyText(spaces.Text):
 
 
 class OneOf(AnyText):
-    """Strings among `words`."""
+    """One of the strings `words`."""
 
     def __init__(self, words: tuple[str, ...]):
         super().__init__(max(len(word) for word in words), min_length=0)
@@ -58,7 +58,7 @@ class OneOf(AnyText):
         return f"OneOf{self.words}"
 
 
-class Anything(gymnasium.Space[Any]):
+class AnyValue(gymnasium.Space[Any]):
     """Values of a Python type that Gymnasium has no space for."""
 
     def __init__(self, kind: type):
@@ -76,10 +76,10 @@ class Anything(gymnasium.Space[Any]):
         return None if self.kind is object else self.kind()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Anything) and self.kind is other.kind
+        return isinstance(other, AnyValue) and self.kind is other.kind
 
     def __repr__(self) -> str:
-        return f"Anything({self.kind.__name__})"
+        return f"AnyValue({self.kind.__name__})"
 
 
 def to_gymnasium_space(space: Space) -> GymSpace:
@@ -133,34 +133,34 @@ def from_gymnasium_space(space: GymSpace) -> Space:
 Convert = Callable[[Any], Any]
 
 
-def outward(space: Space) -> Convert | None:
-    """How a member of `space` becomes one of its Gymnasium space; None where it is one already."""
+def to_gym_value(space: Space) -> Convert | None:
+    """The conversion from a member of `space` to its Gymnasium space; None if they are the same."""
     if isinstance(space, Record):
-        return lambda x: _with_flags(_shown(x))
+        return lambda x: _bools_to_ints(_to_plain(x))
     if isinstance(space, Model):
-        return lambda x: _with_flags(_shown(x.model_dump()))
-    return _inside(space, outward)
+        return lambda x: _bools_to_ints(_to_plain(x.model_dump()))
+    return _convert_members(space, to_gym_value)
 
 
-def _with_flags(shown: dict[str, Any]) -> dict[str, Any]:
-    """A field that is true or false is a member of Discrete(2), so a whole number."""
-    return {name: np.int64(value) if isinstance(value, bool) else value for name, value in shown.items()}
+def _bools_to_ints(record: dict[str, Any]) -> dict[str, Any]:
+    """A boolean field is a member of Discrete(2), so an integer."""
+    return {name: np.int64(value) if isinstance(value, bool) else value for name, value in record.items()}
 
 
-def inward(space: Space) -> Convert | None:
-    """How a member of the Gymnasium space of `space` becomes one `space` takes; None where it is one."""
+def from_gym_value(space: Space) -> Convert | None:
+    """The conversion from a member of the Gymnasium space to one that `space` accepts; None if they are the same."""
     if isinstance(space, Record | Model):
-        flags = _flags(space)
-        return lambda x: {name: _plain(x[name], name in flags) for name in x} if isinstance(x, dict) else x
-    return _inside(space, inward)
+        bool_fields = _bool_fields(space)
+        return lambda x: {name: _to_scalar(x[name], name in bool_fields) for name in x} if isinstance(x, dict) else x
+    return _convert_members(space, from_gym_value)
 
 
-def _inside(space: Space, convert: Callable[[Space], Convert | None]) -> Convert | None:
-    """Composite spaces convert member by member, and only if one of them needs it."""
+def _convert_members(space: Space, convert: Callable[[Space], Convert | None]) -> Convert | None:
+    """The conversion of a composite space, member by member; None if no member needs one."""
     if isinstance(space, Dict):
-        named = {name: convert(part) for name, part in space.spaces.items()}
-        if any(named.values()):
-            return lambda x: {name: _apply(named.get(name), value) for name, value in x.items()}
+        by_name = {name: convert(part) for name, part in space.spaces.items()}
+        if any(by_name.values()):
+            return lambda x: {name: _apply(by_name.get(name), value) for name, value in x.items()}
     if isinstance(space, Tuple):
         ordered = [convert(part) for part in space.spaces]
         if any(ordered):
@@ -172,26 +172,26 @@ def _apply(convert: Convert | None, value: Any) -> Any:
     return value if convert is None else convert(value)
 
 
-def _shown(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
     if type(value) is dict:
-        return {name: _shown(item) for name, item in value.items()}
+        return {name: _to_plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_shown(item) for item in value)
+        return tuple(_to_plain(item) for item in value)
     if is_dataclass(value):
-        return {field.name: _shown(getattr(value, field.name)) for field in fields(value) if field.init}
+        return {field.name: _to_plain(getattr(value, field.name)) for field in fields(value) if field.init}
     return copy.deepcopy(value)
 
 
-def _plain(value: Any, is_flag: bool) -> Any:
-    if is_flag and isinstance(value, np.integer):  # sampled from the Discrete(2) that stands for it
+def _to_scalar(value: Any, is_flag: bool) -> Any:
+    if is_flag and isinstance(value, np.integer):  # sampled from Discrete(2)
         return bool(value)
     return value.item() if isinstance(value, np.ndarray | np.generic) and value.shape == () else value
 
 
-def _flags(space: Record | Model) -> set[str]:
-    """The fields that are true or false."""
+def _bool_fields(space: Record | Model) -> set[str]:
+    """The names of boolean fields."""
     if isinstance(space, Record):
         return {name for name, hint in space.hints.items() if hint is bool}
     parts = space.json_schema().get("properties", {})
@@ -224,11 +224,11 @@ def _field_space(hint: Any) -> GymSpace:
     if hint is float:
         return spaces.Box(-np.inf, np.inf, (), np.float64)
     kind = origin or hint
-    return Anything(kind if kind in (dict, list, tuple) else object)
+    return AnyValue(kind if kind in (dict, list, tuple) else object)
 
 
 def _schema_space(schema: dict[str, Any]) -> GymSpace:
-    """The space of a model's field, by its JSON Schema."""
+    """The space of a model's field, from its JSON Schema."""
     if all(isinstance(word, str) for word in schema.get("enum", [None])):
         return OneOf(tuple(schema["enum"]))
     kind = schema.get("type", "")

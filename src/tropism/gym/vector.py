@@ -1,4 +1,4 @@
-"""Many environments as one `gymnasium.vector.VectorEnv`: compiled, with reproducible episodes."""
+"""A compiled batch of environments as a `gymnasium.vector.VectorEnv`, with reproducible episodes."""
 
 import secrets
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
 from tropism.gym.env import FPS, check_render_mode
-from tropism.gym.infos import Counters, final_observations, only, with_mask
+from tropism.gym.infos import Counters, final_observations, keep_where, with_mask
 from tropism.gym.spaces import to_gymnasium_space
 
-NEEDED = (1, 1)  # Gymnasium's first release with auto-reset modes
+MIN_VERSION = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
 FLOAT64, UINT32 = np.dtype(np.float64), np.dtype(np.uint32)
-MADE_ANEW = (
-    *("_program", "_base", "_episode_params", "_step", "_ready"),
-    *("_seen", "_see_time", "_see_obs", "_see_reward", "_see_terminated", "_see_truncated", "_see_info"),
+REBUILT = (
+    *("_program", "_base", "_episode_params", "_step", "_read_actions"),
+    *("_output_slice", "_view_time", "_view_obs", "_view_reward", "_view_terminated", "_view_truncated", "_view_info"),
 )
 
 
@@ -44,16 +44,16 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         autoreset_mode: Any = "next_step",
         render_mode: Any = None,
     ):
-        self.closed = True  # until there is something to close
+        self.closed = True  # until construction succeeds
         check_version()
         if not isinstance(env, Environment) or not env.traced:
-            raise ValidationError("env", env, "a pure environment; a host one goes into gymnasium's SyncVectorEnv")
+            raise ValidationError("env", env, "a pure environment; use gymnasium's SyncVectorEnv for a host one")
         check_render_mode(render_mode, RENDER_MODES)
         self.env = env
         self.params = override(env.default_params(), {} if params is None else params)
         self.num_envs = check_count("num_envs", num_envs)
         self.render_mode = render_mode
-        self._mode: Mode = autoreset_mode_of(autoreset_mode)
+        self._mode: Mode = resolve_autoreset_mode(autoreset_mode)
         self.metadata = {
             "render_modes": RENDER_MODES,
             "render_fps": FPS,
@@ -63,116 +63,118 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self.single_observation_space = to_gymnasium_space(env.observation_space(self.params))
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._begin_life()
+        self._initialize()
 
-    def _begin_life(self) -> None:
+    def _initialize(self) -> None:
         self._buffer: Any = None
         self._counters = Counters(self.num_envs)
         self._finished = np.zeros(self.num_envs, bool)
-        self._rows: NDArray[Any] | None = None  # packed params of each environment, where options changed some
+        self._rows: NDArray[Any] | None = None  # packed params of each environment, if options changed some
         self._connect()
         self.closed = False
 
     def _connect(self) -> None:
-        """Compiled code and readers: shared, or made again after unpickling."""
+        """Set compiled functions and readers, which are not pickled."""
         layout = Layout(self.params)
         self._program = program = batch_program_of(self.env, layout, self.num_envs, self._mode)
         self._base_row = layout.write(self.params)
         self._base = jax.device_put(self._base_row, batch_device())
         self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, batch_device())
         self._step = program.step
-        self._ready = batch_reader(self.env.action_space(self.params), self.num_envs)
+        self._read_actions = batch_reader(self.env.action_space(self.params), self.num_envs)
         out, first = program.out, program.head.size
-        self._seen = program.output_range
-        self._see_time = viewer(program.carry.episode.time, 0)
-        self._see_obs = viewer(out.obs, first)
-        self._see_reward = viewer(out.reward, first)
-        self._see_terminated = viewer(out.terminated, first)
-        self._see_truncated = viewer(out.truncated, first)
-        self._see_info = viewer(out.info, first) if out.info else None
+        self._output_slice = program.output_range
+        self._view_time = viewer(program.carry.episode.time, 0)
+        self._view_obs = viewer(out.obs, first)
+        self._view_reward = viewer(out.reward, first)
+        self._view_terminated = viewer(out.terminated, first)
+        self._view_truncated = viewer(out.truncated, first)
+        self._view_info = viewer(out.info, first) if out.info else None
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seed that repeats the current episode of each environment."""
+        """The seed that reproduces the current episode of each environment."""
         self._require_episode("read seeds")
         keys = reader(self._program.carry.episode.key)(self._buffer)
         return tuple(seed_from_words(key) for key in keys)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Begin episodes: all, or those of `options["reset_mask"]`. An int seeds environment i with seed + i."""
+        """Start episodes in all environments, or in those of `options["reset_mask"]`. An int seeds environment i with
+        seed + i."""
         if self.closed:
-            raise self._misuse("reset")
-        seeds = seeds_of(seed, self.num_envs)
+            raise self._state_error("reset")
+        seeds = expand_seeds(seed, self.num_envs)
         mask, options = self._mask(options)
         row = Layout(self.params).write(self.env.configure(self.params, options)) if options else None
         super().reset(seed=seeds[0])
-        self._follow(mask, row)
+        self._set_rows(mask, row)
         self._reset(seeds, mask)
         words = memoryview(self._buffer)
-        seen = np.frombuffer(words, UINT32, *self._seen).copy()
-        own = self._see_info(seen) if self._see_info else {}
+        outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
+        own = self._view_info(outputs) if self._view_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
-        return self._see_obs(seen), only(mask, {**self._counters.infos(self._see_time(words)), **first})
+        return self._view_obs(outputs), keep_where(mask, {**self._counters.infos(self._view_time(words)), **first})
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
-        fresh = self._buffer is None
-        seeded = np.array([fresh or seed is not None for seed in seeds])
-        drawn = [secrets.randbits(64) if seed is None else seed for seed in seeds]
-        keys = np.stack([seed_words(seed) for seed in drawn])
-        buffer = np.zeros(self._program.layout.size, np.uint32) if fresh else self._buffer
+        is_first = self._buffer is None
+        seeded = np.array([is_first or seed is not None for seed in seeds])
+        filled = [secrets.randbits(64) if seed is None else seed for seed in seeds]
+        keys = np.stack([seed_words(seed) for seed in filled])
+        buffer = np.zeros(self._program.layout.size, np.uint32) if is_first else self._buffer
         self._buffer = self._program.reset(buffer, keys, seeded, mask, self._episode_params)
-        self._counters.begin(mask, seeds)
+        self._counters.start_episodes(mask, seeds)
         self._finished = self._finished & ~mask
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if self.closed or self._buffer is None:
-            raise self._misuse("step")
-        ready = self._ready(actions)
+            raise self._state_error("step")
+        packed_actions = self._read_actions(actions)
         finished = self._finished
         if self._mode == "disabled" and finished.any():
-            raise self._misuse("step", np.flatnonzero(finished))
-        before, self._buffer = self._buffer, self._step(self._buffer, ready, self._episode_params, self._base)
+            raise self._state_error("step", np.flatnonzero(finished))
+        before, self._buffer = self._buffer, self._step(self._buffer, packed_actions, self._episode_params, self._base)
         words = memoryview(self._buffer)
-        seen = np.frombuffer(words, UINT32, *self._seen).copy()  # all that is handed out lies in this one copy
-        reward = self._see_reward(seen).astype(FLOAT64)
-        terminated, truncated = self._see_terminated(seen), self._see_truncated(seen)
+        # All returned arrays are views of this one copy.
+        outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
+        reward = self._view_reward(outputs).astype(FLOAT64)
+        terminated, truncated = self._view_terminated(outputs), self._view_truncated(outputs)
         self._finished = done = terminated | truncated
         self._counters.rewards += reward
         if self._mode == "same_step":
-            infos = self._same_step_infos(memoryview(before), words, seen, done)
+            infos = self._same_step_infos(memoryview(before), words, outputs, done)
         else:
-            infos = self._infos(words, seen, finished)
-        return self._see_obs(seen), reward, terminated, truncated, infos
+            infos = self._infos(words, outputs, finished)
+        return self._view_obs(outputs), reward, terminated, truncated, infos
 
-    def _infos(self, words: memoryview, seen: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
-        """Those of environments that went on, and of the ones that this step restarted."""
-        self._counters.restart(restarted)
+    def _infos(self, words: memoryview, outputs: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+        """The infos of all environments, including those that this step restarted."""
+        self._counters.restart_episodes(restarted)
         if self._rows is not None:
-            self._follow(restarted, None)
-        infos = self._counters.infos(self._see_time(words))
-        if self._see_info is None:
+            self._set_rows(restarted, None)
+        infos = self._counters.infos(self._view_time(words))
+        if self._view_info is None:
             return infos
-        for name, value in self._see_info(seen).items():
+        for name, value in self._view_info(outputs).items():
             mask = infos["_step_count"] if name in self._program.reset_info else ~restarted
             infos |= with_mask({name: value}, mask)
         return infos
 
     def _same_step_infos(
-        self, before: memoryview, words: memoryview, seen: NDArray[Any], done: NDArray[Any]
+        self, before: memoryview, words: memoryview, outputs: NDArray[Any], done: NDArray[Any]
     ) -> dict[str, Any]:
-        """As `_infos`, and the last words of the episodes that this step ended."""
+        """As `_infos`, with final observations and infos of the episodes that this step ended."""
         if not np.count_nonzero(done):
-            return self._infos(words, seen, done)
+            return self._infos(words, outputs, done)
         out = self._program.out
         last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
-        final_info = only(done, {**self._counters.infos(self._see_time(before) + 1), **last})
+        final_info = keep_where(done, {**self._counters.infos(self._view_time(before) + 1), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
-        infos = self._infos(words, seen, done)
+        infos = self._infos(words, outputs, done)
         infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
         return infos | {"final_info": final_info, "_final_info": done.copy()}
 
-    def _follow(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
-        """Options hold for the episodes they began: give those environments `row`, or the params of all."""
+    def _set_rows(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
+        """Set the params of the environments in `which` to `row`, or to the default: options apply to one episode."""
         if row is None and self._rows is None:
             return
         rows = np.tile(self._base_row, (self.num_envs, 1)) if self._rows is None else self._rows.copy()
@@ -182,7 +184,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._episode_params = jax.device_put(rows, batch_device()) if changed else self._base
 
     def _mask(self, options: Any) -> tuple[NDArray[Any], dict[str, Any]]:
-        """`reset_mask`, and the options that are for the environment."""
+        """`reset_mask`, and the options for the environment."""
         if options is not None and not isinstance(options, Mapping):
             raise ValidationError("options", options, "None or a dict")
         rest = dict(options or {})
@@ -193,7 +195,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             expected = f"a bool array of shape ({self.num_envs},) with at least one True"
             raise ValidationError("options['reset_mask']", mask, expected)
         if self._buffer is None and not mask.all():
-            raise self._misuse("reset only some environments")
+            raise self._state_error("reset only some environments")
         return mask.copy(), rest
 
     def render(self) -> tuple[Any, ...] | None:
@@ -209,8 +211,8 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._buffer = None
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in self.__dict__.items() if name not in MADE_ANEW}
-        return {**kept, "_buffer": None if self._buffer is None else np.array(self._buffer)}
+        state = {name: value for name, value in self.__dict__.items() if name not in REBUILT}
+        return {**state, "_buffer": None if self._buffer is None else np.array(self._buffer)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -218,9 +220,9 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
 
     def _require_episode(self, call: str) -> None:
         if self._buffer is None:
-            raise self._misuse(call)
+            raise self._state_error(call)
 
-    def _misuse(self, call: str, finished: Any = None) -> StateError:
+    def _state_error(self, call: str, finished: Any = None) -> StateError:
         if finished is not None:
             state, advice = "TERMINATED or TRUNCATED", "reset those first, with options={'reset_mask': …}"
             return StateError("finished", finished, advice, f"cannot {call}: {finished} are {state}; {advice}")
@@ -228,7 +230,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         return StateError("lifecycle", state, advice, f"cannot {call}: the vector is {state}; {advice}")
 
 
-def seeds_of(seed: Any, num_envs: int) -> list[int | None]:
+def expand_seeds(seed: Any, num_envs: int) -> list[int | None]:
     if seed is None:
         return [None] * num_envs
     if isinstance(seed, list | tuple | np.ndarray) and np.ndim(seed) == 1:  # pyright: ignore[reportArgumentType]
@@ -239,22 +241,22 @@ def seeds_of(seed: Any, num_envs: int) -> list[int | None]:
     return [first + number for number in range(num_envs)]
 
 
-def autoreset_mode_of(mode: Any) -> Mode:
+def resolve_autoreset_mode(mode: Any) -> Mode:
     for name in get_args(Mode):
-        theirs = gymnasium.vector.AutoresetMode[name.upper()]
-        if mode in (name, theirs, theirs.value):
+        gym_mode = gymnasium.vector.AutoresetMode[name.upper()]
+        if mode in (name, gym_mode, gym_mode.value):
             return name
     raise ValidationError("autoreset_mode", mode, f"one of {', '.join(get_args(Mode))}")
 
 
 def check_version() -> None:
     installed = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
-    if installed < NEEDED:
-        needed = ".".join(map(str, NEEDED))
+    if installed < MIN_VERSION:
+        required = ".".join(map(str, MIN_VERSION))
         raise MissingExtraError(
             "gymnasium",
             gymnasium.__version__,
-            f"Gymnasium {needed} or later",
-            f"the vector environment needs Gymnasium {needed} or later, and {gymnasium.__version__} is installed: "
-            f'pip install "gymnasium>={needed}"',
+            f"Gymnasium {required} or later",
+            f"the vector environment needs Gymnasium {required} or later, but {gymnasium.__version__} is installed: "
+            f'pip install "gymnasium>={required}"',
         )

@@ -1,6 +1,6 @@
 """The physics and biology of olfactory search: fields, winds, sensors, motions, rewards, strategies."""
 
-from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Movie, Puffs, Recording
+from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Movie, PlumeRecording, Puffs
 from tropism.plume.search import search
 from tropism.plume.strategies import CastAndSurge, Klinotaxis, RandomWalk, RunAndTumble, Strategy
 
@@ -12,9 +12,9 @@ __all__ = [
     "Klinotaxis",
     "Meander",
     "Movie",
+    "PlumeRecording",
     "Puffs",
     "RandomWalk",
-    "Recording",
     "RunAndTumble",
     "Strategy",
     "search",

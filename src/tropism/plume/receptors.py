@@ -18,7 +18,7 @@ from tropism.plume.sensors import Sensor
 
 
 class Receptor(Sensor):
-    """Abstract: maps the numbers of another sensor; what it returns stays in its space, by default that sensor's."""
+    """Abstract: transforms the values of another sensor; results are clipped to its space, by default that sensor's."""
 
     sensor: eqx.AbstractVar[Sensor]
 
@@ -32,7 +32,7 @@ class Receptor(Sensor):
         return self.sensor.start(shape), self.begin(shape)
 
     def begin(self, shape: tuple[int, int]) -> Any:
-        """What the wrapper itself remembers at the start."""
+        """The wrapper's own memory at the start of an episode."""
         return ()
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
@@ -47,7 +47,7 @@ class Receptor(Sensor):
 
     @abstractmethod
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
-        """The values the wrapper makes of the sensor's, and what it remembers."""
+        """`(values, memory)`: the transformed values and the wrapper's next memory."""
 
 
 class Noisy(Receptor):
@@ -57,20 +57,20 @@ class Noisy(Receptor):
     deviation: Any = 0.05
 
     def __check_init__(self) -> None:
-        checks.non_negative(deviation=self.deviation)
+        checks.require_non_negative(deviation=self.deviation)
 
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         return values + self.deviation * random.normal(key, values.shape, jnp.float32), memory
 
 
 class Saturating(Receptor):
-    """Michaelis–Menten: from 0 to 1, and a half at `half`."""
+    """Michaelis–Menten saturation: from 0 to 1, ½ at `half`."""
 
     sensor: Sensor
     half: Any = 0.1
 
     def __check_init__(self) -> None:
-        checks.positive(half=self.half)
+        checks.require_positive(half=self.half)
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(0, 1, super().space(shape).shape)
@@ -81,14 +81,14 @@ class Saturating(Receptor):
 
 
 class Adapting(Receptor):
-    """Weber-like adaptation: the signal over itself plus a background that follows it with `time_constant` steps."""
+    """Weber-like adaptation: signal / (signal + `half` + background); the background follows with `time_constant`."""
 
     sensor: Sensor
     time_constant: Any = 50.0
     half: Any = 0.01
 
     def __check_init__(self) -> None:
-        checks.positive(time_constant=self.time_constant, half=self.half)
+        checks.require_positive(time_constant=self.time_constant, half=self.half)
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(0, 1, super().space(shape).shape)
@@ -109,7 +109,7 @@ class History(Receptor):
     length: int = eqx.field(static=True, default=4)
 
     def __check_init__(self) -> None:
-        checks.count(length=self.length)
+        checks.require_count(length=self.length)
 
     def space(self, shape: tuple[int, int]) -> Box:
         one = super().space(shape)

@@ -1,4 +1,4 @@
-"""Rewards: what reaching the source, and getting nearer, is worth."""
+"""Rewards for reaching the source and for approaching it."""
 
 from abc import abstractmethod
 from typing import Any
@@ -11,14 +11,14 @@ from tropism.plume.scene import Scene
 
 
 class Reward(eqx.Module):
-    """Abstract. `before` and `after` are the scene on both sides of a step, `reached` whether it ended at the goal."""
+    """Abstract. `before` and `after` are the scenes before and after a step; `reached`: the step reached the goal."""
 
     @abstractmethod
     def __call__(self, before: Scene, action: Any, after: Scene, reached: Bool[Array, ""]) -> Float[Array, ""]: ...
 
 
 class SparseGoal(Reward):
-    """`goal` at the source, nothing elsewhere."""
+    """`goal` at the source, 0 elsewhere."""
 
     goal: Any = 1.0
 
@@ -36,7 +36,7 @@ class StepPenalty(Reward):
 
 
 class ConcentrationGain(Reward):
-    """Shaping by the smell: how much stronger it is than before the step."""
+    """Shaping by the increase of the concentration over the step."""
 
     scale: Any = 1.0
 
@@ -45,7 +45,7 @@ class ConcentrationGain(Reward):
 
 
 class Approach(Reward):
-    """Potential-based shaping by the distance to the source: it leaves the best policy the best (Ng et al. 1999)."""
+    """Potential-based shaping by the distance to the source; preserves the optimal policy (Ng et al. 1999)."""
 
     scale: Any = 1.0
     discount: Any = 1.0
@@ -55,20 +55,20 @@ class Approach(Reward):
 
 
 class Singh(Reward):
-    """The reward of Singh et al. 2023: homing, straying, living, and progress towards the source."""
+    """The reward of Singh et al. 2023: reaching the source, leaving the arena, each step, and progress."""
 
     homed: Any = 100.0
     strayed: Any = -10.0
-    living: Any = -5.0 / 300.0  # a step
-    progress: Any = 1.0  # a metre
+    living: Any = -5.0 / 300.0  # per step
+    progress: Any = 1.0  # per metre
 
     def __call__(self, before: Scene, action: Any, after: Scene, reached: Bool[Array, ""]) -> Float[Array, ""]:
-        ends = jnp.where(reached, self.homed, jnp.where(after.agent.lost, self.strayed, 0.0))
+        ends = jnp.where(reached, self.homed, jnp.where(after.agent.absorbed, self.strayed, 0.0))
         return ends + self.living + self.progress * (before.distance - after.distance)
 
 
 class Sum(Reward):
-    """Several rewards added up."""
+    """The sum of several rewards."""
 
     parts: tuple[Reward, ...]
 

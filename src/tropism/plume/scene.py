@@ -1,4 +1,4 @@
-"""What a searching agent is in: itself, the arena, and the smell around it."""
+"""The scene of a search: the agent, the arena and the concentration field."""
 
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +13,7 @@ from tropism.plume.fields.field import Field
 
 
 class Mask:
-    """A fixed boolean picture, hashable by its content."""
+    """A fixed boolean array, hashed by content."""
 
     def __init__(self, array: Any, shape: tuple[int, int]):
         self.array = np.array(array)
@@ -29,10 +29,10 @@ class Mask:
         return hash(blake2b(self.array.tobytes(), digest_size=8).digest())
 
 
-class Agent(eqx.Module):
-    """A searcher. `heading` is in radians, 0 along +x and growing to the left.
+class AgentPose(eqx.Module):
+    """Position, heading and last displacement of an agent. `heading` is in radians, 0 along +x, positive to the left.
 
-    Points are kept as two numbers: a batch of numbers is read and written in one piece, a batch of pairs is not.
+    Points are stored as two numbers: a batch of numbers is contiguous in memory, a batch of pairs is not.
     """
 
     x: Float[Array, ""]
@@ -40,11 +40,11 @@ class Agent(eqx.Module):
     heading: Float[Array, ""]
     moved_x: Float[Array, ""]  # over the last step
     moved_y: Float[Array, ""]
-    lost: Bool[Array, ""]  # whether it has left an arena whose boundary absorbs
+    absorbed: Bool[Array, ""]  # whether it has left an arena whose boundary absorbs
 
     @classmethod
-    def at(cls, xy: Float[Array, " 2"], heading: Any, velocity: Float[Array, " 2"], lost: Any) -> "Agent":
-        return cls(xy[0], xy[1], heading, velocity[0], velocity[1], lost)
+    def at(cls, xy: Float[Array, " 2"], heading: Any, velocity: Float[Array, " 2"], absorbed: Any) -> "AgentPose":
+        return cls(xy[0], xy[1], heading, velocity[0], velocity[1], absorbed)
 
     @property
     def xy(self) -> Float[Array, "*agents 2"]:
@@ -57,7 +57,7 @@ class Agent(eqx.Module):
 
 
 class Arena(eqx.Module):
-    """The rectangle between `low` and `high`, ends included, seen through a raster of `shape` points."""
+    """The rectangle between `low` and `high`, inclusive, with a raster of `shape` points."""
 
     low: Any
     high: Any
@@ -66,26 +66,26 @@ class Arena(eqx.Module):
 
     def raster(self) -> Float[Array, "height width 2"]:
         """The points of the raster; row 0 is the lowest y."""
-        x, y = self.lines()
+        x, y = self.axes()
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1)
 
-    def lines(self) -> tuple[Float[Array, " width"], Float[Array, " height"]]:
+    def axes(self) -> tuple[Float[Array, " width"], Float[Array, " height"]]:
         """The x of the raster's columns and the y of its rows."""
         height, width = self.shape
         return jnp.linspace(self.low[0], self.high[0], width), jnp.linspace(self.low[1], self.high[1], height)
 
     @property
     def cell_size(self) -> tuple[Any, Any]:
-        """(width, height) of what one point of the raster stands for."""
+        """(width, height) of the cell around one raster point."""
         height, width = self.shape
         return (self.high[0] - self.low[0]) / (width - 1), (self.high[1] - self.low[1]) / (height - 1)
 
-    def inside(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
+    def contains(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
         x, y = xy[..., 0], xy[..., 1]
         return (x >= self.low[0]) & (x <= self.high[0]) & (y >= self.low[1]) & (y <= self.high[1])
 
-    def blocked(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
-        """Whether an obstacle is there."""
+    def is_blocked(self, xy: Float[Array, "*points 2"]) -> Bool[Array, "*points"]:
+        """Whether there is an obstacle."""
         if self.obstacles is None:
             return jnp.zeros(xy.shape[:-1], bool)
         cell = self.cell(xy)
@@ -99,21 +99,21 @@ class Arena(eqx.Module):
 
 
 class Scene(eqx.Module):
-    """All that a sensor, a motion or a reward may look at."""
+    """The input of sensors, motions and rewards."""
 
-    agent: Agent
+    agent: AgentPose
     arena: Arena
     field: Field
     field_state: Any
 
     def smell(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
-        """The concentration at any points; obstacles and the outside of the arena do not smell."""
+        """The concentration at any points; 0 in obstacles and outside the arena."""
         strength = self.field.concentration(self.field_state, xy)
-        return jnp.where(self.arena.inside(xy) & ~self.arena.blocked(xy), strength, 0)
+        return jnp.where(self.arena.contains(xy) & ~self.arena.is_blocked(xy), strength, 0)
 
     def raster(self) -> Float[Array, "height width"]:
-        """The smell all over the arena, for a picture; row 0 is the lowest y."""
-        strength = self.field.raster(self.field_state, *self.arena.lines())
+        """The concentration at the raster points, for a picture; row 0 is the lowest y."""
+        strength = self.field.raster(self.field_state, *self.arena.axes())
         return strength if self.arena.obstacles is None else jnp.where(self.arena.obstacles, 0, strength)
 
     def wind(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
@@ -136,5 +136,5 @@ def direction(angle: Float[Array, "*angles"]) -> Float[Array, "*angles 2"]:
 
 
 def pair(xy: Any) -> Float[Array, " 2"]:
-    """A point given as two numbers or one array, of the default float type whatever they were."""
+    """A point given as two numbers or one array, as an array of the default float type."""
     return jnp.stack([jnp.asarray(xy[0], float), jnp.asarray(xy[1], float)])

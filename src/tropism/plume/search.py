@@ -1,4 +1,4 @@
-"""Search: run a strategy for many seeded episodes, compiled, and see who found the source."""
+"""Search: run a strategy for many seeded episodes, compiled, and report which found the source."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep
 from tropism.core.rollout.episodes import run_episodes
 from tropism.errors import ValidationError
-from tropism.plume.scene import Agent
+from tropism.plume.scene import AgentPose
 from tropism.plume.strategies.strategy import Strategy
 
 
 class Outcome(eqx.Module):
-    """What became of each episode."""
+    """The results of all episodes."""
 
     found: Bool[Array, "*episodes"]
     steps: Int[Array, "*episodes"]
@@ -23,7 +23,7 @@ class Outcome(eqx.Module):
     path_length: Float[Array, "*episodes"]
     start: Float[Array, "*episodes 2"]
     end: Float[Array, "*episodes 2"]
-    path: Float[Array, "moments *episodes 2"] | None  # where the agents were, from the start; they rest where they end
+    path: Float[Array, "moments *episodes 2"] | None  # positions from the start; constant after the end of an episode
 
     @property
     def success_rate(self) -> Float[Array, ""]:
@@ -31,7 +31,7 @@ class Outcome(eqx.Module):
 
     @property
     def efficiency(self) -> Float[Array, " episodes"]:
-        """The straight way from start to end over the way gone."""
+        """The straight distance from start to end over the path length."""
         straight = jnp.sqrt(jnp.sum((self.end - self.start) ** 2, -1))
         return straight / jnp.maximum(self.path_length, 1e-9)
 
@@ -50,34 +50,34 @@ def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
 def search(
     env: Environment, strategy: Strategy, seed: int, num_episodes: int, *, params: Any = None, paths: bool = False
 ) -> Outcome:
-    """Let a strategy search `num_episodes` times in a plume environment.
+    """Run a strategy for `num_episodes` episodes in a plume environment.
 
-    Episode i is the one that a `Session` with the seed `seed + i` begins. `params` are the environment's or a dict of
-    those that differ; `paths` keeps where the agents went.
+    Episode i is that of a `Session` reset with `seed + i`. `params` are the environment's or a dict of
+    those that differ; `paths` stores the positions of the agents.
     """
     _check(env, strategy)
     params = override(env.default_params(), {} if params is None else params)
     moments = int(params.max_steps) + 1 if paths else 0
-    done = run_episodes(env, strategy, seed, num_episodes, params, _note, moments)
-    found, gone, start, end = done.probe_values
-    return Outcome(found, done.steps, done.reward, gone, start, end, done.trace[3] if paths else None)
+    done = run_episodes(env, strategy, seed, num_episodes, params, _track, moments)
+    found, path_length, start, end = done.probe_values
+    return Outcome(found, done.steps, done.reward, path_length, start, end, done.trace[3] if paths else None)
 
 
-def _note(so_far: Any, state: Any, timestep: Timestep) -> tuple[Any, Any, Any, Any]:
-    """`(found, path length, start, here)`."""
-    agent = _agent(state)
-    if so_far is None:
+def _track(previous: Any, state: Any, timestep: Timestep) -> tuple[Any, Any, Any, Any]:
+    """`(found, path length, start, current position)`."""
+    agent = _agent_pose(state)
+    if previous is None:
         return jnp.bool_(False), jnp.zeros_like(agent.x), agent.xy, agent.xy
-    _, gone, start, _ = so_far
-    return timestep.info["goal_reached"], gone + jnp.sqrt(jnp.sum(agent.velocity**2)), start, agent.xy
+    _, path_length, start, _ = previous
+    return timestep.info["goal_reached"], path_length + jnp.sqrt(jnp.sum(agent.velocity**2)), start, agent.xy
 
 
-def _agent(state: Any) -> Agent:
+def _agent_pose(state: Any) -> AgentPose:
     match state:
-        case object(agent=Agent() as agent):
+        case object(agent=AgentPose() as agent):
             return agent
         case object(inner=inner):  # a transform's
-            return _agent(inner)
+            return _agent_pose(inner)
         case _:
             raise ValidationError("env", state, "a plume environment")
 

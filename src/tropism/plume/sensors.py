@@ -1,4 +1,4 @@
-"""Sensors: what an agent feels of the smell and the wind; they compose."""
+"""Sensors of odour and wind; they can be combined."""
 
 from abc import abstractmethod
 from typing import Any
@@ -18,11 +18,11 @@ from tropism.plume.scene import Scene, direction
 
 
 class Sensor(eqx.Module):
-    """Abstract. A sensor may remember: `sense` takes its memory and returns the next one with the observation."""
+    """Abstract. A sensor may have memory: `sense` takes it and returns the next one with the observation."""
 
     @abstractmethod
     def space(self, shape: tuple[int, int]) -> Space:
-        """The observations, in an arena with a raster of `shape` (height, width)."""
+        """The space of observations in an arena with a raster of `shape` (height, width)."""
 
     def start(self, shape: tuple[int, int]) -> Any:
         """The memory at the start of an episode."""
@@ -33,12 +33,12 @@ class Sensor(eqx.Module):
         """`(observation, memory)`."""
 
     def words(self) -> tuple[str, ...]:
-        """What people call the entries of an observation that is a vector."""
+        """The names of the entries of a vector observation."""
         return ()
 
 
 class Concentration(Sensor):
-    """The concentration where the agent is, cut off at `limit`."""
+    """The concentration at the agent, clipped at `limit`."""
 
     limit: Any = 1.0
 
@@ -46,14 +46,14 @@ class Concentration(Sensor):
         return Box(0, self.limit, (1,))
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        return _cut(scene.smell(scene.agent.xy)[None], self.limit), memory
+        return _clip(scene.smell(scene.agent.xy)[None], self.limit), memory
 
     def words(self) -> tuple[str, ...]:
         return ("smell",)
 
 
 class Odour(Sensor):
-    """1 where the concentration is at least `threshold`, else 0."""
+    """1 if the concentration is at least `threshold`, else 0."""
 
     threshold: Any = 0.1
 
@@ -68,7 +68,8 @@ class Odour(Sensor):
 
 
 class Hits(Sensor):
-    """Molecules that hit the sensor in one step: Poisson with mean `rate` × concentration, at most `limit`."""
+    """The number of molecules that hit the sensor in one step: Poisson with mean `rate` × concentration, at most
+    `limit`."""
 
     rate: Any = 5.0
     limit: Any = 255.0
@@ -78,14 +79,14 @@ class Hits(Sensor):
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         mean = self.rate * scene.smell(scene.agent.xy)
-        return _cut(random.poisson(key, mean).astype(jnp.float32)[None], self.limit), memory
+        return _clip(random.poisson(key, mean).astype(jnp.float32)[None], self.limit), memory
 
     def words(self) -> tuple[str, ...]:
         return ("hits",)
 
 
 class Antennae(Sensor):
-    """Concentrations at points around the head; an angle is from the heading, positive to the left.
+    """Concentrations at points around the head; angles are relative to the heading, positive to the left.
 
     The default is a pair: the left antenna first, then the right one.
     """
@@ -99,7 +100,7 @@ class Antennae(Sensor):
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         angles = scene.agent.heading + jnp.deg2rad(jnp.stack(jnp.asarray(self.angles)))
-        return _cut(scene.smell(scene.agent.xy + self.reach * direction(angles)), self.limit), memory
+        return _clip(scene.smell(scene.agent.xy + self.reach * direction(angles)), self.limit), memory
 
     def words(self) -> tuple[str, ...]:
         return tuple(f"smell at {angle:g}°" for angle in self.angles)
@@ -107,16 +108,16 @@ class Antennae(Sensor):
 
 def array_of(count: int, reach: float = 1.0, limit: float = 1.0) -> Antennae:
     """`count` antennae evenly around the agent, the first straight ahead, then to the left."""
-    checks.count(count=count)
+    checks.require_count(count=count)
     return Antennae(tuple(360.0 * i / count for i in range(count)), reach, limit)
 
 
 class WindSense(Sensor):
-    """The wind where the agent is: (x, y), or (forward, left) if `egocentric`; `apparent` is what a mover feels."""
+    """The wind at the agent: (x, y), or (forward, left) if `egocentric`; `apparent` is relative to the moving agent."""
 
     egocentric: bool = eqx.field(static=True, default=False)
     apparent: bool = eqx.field(static=True, default=False)
-    dt: Any = 1.0  # seconds a step, for the agent's own velocity
+    dt: Any = 1.0  # seconds per step, for the agent's velocity
     limit: Any = np.inf
 
     def space(self, shape: tuple[int, int]) -> Box:
@@ -136,7 +137,7 @@ class WindSense(Sensor):
 
 
 class SinceWhiff(Sensor):
-    """Steps since the concentration was last at least `threshold`; at most `limit`, and that before the first whiff."""
+    """Steps since the concentration was last at least `threshold`; at most `limit`, also before the first whiff."""
 
     threshold: Any = 0.1
     limit: Any = 1000.0
@@ -157,7 +158,7 @@ class SinceWhiff(Sensor):
 
 
 class WhiffRate(Sensor):
-    """How often the smell comes: onsets of whiffs, averaged exponentially over `memory_steps`."""
+    """The rate of whiff onsets, averaged exponentially over `memory_steps`."""
 
     threshold: Any = 0.1
     memory_steps: Any = 20.0
@@ -169,9 +170,9 @@ class WhiffRate(Sensor):
         return jnp.bool_(False), jnp.float32(0)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        was, rate = memory
+        had_whiff, rate = memory
         whiff = scene.smell(scene.agent.xy) >= self.threshold
-        rate = (rate + ((whiff & ~was) - rate) / self.memory_steps).astype(jnp.float32)
+        rate = (rate + ((whiff & ~had_whiff) - rate) / self.memory_steps).astype(jnp.float32)
         return rate[None], (whiff, rate)
 
     def words(self) -> tuple[str, ...]:
@@ -179,7 +180,7 @@ class WhiffRate(Sensor):
 
 
 class Position(Sensor):
-    """Where the agent is: the (column, row) of the raster, which on a grid that begins at 0 is (x, y)."""
+    """The position of the agent, as (column, row) of the raster; on a grid that begins at 0 that is (x, y)."""
 
     def space(self, shape: tuple[int, int]) -> Box:
         return Box(np.zeros(2), np.array([shape[1] - 1, shape[0] - 1]), (2,), np.int32)
@@ -192,7 +193,7 @@ class Position(Sensor):
 
 
 class SourcePosition(Position):
-    """Where the source is, for an agent that is told."""
+    """The position of the source, as (column, row)."""
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
         return scene.arena.cell(scene.source), memory
@@ -210,10 +211,10 @@ class FullField(Sensor):
         return Box(0, self.limit, shape)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        return _cut(scene.smell(scene.arena.raster()), self.limit), memory
+        return _clip(scene.smell(scene.arena.raster()), self.limit), memory
 
 
-class Together(Sensor):
+class Concat(Sensor):
     """Several sensors as one vector."""
 
     parts: tuple[Sensor, ...]
@@ -231,15 +232,17 @@ class Together(Sensor):
         return tuple(part.start(shape) for part in self.parts)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
-        return jnp.concatenate([obs for obs, _ in felt]).astype(jnp.float32), tuple(kept for _, kept in felt)
+        readings = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
+        return jnp.concatenate([obs for obs, _ in readings]).astype(jnp.float32), tuple(
+            next_memory for _, next_memory in readings
+        )
 
     def words(self) -> tuple[str, ...]:
         return tuple(word for part in self.parts for word in part.words())
 
 
-class Named(Sensor):
-    """Several sensors as a Dict; made by `named(left=…, wind=…)`."""
+class DictSensor(Sensor):
+    """Several sensors as a Dict; constructed by `dict_sensor(left=…, wind=…)`."""
 
     names: tuple[str, ...] = eqx.field(static=True)
     parts: tuple[Sensor, ...]
@@ -251,14 +254,14 @@ class Named(Sensor):
         return tuple(part.start(shape) for part in self.parts)
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        felt = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
-        obs = {name: obs for name, (obs, _) in zip(self.names, felt, strict=True)}
-        return obs, tuple(kept for _, kept in felt)
+        readings = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
+        obs = {name: obs for name, (obs, _) in zip(self.names, readings, strict=True)}
+        return obs, tuple(next_memory for _, next_memory in readings)
 
 
-def named(**parts: Sensor) -> Named:
-    return Named(tuple(parts), tuple(parts.values()))
+def dict_sensor(**parts: Sensor) -> DictSensor:
+    return DictSensor(tuple(parts), tuple(parts.values()))
 
 
-def _cut(values: Float[Array, "..."], limit: Any) -> Float[Array, "..."]:
+def _clip(values: Float[Array, "..."], limit: Any) -> Float[Array, "..."]:
     return jnp.clip(values, 0, limit).astype(jnp.float32)

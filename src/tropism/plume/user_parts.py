@@ -1,4 +1,4 @@
-"""A user's own Python objects as parts of a search: what they must have, are told, and may return."""
+"""User-defined Python objects as parts of a search: their required members, arguments and return values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from tropism.errors import StateError, ValidationError
 from tropism.plume.fields.field import Field
 from tropism.plume.motion import Boundary, Motion
 from tropism.plume.rewards import Reward
-from tropism.plume.scene import Agent, Scene
+from tropism.plume.scene import AgentPose, Scene
 from tropism.plume.sensors import Sensor
 
-# What each part must have, in the order in which the first that is missing is named.
-NEEDED = {
+# The required members of each part, in the order in which they are checked.
+REQUIRED_MEMBERS = {
     "plume": ("sample(x, y, t=None)",),
     "wind_field": ("sample(position)",),
     "sensor_model": ("observation_space", "get_observation(env_state)"),
@@ -29,7 +29,7 @@ NEEDED = {
 }
 
 
-class Position(NamedTuple):
+class Coordinates(NamedTuple):
     x: Any
     y: Any
 
@@ -41,9 +41,9 @@ class GridSize(NamedTuple):
 
 @dataclass
 class AgentState:
-    """The agent as a user's part sees it; each call is handed its own."""
+    """The agent as passed to user parts; each call gets its own copy."""
 
-    position: Any  # a Position; what a user puts there may be any pair
+    position: Any  # Coordinates; user parts may set any pair
     orientation: Any = 0.0  # degrees, 0 along +x and 90 along +y
     step_count: int = 0
     total_reward: float = 0.0
@@ -51,69 +51,69 @@ class AgentState:
 
 
 class Surroundings(Mapping[str, Any]):
-    """What a user's sensor is told. `plume_field`, the (height, width) array, is made when it is read."""
+    """The input of a user's sensor. `plume_field`, the (height, width) array, is computed when it is read."""
 
-    def __init__(self, told: dict[str, Any], plume_field: Callable[[], NDArray[Any]]):
-        self._told = told
+    def __init__(self, values: dict[str, Any], plume_field: Callable[[], NDArray[Any]]):
+        self._values = values
         self._plume_field = plume_field
 
     def __getitem__(self, name: str) -> Any:
-        if name == "plume_field" and name not in self._told:
-            self._told[name] = self._plume_field()
-        return self._told[name]
+        if name == "plume_field" and name not in self._values:
+            self._values[name] = self._plume_field()
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._told, "plume_field": None})
+        return iter({**self._values, "plume_field": None})
 
     def __len__(self) -> int:
-        return len({*self._told, "plume_field"})
+        return len({*self._values, "plume_field"})
 
 
 def require(name: str, component: Any) -> Any:
-    """The component, if it has all that its part must have."""
+    """The component; raises ValidationError if it lacks a required member."""
     if isinstance(component, type):
         raise ValidationError(name, component, "an instance, not the class")
-    for member in NEEDED[name]:
+    for member in REQUIRED_MEMBERS[name]:
         attribute, is_method = member.split("(")[0], "(" in member
         if not hasattr(component, attribute) or (is_method and not callable(getattr(component, attribute))):
             kind = type(component).__name__
             missing = f"{name} {kind} has no {'method' if is_method else 'attribute'} {member}"
-            raise ValidationError(name, component, f"an object with {', '.join(NEEDED[name])}", missing)
+            raise ValidationError(name, component, f"an object with {', '.join(REQUIRED_MEMBERS[name])}", missing)
     return component
 
 
-def finite(name: str, value: Any) -> float:
-    """A number that a user's part returned."""
+def require_finite(name: str, value: Any) -> float:
+    """Convert a number returned by a user's part."""
     number = as_array(value)
     if number is None or number.size != 1 or not np.isfinite(number).all():
         raise ValidationError(name, value, "a finite number")
     return float(number.reshape(()))
 
 
-def called(component: Any, method: str, step: int) -> str:
-    """How an error names what a component returned."""
-    return f"what {type(component).__name__}.{method} returned at step {step}"
+def return_label(component: Any, method: str, step: int) -> str:
+    """The name of a returned value in error messages."""
+    return f"the value that {type(component).__name__}.{method} returned at step {step}"
 
 
-def sampled(plume: Any, x: Any, y: Any, step: int) -> float:
-    """The concentration now; a plume that is not told the time by `advance_to_step` is asked with it."""
+def sample_plume(plume: Any, x: Any, y: Any, step: int) -> float:
+    """The current concentration; a plume without `advance_to_step` gets the time as an argument."""
     value = plume.sample(x, y) if hasattr(plume, "advance_to_step") else plume.sample(x, y, t=step)
-    return finite(called(plume, "sample", step), value)
+    return require_finite(return_label(plume, "sample", step), value)
 
 
-def blown(wind: Any, x: Any, y: Any, step: int) -> NDArray[Any]:
-    value = wind.sample(Position(x, y))
+def sample_wind(wind: Any, x: Any, y: Any, step: int) -> NDArray[Any]:
+    value = wind.sample(Coordinates(x, y))
     velocity = as_array(value)
     if velocity is None or velocity.shape != (2,) or not np.isfinite(velocity).all():
-        raise ValidationError(called(wind, "sample", step), value, "two finite numbers, the velocity (x, y)")
+        raise ValidationError(return_label(wind, "sample", step), value, "two finite numbers, the velocity (x, y)")
     return velocity
 
 
-def raster_of(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
-    """The (height, width) array of a plume: its own `field_array`, or sampled point by point."""
+def plume_raster(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
+    """The (height, width) array of a plume: its `field_array`, or sampled point by point."""
     value = getattr(plume, "field_array", None)
     if value is None:
-        return np.array([[sampled(plume, x, y, step) for x in range(shape[1])] for y in range(shape[0])])
+        return np.array([[sample_plume(plume, x, y, step) for x in range(shape[1])] for y in range(shape[0])])
     value = value() if callable(value) else value
     array = as_array(value)
     if array is None or array.shape != shape:
@@ -121,28 +121,28 @@ def raster_of(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
     return array
 
 
-class Looked(Exception):  # noqa: N818 - not an error: says that a part asked for what only the host knows
-    """A part that was to be compiled asked a plume or wind that is a Python object."""
+class NeedsHost(Exception):  # noqa: N818 - not an error: the part must run on the host
+    """A part being compiled used a plume or wind that is a Python object."""
 
 
-class Body(Agent):
-    """An agent whose point is one object, by which `Unseen` knows it again."""
+class AgentAtPoint(AgentPose):
+    """An agent whose point is always the same object, by which `PlaceholderField` recognizes it."""
 
     point: Float[Array, " 2"]
 
     @classmethod
-    def of(cls, agent: Agent) -> "Body":
-        return cls(agent.x, agent.y, agent.heading, agent.moved_x, agent.moved_y, agent.lost, agent.xy)
+    def of(cls, agent: AgentPose) -> "AgentAtPoint":
+        return cls(agent.x, agent.y, agent.heading, agent.moved_x, agent.moved_y, agent.absorbed, agent.xy)
 
     @property
     def xy(self) -> Float[Array, " 2"]:
         return self.point
 
 
-class Unseen(Field):
-    """Stands for a user's plume, or with `inner` for its wind, where parts are compiled.
+class PlaceholderField(Field):
+    """Placeholder for a user's plume, or with `inner` for a user's wind, in compiled parts.
 
-    All it knows is its state: a point, and what is smelled there. Who asks for more has `Looked`.
+    Its state is one point and the concentration there; anything else raises `NeedsHost`.
     """
 
     source: Any
@@ -157,31 +157,31 @@ class Unseen(Field):
     def concentration(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         if self.inner is not None:
             return self.inner.concentration(state, xy)
-        point, here = state
+        point, concentration = state
         if xy is not point:
-            raise Looked
-        return jnp.asarray(here, xy.dtype)
+            raise NeedsHost
+        return jnp.asarray(concentration, xy.dtype)
 
     def wind(self, state: Any, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
-        raise Looked
+        raise NeedsHost
 
 
 @dataclass(frozen=True)
-class Moment:
-    """The state of a `HostField`: the step, and what the agent smelled then, since a user's plume has no past."""
+class HostFieldState:
+    """The state of a `HostField`: the step and the agent's concentration then; a user's plume has no past states."""
 
     step: int
-    xy: Position
-    here: float
+    xy: Coordinates
+    concentration: float
     inner: Any
 
 
 class HostField(Field):
-    """A user's plume (or a library's, `inner`) in a user's wind, for library parts; never compiled."""
+    """A user's plume (or a library field, `inner`) with a user's wind, for library parts; never compiled."""
 
     source: Any
     inner: Field | None
-    parts: Any  # `plume`, `wind`, and `now`, the step they are at
+    parts: Any  # `plume`, `wind` and `now`, their current step
     shape: tuple[int, int]
 
     def init(self, key: Any) -> Any:
@@ -190,26 +190,26 @@ class HostField(Field):
     def advance(self, key: Any, state: Any) -> Any:
         raise StateError("plume", self.parts.plume, "to be advanced by the environment")
 
-    def concentration(self, state: Moment, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
+    def concentration(self, state: HostFieldState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         if self.inner is not None:
             return self.inner.concentration(state.inner, xy)
         points, parts = np.asarray(xy, float), self.parts
         if state.step == parts.now and _is_raster(points, self.shape):
-            return jnp.asarray(raster_of(parts.plume, self.shape, parts.now), float)
-        values = [self._smell(state, x, y) for x, y in points.reshape(-1, 2).tolist()]
+            return jnp.asarray(plume_raster(parts.plume, self.shape, parts.now), float)
+        values = [self._sample(state, x, y) for x, y in points.reshape(-1, 2).tolist()]
         return jnp.asarray(np.reshape(values, points.shape[:-1]), float)
 
-    def _smell(self, state: Moment, x: Any, y: Any) -> float:
+    def _sample(self, state: HostFieldState, x: Any, y: Any) -> float:
         plume, now = self.parts.plume, self.parts.now
         if state.step == now:
-            return sampled(plume, x, y, now)
+            return sample_plume(plume, x, y, now)
         if (x, y) == state.xy:
-            return state.here
-        return finite(called(plume, "sample", state.step), plume.sample(x, y, t=state.step))
+            return state.concentration
+        return require_finite(return_label(plume, "sample", state.step), plume.sample(x, y, t=state.step))
 
-    def wind(self, state: Moment, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
+    def wind(self, state: HostFieldState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         points = np.asarray(xy, float)
-        values = [blown(self.parts.wind, x, y, self.parts.now) for x, y in points.reshape(-1, 2).tolist()]
+        values = [sample_wind(self.parts.wind, x, y, self.parts.now) for x, y in points.reshape(-1, 2).tolist()]
         return jnp.asarray(np.reshape(values, points.shape), float)
 
 
@@ -219,28 +219,28 @@ def _is_raster(points: NDArray[Any], shape: tuple[int, int]) -> bool:
 
 
 @dataclass(frozen=True)
-class Declared:
-    """A user's space; wrapped, since the arrays in it are no numbers of params."""
+class DeclaredSpace:
+    """A user's space; wrapped so that its arrays are not params."""
 
     space: Space
 
 
-class OwnSensor(Sensor):
-    """Stands for a user's sensor among params."""
+class UserSensor(Sensor):
+    """Placeholder for a user's sensor in params."""
 
-    declared: Declared = eqx.field(static=True)
+    declared: DeclaredSpace = eqx.field(static=True)
 
     def space(self, shape: tuple[int, int]) -> Space:
         return self.declared.space
 
     def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
-        raise Looked
+        raise NeedsHost
 
 
-class OwnMotion(Motion):
-    """Stands for a user's action model among params."""
+class UserMotion(Motion):
+    """Placeholder for a user's action model in params."""
 
-    declared: Declared = eqx.field(static=True)
+    declared: DeclaredSpace = eqx.field(static=True)
     boundary: Boundary = eqx.field(static=True, default="stop")
     on_grid: bool = eqx.field(static=True, default=True)
 
@@ -249,11 +249,11 @@ class OwnMotion(Motion):
         return self.declared.space
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Any]:
-        raise Looked
+        raise NeedsHost
 
 
-class OwnReward(Reward):
-    """Stands for a user's reward among params."""
+class UserReward(Reward):
+    """Placeholder for a user's reward in params."""
 
     def __call__(self, before: Scene, action: Any, after: Scene, reached: Any) -> Float[Array, ""]:
-        raise Looked
+        raise NeedsHost

@@ -1,4 +1,4 @@
-"""Winds that are the same everywhere: constant, switching, wandering."""
+"""Uniform winds: constant, switching, wandering."""
 
 import math
 from abc import abstractmethod
@@ -27,8 +27,8 @@ class Wind(eqx.Module):
     def velocity(self, state: Any) -> Float[Array, " 2"]: ...
 
     def past(self, key: Any, state: Any, dt: Any, num: int) -> Float[Array, "{num} 2"]:
-        """The velocities 0, 1, … steps of `dt` before an episode that starts in `state`, for a plume that is
-        already there. A wind blew steadily before the start unless it says otherwise."""
+        """The velocities 0, 1, … steps of `dt` before an episode that starts in `state`, for a developed
+        plume. By default the wind was constant before the start."""
         return jnp.broadcast_to(self.velocity(state), (num, 2))
 
 
@@ -37,12 +37,12 @@ def _pair(xy: Any) -> Any:
 
 
 class Constant(Wind):
-    """The same for ever: `xy` is its velocity."""
+    """Constant velocity `xy`."""
 
     xy: Any = eqx.field(default=(0.0, 0.0), converter=_pair)
 
     def __check_init__(self):
-        checks.point(xy=self.xy)
+        checks.require_point(xy=self.xy)
 
     def init(self, key: Any) -> tuple[()]:
         return ()
@@ -57,29 +57,29 @@ class Constant(Wind):
 class SwitchingState(eqx.Module):
     elapsed: Float[Array, ""]  # s
     switches: Int[Array, ""]
-    due: Float[Array, ""]  # s, when the wind turns next
+    due: Float[Array, ""]  # s, time of the next switch
     angle: Float[Array, ""]  # rad, from the mean direction
 
 
 class Switching(Wind):
-    """Blows steadily and turns at once, about every `interval`, to an angle drawn afresh around the mean direction.
+    """Constant speed; about every `interval` the direction switches to a new random angle around the mean direction.
 
-    `once` and `many` are the regimes of Singh et al. 2023 (doi:10.1038/s42256-022-00599-w). At the start it
-    blows in the mean direction.
+    `once` and `many` are the regimes of Singh et al. 2023 (doi:10.1038/s42256-022-00599-w). The first direction
+    is the mean one.
     """
 
     speed: ArrayLike = 0.5  # m/s
     direction: ArrayLike = 0.0  # rad, the mean; 0 is +x, counter-clockwise is positive
     interval: ArrayLike = 3.0  # s
-    jitter: ArrayLike = 0.3  # s, how much earlier or later than the interval, uniformly
+    jitter: ArrayLike = 0.3  # s, maximum deviation from the interval, uniform
     turn: ArrayLike = 0.0  # rad, mean of the angle after a switch
     spread: ArrayLike = math.pi / 6  # rad, its standard deviation
     limit: ArrayLike = math.pi / 3  # rad, the largest angle from the mean direction
 
     def __check_init__(self):
-        checks.non_negative(speed=self.speed, jitter=self.jitter, spread=self.spread, limit=self.limit)
-        checks.positive(interval=self.interval)
-        checks.finite(direction=self.direction, turn=self.turn)
+        checks.require_non_negative(speed=self.speed, jitter=self.jitter, spread=self.spread, limit=self.limit)
+        checks.require_positive(interval=self.interval)
+        checks.require_finite(direction=self.direction, turn=self.turn)
 
     @classmethod
     def once(cls, speed: Any = 0.5, at: Any = 60.0, turn: Any = math.pi / 4) -> "Switching":
@@ -122,9 +122,9 @@ class Wandering(Wind):
     time_constant: ArrayLike = 5.0  # s
 
     def __check_init__(self):
-        checks.non_negative(speed=self.speed, spread=self.spread)
-        checks.positive(time_constant=self.time_constant)
-        checks.finite(direction=self.direction)
+        checks.require_non_negative(speed=self.speed, spread=self.spread)
+        checks.require_positive(time_constant=self.time_constant)
+        checks.require_finite(direction=self.direction)
 
     def init(self, key: Any) -> Float[Array, ""]:
         return jnp.asarray(self.spread) * random.normal(key)

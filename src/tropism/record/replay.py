@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 def session_of(manifest: Manifest) -> Session:
     """A session of the recorded environment, created by its id in Tropism's or Gymnasium's registry."""
     if manifest.env is not None and "gymnasium" in manifest.env:  # an optional extra, in a higher layer
-        made = importlib.import_module("tropism.gym.recording").registered(manifest.env["gymnasium"])
+        made = importlib.import_module("tropism.gym.recording").make_registered(manifest.env["gymnasium"])
         return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
     if manifest.env is None or "id" not in manifest.env:
         recorded = (manifest.env or {}).get("class")

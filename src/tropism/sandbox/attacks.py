@@ -1,59 +1,59 @@
-"""Attacks on a sandbox, as data: what each tries, and how the host sees that it succeeded."""
+"""Attacks on a sandbox, as data: the code of each, and the check on the host that detects its success."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tropism.sandbox.bait import Bait, ended, reached
+from tropism.sandbox.host_targets import HostTargets, was_contacted, was_killed
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.sandbox import Result
+from tropism.sandbox.sandbox import ExecutionResult
 
-Oracle = Callable[[Bait, Result], bool]
+Oracle = Callable[[HostTargets, ExecutionResult], bool]
 QUICK = Limits(wall=0.4, cpu=0.4, output=2000)
 PATIENT = Limits(wall=3.0, cpu=3.0, output=2000)
 
 
-def told(bait: Bait, result: Result) -> bool:
-    """The attack printed what only its success lets it print."""
-    return bait.secret in result.stdout + result.stderr
+def prints_secret(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The attack printed the secret, which it can only read or reach by succeeding."""
+    return targets.secret in result.stdout + result.stderr
 
 
-def changed(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or bait.changed()
+def changes_file(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or targets.file_changed()
 
 
-def made(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or bait.exists()
+def creates_file(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or targets.new_file_exists()
 
 
-def arrived(name: str) -> Oracle:
-    """Something came to this socket of the bait."""
-    return lambda bait, result: told(bait, result) or reached(bait.sockets[name])
+def reaches_socket(name: str) -> Oracle:
+    """Detects traffic on this target socket."""
+    return lambda targets, result: prints_secret(targets, result) or was_contacted(targets.sockets[name])
 
 
-def killed(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or ended(bait.decoy)
+def kills_decoy(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or was_killed(targets.decoy)
 
 
-def outlasted(bait: Bait, result: Result) -> bool:
-    """It came to an end of its own, as no such code should within its limit."""
-    return told(bait, result) or not (result.timed_out or result.lost)
+def exceeds_time(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The code ended by itself, although it needs longer than its limit."""
+    return prints_secret(targets, result) or not (result.timed_out or result.interpreter_lost)
 
 
-def flooded(bait: Bait, result: Result) -> bool:
-    return told(bait, result) or len(result.stdout + result.stderr) > 2 * QUICK.output
+def exceeds_output(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or len(result.stdout + result.stderr) > 2 * QUICK.output
 
 
 @dataclass(frozen=True)
 class Attack:
-    """`harmless` attacks succeed without a sandbox and hurt nobody, which proves their oracle; `by_root` only when
-    root tries. One that is `lasting` may leave its worker in another state than it was."""
+    """`harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
+    as root. `changes_worker`: the attack may leave the worker in another state, so it is given its own."""
 
     name: str
     code: str
-    oracle: Oracle = told
+    oracle: Oracle = prints_secret
     harmless: bool = True
-    by_root: bool = False
-    lasting: bool = False
+    needs_root: bool = False
+    changes_worker: bool = False
     limits: Limits = PATIENT
 
 
@@ -84,7 +84,7 @@ BPF = """
 refused = libc.syscall(280 if arm else 321, 0, ctypes.create_string_buffer(64), 64) == -1 and ctypes.get_errno() == 1
 if not refused: print(DONE)
 """
-NARROW_DOOR = """
+COMPAT_SYSCALL = """
 import ctypes, mmap, platform
 if platform.machine() == 'x86_64':
     page = mmap.mmap(-1, 4096, prot=7)
@@ -101,23 +101,23 @@ print(DONE)
 
 READING = (
     Attack("read a host file", "print(open(FILE).read())"),
-    Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())", by_root=True),
+    Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())", needs_root=True),
     Attack(
         "read it through a link",
         "import os; link = FOLDER + '-link'; os.symlink(FILE, link); print(open(link).read()); os.unlink(link)",
-        lasting=True,
+        changes_worker=True,
     ),
-    Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read() and DONE)", by_root=True),
-    Attack("read its own environment", "import os; print(os.environ.get('TROPISM_BAIT'))"),
+    Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read() and DONE)", needs_root=True),
+    Attack("read its own environment", "import os; print(os.environ.get('TROPISM_SANDBOX_SECRET'))"),
     Attack("read a process's memory map", "print(open(f'/proc/{DECOY}/maps').read() and DONE)"),
     Attack("list a host folder", "import os; print('secret' in os.listdir(FOLDER) and DONE)"),
     Attack("list /sys", "import os; print(os.listdir('/sys/kernel') and DONE)"),
-    Attack("read kernel memory", OPENS.format("('/proc/kcore', '/dev/mem', '/dev/kmsg')", "rb"), by_root=True),
+    Attack("read kernel memory", OPENS.format("('/proc/kcore', '/dev/mem', '/dev/kmsg')", "rb"), needs_root=True),
     Attack(
         "open a disk",
         "import glob"
         + OPENS.format("glob.glob('/dev/[vsxn]d*') + glob.glob('/dev/nvme*') + ['/dev/vda', '/dev/sda']", "rb"),
-        by_root=True,
+        needs_root=True,
         harmless=False,
     ),
     Attack(
@@ -126,46 +126,46 @@ READING = (
     ),
 )
 WRITING = (
-    Attack("write outside", "open(NEW, 'w').write(DONE)", made),
-    Attack("overwrite a host file", "open(FILE, 'w').write('gone')", changed),
-    Attack("truncate a host file", "import os; os.truncate(FILE, 0)", changed),
-    Attack("delete a host file", "import os; os.unlink(FILE)", changed),
-    Attack("rename a host file", "import os; os.rename(FILE, NEW)", changed),
-    Attack("link into a host folder", "import os; os.symlink('/etc', NEW)", made),
-    Attack("make a host folder", "import os; os.mkdir(NEW); os.rmdir(NEW); print(DONE)", made),
-    Attack("make a pipe on the host", "import os; os.mkfifo(NEW)", made),
-    Attack("change a host file's mode", "import os; os.chmod(FILE, 0o600)", changed),
-    Attack("change a host file's times", "import os; os.utime(FILE, (1, 1))", changed),
-    Attack("change a host file's owner", "import os; os.chown(FILE, 1, 1); print(DONE)", by_root=True),
+    Attack("write outside", "open(NEW, 'w').write(DONE)", creates_file),
+    Attack("overwrite a host file", "open(FILE, 'w').write('gone')", changes_file),
+    Attack("truncate a host file", "import os; os.truncate(FILE, 0)", changes_file),
+    Attack("delete a host file", "import os; os.unlink(FILE)", changes_file),
+    Attack("rename a host file", "import os; os.rename(FILE, NEW)", changes_file),
+    Attack("link into a host folder", "import os; os.symlink('/etc', NEW)", creates_file),
+    Attack("make a host folder", "import os; os.mkdir(NEW); os.rmdir(NEW); print(DONE)", creates_file),
+    Attack("make a pipe on the host", "import os; os.mkfifo(NEW)", creates_file),
+    Attack("change a host file's mode", "import os; os.chmod(FILE, 0o600)", changes_file),
+    Attack("change a host file's times", "import os; os.utime(FILE, (1, 1))", changes_file),
+    Attack("change a host file's owner", "import os; os.chown(FILE, 1, 1); print(DONE)", needs_root=True),
     Attack("set an extended attribute", "import os; os.setxattr(FILE, 'user.x', b'1'); print(DONE)"),
     Attack(
         "set a kernel parameter",
         OPENS.format("('/proc/sys/kernel/domainname', '/proc/sys/vm/swappiness')", "r+"),
-        by_root=True,
+        needs_root=True,
     ),
     Attack(
         "write to a control group",
         OPENS.format(
             "('/sys/fs/cgroup/cgroup.procs', '/sys/fs/cgroup/pids/tasks', '/sys/fs/cgroup/pids/cgroup.procs')", "r+"
         ),
-        by_root=True,
+        needs_root=True,
     ),
     Attack(
         "make a device",
         "import os, stat; os.mknod('/tmp/d', stat.S_IFBLK | 0o600, os.makedev(8, 0)); os.unlink('/tmp/d'); print(DONE)",
-        by_root=True,
+        needs_root=True,
     ),
-    Attack("fill the disk", FLOOD, harmless=False, lasting=True),
+    Attack("fill the disk", FLOOD, harmless=False, changes_worker=True),
 )
 NETWORK = (
-    Attack("connect over TCP", CONNECT.format("AF_INET", "tuple(TCP)"), arrived("tcp")),
+    Attack("connect over TCP", CONNECT.format("AF_INET", "tuple(TCP)"), reaches_socket("tcp")),
     Attack(
         "send over UDP",
         "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', tuple(UDP))",
-        arrived("udp"),
+        reaches_socket("udp"),
     ),
-    Attack("connect to a socket file", CONNECT.format("AF_UNIX", "SOCKET"), arrived("path")),
-    Attack("connect to an abstract socket", CONNECT.format("AF_UNIX", "'\\0' + ABSTRACT"), arrived("abstract")),
+    Attack("connect to a socket file", CONNECT.format("AF_UNIX", "SOCKET"), reaches_socket("path")),
+    Attack("connect to an abstract socket", CONNECT.format("AF_UNIX", "'\\0' + ABSTRACT"), reaches_socket("abstract")),
     Attack("listen on a port", "import socket; s = socket.create_server(('127.0.0.1', 0)); print(DONE)"),
     Attack(
         "ask the kernel over netlink",
@@ -174,7 +174,7 @@ NETWORK = (
     Attack(
         "open a raw socket",
         "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print(DONE)",
-        by_root=True,
+        needs_root=True,
     ),
 )
 PROCESSES = (
@@ -191,21 +191,21 @@ PROCESSES = (
     Attack(
         "become another program",
         "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-c', f'print({DONE!r})'])",
-        lasting=True,
+        changes_worker=True,
     ),
     Attack(
         "leave a daemon",
         "import os\nif os.fork() == 0:\n    os.setsid(); open(NEW, 'w').close(); os._exit(0)\nos.wait()",
-        made,
+        creates_file,
     ),
     Attack(
         "fork bomb",
         "import os\nfor _ in range(64):\n    if os.fork() == 0: os._exit(0)\n    print(DONE)",
         harmless=False,
     ),
-    Attack("kill a process of the host", "import os; os.kill(DECOY, 9); import time; time.sleep(0.1)", killed),
-    Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)", by_root=True),
-    Attack("signal everybody", "import os; os.kill(-1, 0); print(DONE)"),
+    Attack("kill a process of the host", "import os; os.kill(DECOY, 9); import time; time.sleep(0.1)", kills_decoy),
+    Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)", needs_root=True),
+    Attack("signal every process", "import os; os.kill(-1, 0); print(DONE)"),
     Attack("trace a process", LIBC + "if libc.ptrace(0x4206, DECOY, 0, 0) == 0: print(DONE)"),
     Attack(
         "read another process's memory",
@@ -218,21 +218,28 @@ PROCESSES = (
     Attack("hold on to another process", "import os; os.pidfd_open(DECOY); print(DONE)"),
 )
 PRIVILEGES = (
-    Attack("become root", "import os; os.setuid(0); print(DONE)", by_root=True),
+    Attack("become root", "import os; os.setuid(0); print(DONE)", needs_root=True),
     Attack(
         "mount a file system",
         LIBC + "if libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0: print(DONE)",
         harmless=False,
     ),
-    Attack("nested user namespace", LIBC + "if libc.unshare(0x10000000) == 0: print(DONE)", lasting=True),
-    Attack("own network namespace", LIBC + "if libc.unshare(0x40000000) == 0: print(DONE)", by_root=True, lasting=True),
-    Attack("change the root folder", "import os; os.chroot('/'); print(DONE)", by_root=True),
+    Attack("nested user namespace", LIBC + "if libc.unshare(0x10000000) == 0: print(DONE)", changes_worker=True),
+    Attack(
+        "own network namespace",
+        LIBC + "if libc.unshare(0x40000000) == 0: print(DONE)",
+        needs_root=True,
+        changes_worker=True,
+    ),
+    Attack("change the root folder", "import os; os.chroot('/'); print(DONE)", needs_root=True),
     Attack(
         "rename the host",
         LIBC + "n = os.uname().nodename.encode()\nif libc.sethostname(n, len(n)) == 0: print(DONE)",
-        by_root=True,
+        needs_root=True,
     ),
-    Attack("lift a limit", "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)", lasting=True),
+    Attack(
+        "lift a limit", "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)", changes_worker=True
+    ),
     Attack(
         "keep a key in the kernel",
         SYSCALL + "if libc.syscall(217 if arm else 248, b'user', b'tropism', b'x', 1, -2) > 0: print(DONE)",
@@ -245,7 +252,7 @@ PRIVILEGES = (
     Attack(
         "load a kernel program",
         SYSCALL + BPF,
-        by_root=True,
+        needs_root=True,
     ),
     Attack(
         "queue work in the kernel",
@@ -254,60 +261,72 @@ PRIVILEGES = (
     ),
     Attack("drop the parent's death signal", LIBC + "if libc.prctl(1, 0, 0, 0, 0) == 0: print(DONE)"),
     Attack(
-        "call through the 32-bit door",
-        NARROW_DOOR,
-        lasting=True,
+        "call through the 32-bit interface",
+        COMPAT_SYSCALL,
+        changes_worker=True,
     ),
 )
 RESOURCES = (
-    Attack("allocate 10 GB", "x = bytearray(10 << 30); print(DONE)", harmless=False, lasting=True),
+    Attack("allocate 10 GB", "x = bytearray(10 << 30); print(DONE)", harmless=False, changes_worker=True),
     Attack(
         "allocate little by little",
         "x = []\nfor _ in range(80): x.append(bytearray(b'x' * (32 << 20)))\nprint(DONE)",
         harmless=False,
-        lasting=True,
+        changes_worker=True,
     ),
-    Attack("loop for ever", "while True: pass", outlasted, harmless=False, lasting=True, limits=QUICK),
-    Attack("freeze in one expression", "9 ** 9 ** 9", outlasted, harmless=False, lasting=True, limits=QUICK),
+    Attack("loop for ever", "while True: pass", exceeds_time, harmless=False, changes_worker=True, limits=QUICK),
+    Attack("freeze in one expression", "9 ** 9 ** 9", exceeds_time, harmless=False, changes_worker=True, limits=QUICK),
     Attack(
-        "sleep past the limit", "import time; time.sleep(60)", outlasted, harmless=False, lasting=True, limits=QUICK
+        "sleep past the limit",
+        "import time; time.sleep(60)",
+        exceeds_time,
+        harmless=False,
+        changes_worker=True,
+        limits=QUICK,
     ),
     Attack(
         "ignore signals and loop",
         "import signal\nfor n in (2, 3, 15, 18, 24): signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
-        outlasted,
+        exceeds_time,
         harmless=False,
-        lasting=True,
+        changes_worker=True,
         limits=QUICK,
     ),
     Attack(
         "catch every exception and loop",
         "while True:\n    try:\n        while True: pass\n    except BaseException: continue",
-        outlasted,
+        exceeds_time,
         harmless=False,
-        lasting=True,
+        changes_worker=True,
         limits=QUICK,
     ),
-    Attack("flood stdout", "while True: print('x' * 100)", flooded, harmless=False, lasting=True, limits=QUICK),
+    Attack(
+        "flood stdout",
+        "while True: print('x' * 100)",
+        exceeds_output,
+        harmless=False,
+        changes_worker=True,
+        limits=QUICK,
+    ),
     Attack(
         "flood stderr from below",
         "import os\nwhile True: os.write(2, b'x' * 65536)",
-        flooded,
+        exceeds_output,
         harmless=False,
-        lasting=True,
+        changes_worker=True,
         limits=QUICK,
     ),
     Attack(
         "start 5000 threads",
         MANY_THREADS,
         harmless=False,
-        lasting=True,
+        changes_worker=True,
     ),
     Attack(
         "open 5000 files",
         "import os\nx = [os.open('/dev/null', 0) for _ in range(5000)]\nprint(DONE)",
         harmless=False,
-        lasting=True,
+        changes_worker=True,
     ),
 )
 ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES)

@@ -1,38 +1,38 @@
-"""Tier A: namespaces made by bubblewrap, in which nothing of the host is left but what a view shows."""
+"""Tier A: namespaces created by bubblewrap, in which only the given mounts of the host are visible."""
 
 import shutil
 
 from tropism.errors import SandboxError
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.view import DEVICES, View
+from tropism.sandbox.mounts import DEVICES, Mounts
 
 CANNOT_BLOCK = (
-    "flaws of the kernel that are reached through the system calls Python needs (tier S, a gVisor or Kata container "
-    "for each session, is the answer to those)",
+    "kernel vulnerabilities in the system calls that Python needs (tier S, a gVisor or Kata container for each "
+    "session, protects against those)",
     "timing: code can measure how busy the machine is",
     "reading the system's shared libraries and the files of the interpreter",
 )
 
 
-def command(view: View, limits: Limits) -> list[str]:
-    """What runs before the interpreter; the one writable place is a small /tmp in memory."""
+def command(mounts: Mounts, limits: Limits) -> list[str]:
+    """The command prefix for the interpreter. Only /tmp, a small tmpfs, is writable."""
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
-    words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    words += ["--size", str(limits.files), "--tmpfs", "/tmp"]  # first: what is readable may lie below it
-    for path in view.system:
-        words += ["--ro-bind", path, path]
-    for path, target in view.links:
-        words += ["--symlink", target, path]
-    for folder in view.covered:
-        words += ["--size", "65536", "--tmpfs", folder]
-    for folder in view.allowed:
-        words += ["--ro-bind", folder, folder]
-    for folder in view.covered:
-        words += ["--remount-ro", folder]
+    command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command += ["--size", str(limits.files), "--tmpfs", "/tmp"]  # first: readable paths may be below it
+    for path in mounts.system:
+        command += ["--ro-bind", path, path]
+    for path, target in mounts.links:
+        command += ["--symlink", target, path]
+    for folder in mounts.hidden:
+        command += ["--size", "65536", "--tmpfs", folder]
+    for folder in mounts.allowed:
+        command += ["--ro-bind", folder, folder]
+    for folder in mounts.hidden:
+        command += ["--remount-ro", folder]
     for device in DEVICES:
-        words += ["--dev-bind", device, device]
-    words += ["--remount-ro", "/", "--chdir", "/tmp"]
-    words += ["--hostname", "sandbox", "--"]
-    return words
+        command += ["--dev-bind", device, device]
+    command += ["--remount-ro", "/", "--chdir", "/tmp"]
+    command += ["--hostname", "sandbox", "--"]
+    return command

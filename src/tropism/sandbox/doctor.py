@@ -1,4 +1,4 @@
-"""Attacks its own sandbox: what got through, and so whether untrusted code may be run here at all."""
+"""Attacks the sandbox on this machine, to decide whether untrusted code may be run."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -8,30 +8,30 @@ from functools import cache
 
 from tropism.errors import SandboxError
 from tropism.sandbox.attacks import ATTACKS, QUICK, Attack
-from tropism.sandbox.bait import Bait
-from tropism.sandbox.pool import CANNOT_BLOCK, TIERS, Cell, Tier, refusal
-from tropism.sandbox.sandbox import Result, Sandbox
+from tropism.sandbox.host_targets import HostTargets
+from tropism.sandbox.pool import CANNOT_BLOCK, TIERS, SandboxSpec, Tier, unavailable_reason
+from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 
-SIDE_BY_SIDE = 4
+MAX_PARALLEL = 4
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one attack; `result` is what its code printed."""
+class AttackOutcome:
+    """The outcome of one attack; `result` is that of its code."""
 
     attack: Attack
     succeeded: bool
-    result: Result
+    result: ExecutionResult
 
 
 @dataclass(frozen=True)
-class Report:
-    """What became of all of them, in the tier that was chosen; `refusals` are those of the tiers before it."""
+class DoctorReport:
+    """The outcomes in the chosen tier; `refusals` are the reasons why earlier tiers are unavailable."""
 
     tier: Tier | None
     refusals: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[AttackOutcome, ...]
 
     @property
     def ok(self) -> bool:
@@ -39,89 +39,95 @@ class Report:
 
     @property
     def reason(self) -> str | None:
-        """Why no untrusted code may be run here; None where it may."""
+        """Why untrusted code may not be run; None if it may."""
         if self.ok:
             return None
         if self.tier is None:
-            return f"no sandbox can be had here ({'; '.join(self.refusals)})"
+            return f"no sandbox is available ({'; '.join(self.refusals)})"
         if not self.outcomes:
-            return f"the sandbox could not be examined ({self.refusals[-1]})"
+            return f"the sandbox could not be tested ({self.refusals[-1]})"
         names = ", ".join(each.attack.name for each in self.outcomes if each.succeeded)
-        return f"the sandbox of tier {self.tier} does not hold here: {names}"
+        return f"the sandbox of tier {self.tier} failed to block: {names}"
 
     @property
     def cannot_block(self) -> tuple[str, ...]:
         return () if self.tier is None else CANNOT_BLOCK[self.tier]
 
 
-def examine(tiers: Iterable[Tier] = TIERS, progress: Progress | None = None) -> Report:
-    """Attack the first of these tiers that can be had here."""
+def examine(tiers: Iterable[Tier] = TIERS, progress: Progress | None = None) -> DoctorReport:
+    """Attack the first of these tiers that is available."""
     refusals: list[str] = []
     for tier in tiers:
-        why = refusal(tier)
-        if why is None:
+        reason = unavailable_reason(tier)
+        if reason is None:
             return _examine(tier, refusals, progress)
-        refusals.append(why)
-    return Report(None, tuple(refusals), ())
+        refusals.append(reason)
+    return DoctorReport(None, tuple(refusals), ())
 
 
-def _examine(tier: Tier, refusals: list[str], progress: Progress | None) -> Report:
+def _examine(tier: Tier, refusals: list[str], progress: Progress | None) -> DoctorReport:
     try:
-        return Report(tier, tuple(refusals), attacked(Cell(tier), progress=progress))
-    except (OSError, SandboxError) as error:  # what could not be tried may well succeed
-        return Report(tier, (*refusals, f"tier {tier}: {error}"), ())
+        return DoctorReport(tier, tuple(refusals), run_attacks(SandboxSpec(tier), progress=progress))
+    except (OSError, SandboxError) as error:  # an attack that could not be run might succeed
+        return DoctorReport(tier, (*refusals, f"tier {tier}: {error}"), ())
 
 
 @cache
-def examined(*tiers: Tier) -> Report:
-    """As `examine`, once in the life of this process."""
+def cached_report(*tiers: Tier) -> DoctorReport:
+    """The report of `examine`, computed once per process."""
     return examine(tiers or TIERS)
 
 
-def attacked(cell: Cell, attacks: Iterable[Attack] = ATTACKS, progress: Progress | None = None) -> tuple[Outcome, ...]:
-    """Run attacks in a sandbox like this one; those that only wait for their limit wait side by side."""
+def run_attacks(
+    spec: SandboxSpec, attacks: Iterable[Attack] = ATTACKS, progress: Progress | None = None
+) -> tuple[AttackOutcome, ...]:
+    """Run attacks in sandboxes of this spec; those that run into their time limit run in parallel."""
     chosen = tuple(attacks)
-    bait = Bait.lay()
+    targets = HostTargets.create()
     count = itertools.count(1)
 
-    def told(outcome: Outcome) -> Outcome:
+    def report_progress(outcome: AttackOutcome) -> AttackOutcome:
         if progress is not None:
             progress(next(count), len(chosen))
         return outcome
 
     try:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        with ThreadPoolExecutor(MAX_PARALLEL) as threads:
             waiting = [attack for attack in chosen if attack.limits is QUICK]
-            later = threads.map(lambda attack: told(_alone(attack, bait, cell)), waiting)
+            later = threads.map(lambda attack: report_progress(_run_in_own_sandbox(attack, targets, spec)), waiting)
             others = [attack for attack in chosen if attack.limits is not QUICK]
-            outcomes = [told(outcome) for outcome in _one_by_one(others, bait, cell)] + list(later)
+            outcomes = [report_progress(outcome) for outcome in _run_sequentially(others, targets, spec)] + list(later)
     finally:
-        bait.take_up()
+        targets.close()
     return tuple(sorted(outcomes, key=lambda outcome: chosen.index(outcome.attack)))
 
 
-def _one_by_one(attacks: Iterable[Attack], bait: Bait, cell: Cell) -> Iterator[Outcome]:
-    """Those that leave nothing behind share a worker."""
-    with Sandbox(cell) as sandbox:
+def _run_sequentially(attacks: Iterable[Attack], targets: HostTargets, spec: SandboxSpec) -> Iterator[AttackOutcome]:
+    """Attacks that do not change their worker share one."""
+    with Sandbox(spec) as sandbox:
         for attack in attacks:
-            yield _alone(attack, bait, cell) if attack.lasting else attempt(attack, bait, sandbox)
-            bait.renew()
+            yield (
+                _run_in_own_sandbox(attack, targets, spec)
+                if attack.changes_worker
+                else attempt(attack, targets, sandbox)
+            )
+            targets.restore()
 
 
-def _alone(attack: Attack, bait: Bait, cell: Cell) -> Outcome:
-    with Sandbox(cell) as sandbox:
-        return attempt(attack, bait, sandbox)
+def _run_in_own_sandbox(attack: Attack, targets: HostTargets, spec: SandboxSpec) -> AttackOutcome:
+    with Sandbox(spec) as sandbox:
+        return attempt(attack, targets, sandbox)
 
 
-def attempt(attack: Attack, bait: Bait, sandbox: Sandbox) -> Outcome:
-    knows = "\n".join(f"{name} = {value!r}" for name, value in bait.names().items())
-    result = sandbox.start().run(f"{knows}\n{attack.code}", attack.limits)
-    return Outcome(attack, attack.oracle(bait, result), result)
+def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOutcome:
+    definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
+    result = sandbox.start().run(f"{definitions}\n{attack.code}", attack.limits)
+    return AttackOutcome(attack, attack.oracle(targets, result), result)
 
 
 def check(*tiers: Tier) -> Tier:
-    """The tier in which untrusted code may be run here, or a refusal."""
-    report = examined(*tiers)
+    """The tier in which untrusted code may be run; raises SandboxError if there is none."""
+    report = cached_report(*tiers)
     if report.tier is None or not report.ok:
-        raise SandboxError("sandbox", report.tier, "a sandbox that holds", report.reason)
+        raise SandboxError("sandbox", report.tier, "a sandbox that blocks every attack", report.reason)
     return report.tier

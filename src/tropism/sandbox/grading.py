@@ -1,7 +1,7 @@
-"""Hidden tests of a submission: the tests run in one sandbox, the submission in another, and only values travel.
+"""Hidden tests of a submission: tests and submission run in separate sandboxes and exchange only plain values.
 
-So the submission can neither see the tests nor touch what judges it: all it can do is to answer calls. Whatever it
-writes to its own parent is an answer too, and right or wrong like any other.
+So the submission can neither read the tests nor modify the code that runs them: it can only answer calls. Anything
+it writes to its parent is treated as an answer and tested as such.
 """
 
 import json
@@ -9,26 +9,26 @@ import struct
 import time
 from collections.abc import Sequence
 
-from tropism.sandbox.pool import Cell
-from tropism.sandbox.process import Exchange, Reply
+from tropism.sandbox.pool import SandboxSpec
+from tropism.sandbox.process import WorkerReply, WorkerRequest
 from tropism.sandbox.sandbox import Sandbox
 
-PATIENCE = 4  # times the limit of a step, for all tests together
-GONE = Reply(b"X", b'["RuntimeError", "the submission ended"]')
+TIME_FACTOR = 4  # all tests together may take this many times the limit of a step
+SUBMISSION_ENDED = WorkerReply(b"X", b'["RuntimeError", "the submission ended"]')
 
 
 class Grading:
-    """One submission before its judge."""
+    """Runs the tests of one submission."""
 
-    def __init__(self, cell: Cell, source: str, names: Sequence[str]):
-        self._cell = cell
+    def __init__(self, spec: SandboxSpec, source: str, names: Sequence[str]):
+        self._spec = spec
         self._source = source
         self._names = list(names)
-        self._submission, self._judge = Sandbox(cell), Sandbox(cell)
+        self._submission, self._judge = Sandbox(spec), Sandbox(spec)
 
-    def passed(self, tests: Sequence[str]) -> int:
-        """How many of the tests it passes; those that there was no time for are not passed."""
-        deadline = time.monotonic() + PATIENCE * self._cell.limits.wall
+    def count_passed(self, tests: Sequence[str]) -> int:
+        """The number of tests passed; tests not run before the deadline count as failed."""
+        deadline = time.monotonic() + TIME_FACTOR * self._spec.limits.wall
         try:
             return sum(time.monotonic() < deadline and self._passes(test) for test in tests)
         finally:
@@ -37,24 +37,24 @@ class Grading:
 
     def _passes(self, test: str) -> bool:
         self._judge.start()
-        exchange = Exchange.begin(self._cell.limits)
-        reply = self._judge.ask(b"T", json.dumps([test, self._names]).encode(), exchange)
+        request = WorkerRequest.start(self._spec.limits)
+        reply = self._judge.send_request(b"T", json.dumps([test, self._names]).encode(), request)
         while reply.kind == b"C":
-            answer = self._answer(reply.payload)
-            reply = self._judge.ask(answer.kind, answer.payload, exchange)
+            answer = self._call_submission(reply.payload)
+            reply = self._judge.send_request(answer.kind, answer.payload, request)
         if reply.kind != b"D":
             self._judge.close()
             return False
         return struct.unpack("<i", reply.payload)[0] == 0
 
-    def _answer(self, call: bytes) -> Reply:
-        """What the submission says to a call."""
+    def _call_submission(self, call: bytes) -> WorkerReply:
+        """The submission's reply to a call."""
         if not self._submission.started:
             self._submission.start().run(self._source)
         if not self._submission.started:
-            return GONE
-        reply = self._submission.ask(b"C", call, Exchange.begin(self._cell.limits))
+            return SUBMISSION_ENDED
+        reply = self._submission.send_request(b"C", call, WorkerRequest.start(self._spec.limits))
         if reply.kind in (b"V", b"X"):
             return reply
         self._submission.close()
-        return GONE
+        return SUBMISSION_ENDED

@@ -1,38 +1,38 @@
-"""Tier B: Landlock in place of namespaces, for containers that refuse those; nothing is writable."""
+"""Tier B: Landlock, for containers in which namespaces are not allowed; no file is writable."""
 
 import ctypes
 from typing import Any
 
 from tropism.errors import SandboxError
-from tropism.sandbox.view import DEVICES, View
+from tropism.sandbox.mounts import DEVICES, Mounts
 
-NEEDED = 6  # the first version that keeps signals and abstract sockets within
+NEEDED = 6  # the first version that restricts signals and abstract sockets
 CREATE_RULESET, ASK_VERSION = 444, 1
-EVERY_FILE_ACCESS = (1 << 16) - 1  # all that version 6 knows of: reading, writing, making, removing, devices
+EVERY_FILE_ACCESS = (1 << 16) - 1  # every access right of version 6: read, write, create, remove, devices
 EVERY_PORT = 0b11  # bind and connect
 EVERY_SCOPE = 0b11  # abstract sockets and signals
 
 CANNOT_BLOCK = (
-    "asking whether a path exists, how large it is and whom it belongs to (its content cannot be read)",
-    "the host's name, its kernel's version, and the numbers of its processes",
+    "testing whether a path exists, and reading its size and owner (its content cannot be read)",
+    "reading the host name, the kernel version and the ids of processes",
     "reading the files of the interpreter's own installation, other packages beside it included",
     "threads are bounded by memory, and by one limit that all workers share",
-    "flaws of the kernel that are reached through the system calls Python needs",
+    "kernel vulnerabilities in the system calls that Python needs",
     "timing: code can measure how busy the machine is",
 )
 
 
 def version() -> int:
-    """Landlock's version; 0 where the kernel has none."""
+    """Landlock's version; 0 if the kernel does not support it."""
     libc = ctypes.CDLL(None, use_errno=True)
     return max(0, libc.syscall(CREATE_RULESET, None, 0, ASK_VERSION))
 
 
-def rules(view: View) -> dict[str, Any]:
-    """What a worker restricts itself to."""
-    found = version()
-    if found < NEEDED:
-        words = f"this kernel has Landlock version {found}, and {NEEDED} is needed"
-        raise SandboxError("landlock", found, f"at least {NEEDED}", words)
-    readable = [*view.readable, *DEVICES]
+def rules(mounts: Mounts) -> dict[str, Any]:
+    """The restrictions that a worker applies to itself."""
+    available = version()
+    if available < NEEDED:
+        message = f"this kernel has Landlock version {available}; version {NEEDED} is required"
+        raise SandboxError("landlock", available, f"at least {NEEDED}", message)
+    readable = [*mounts.readable, *DEVICES]
     return {"handled": [EVERY_FILE_ACCESS, EVERY_PORT, EVERY_SCOPE], "readable": readable}

@@ -1,4 +1,4 @@
-"""What one step in a sandbox may use."""
+"""Resource limits of a sandbox."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 from tropism.errors import ValidationError
 
 MEBIBYTE = 2**20
-LIFETIME = 3600  # seconds of CPU time that a worker has in all, should nobody be left to end it
-SHARED_THREADS = 4096  # of all workers together, where they share a user
+MAX_CPU_LIFETIME = 3600  # seconds of CPU time; ends a worker whose parent failed to
+MAX_SHARED_THREADS = 4096  # of all workers together, if they share a user
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`wall` and `cpu` in seconds and `output` in bytes are those of a step; `memory` and `files`, in bytes,
-    and `threads` those of the whole episode."""
+    """`wall` and `cpu`, in seconds, and `output`, in bytes, are limits of a step; `memory` and `files`, in bytes,
+    and `threads` are limits of the whole episode."""
 
     wall: int | float = 5.0
     cpu: int | float = 5.0
@@ -29,16 +29,16 @@ class Limits:
             if not number or not 0 < value < math.inf or (field.type is int and not isinstance(value, int)):
                 raise ValidationError(field.name, value, f"a positive number like {field.default}")
 
-    def resources(self, alone: bool) -> dict[str, int]:
-        """The kernel's limits of one worker. One that is not `alone` has a user namespace in which to count threads."""
+    def resources(self, without_namespaces: bool) -> dict[str, int]:
+        """The kernel's limits of one worker. Threads are counted per user namespace, if it has one."""
         return {
             "RLIMIT_AS": self.memory,
             "RLIMIT_CORE": 0,
-            "RLIMIT_CPU": LIFETIME,
+            "RLIMIT_CPU": MAX_CPU_LIFETIME,
             "RLIMIT_FSIZE": self.files,
             "RLIMIT_MEMLOCK": 0,
             "RLIMIT_MSGQUEUE": 0,
             "RLIMIT_NOFILE": 128,
-            "RLIMIT_NPROC": SHARED_THREADS if alone else self.threads,
+            "RLIMIT_NPROC": MAX_SHARED_THREADS if without_namespaces else self.threads,
             "RLIMIT_SIGPENDING": 128,
         }

@@ -1,4 +1,4 @@
-"""A sandbox: one interpreter of its own for one episode's code."""
+"""A sandbox: a separate interpreter for the code of one episode."""
 
 import codecs
 import struct
@@ -6,63 +6,63 @@ from dataclasses import dataclass
 
 from tropism.errors import StateError
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.pool import Cell, Tier, pool_of
-from tropism.sandbox.process import LEAVING, Exchange, Printed, Reply, Worker
+from tropism.sandbox.pool import SandboxSpec, Tier, shared_pool
+from tropism.sandbox.process import EXIT_TIMEOUT, CapturedStream, Worker, WorkerReply, WorkerRequest
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a step of code came to. `lost`: the interpreter ended, and its variables with it."""
+class ExecutionResult:
+    """The result of one step of code. `interpreter_lost`: the interpreter ended; its variables are lost."""
 
     stdout: str
     stderr: str
     exit_code: int
     timed_out: bool
     truncated_output: bool
-    lost: bool
+    interpreter_lost: bool
     tier: Tier
 
 
 class Sandbox:
-    """Variables live on from one `run` to the next, and are gone when the interpreter ends.
+    """Variables persist between calls of `run` until the interpreter ends.
 
-    >>> with Sandbox(Cell("A")) as sandbox:
+    >>> with Sandbox(SandboxSpec("A")) as sandbox:
     ...     sandbox.run("print(6 * 7)").stdout
     """
 
-    def __init__(self, cell: Cell):
-        self.cell = cell
+    def __init__(self, spec: SandboxSpec):
+        self.spec = spec
         self._worker: Worker | None = None
 
     def start(self, seed: int | None = None) -> "Sandbox":
-        """Take a worker; with a seed, the one its `random` begins with."""
+        """Take a worker from the pool, unless started; `seed` seeds its module `random`."""
         if self._worker is None:
-            self._worker = pool_of(self.cell).take()
+            self._worker = shared_pool(self.spec).take()
             if seed is not None:
-                self._worker.tell(b"S", str(seed).encode())
+                self._worker.notify(b"S", str(seed).encode())
         return self
 
-    def run(self, code: str, limits: Limits | None = None, name: str = "<code>") -> Result:
-        """Run code, within tighter limits of time and output where they are given; tracebacks call it `name`."""
-        exchange = Exchange.begin(limits or self.cell.limits)
-        reply = self.ask(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), exchange)
-        sound = reply.kind == b"D" and len(reply.payload) == 4
-        code_ = struct.unpack("<i", reply.payload)[0] if sound else self._end(exchange)
-        return Result(
-            stdout=_text(exchange.out),
-            stderr=_text(exchange.err),
-            exit_code=code_,
-            timed_out=exchange.timed_out,
-            truncated_output=exchange.out.cut or exchange.err.cut,
-            lost=not sound,
-            tier=self.cell.tier,
+    def run(self, code: str, limits: Limits | None = None, name: str = "<code>") -> ExecutionResult:
+        """Run code, with other limits of time and output if given; `name` is the file name in tracebacks."""
+        request = WorkerRequest.start(limits or self.spec.limits)
+        reply = self.send_request(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), request)
+        completed = reply.kind == b"D" and len(reply.payload) == 4
+        exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(request)
+        return ExecutionResult(
+            stdout=_text(request.out),
+            stderr=_text(request.err),
+            exit_code=exit_code,
+            timed_out=request.timed_out,
+            truncated_output=request.out.truncated or request.err.truncated,
+            interpreter_lost=not completed,
+            tier=self.spec.tier,
         )
 
-    def ask(self, kind: bytes, payload: bytes, exchange: Exchange) -> Reply:
-        """One request of any kind; most callers want `run`."""
+    def send_request(self, kind: bytes, payload: bytes, request: WorkerRequest) -> WorkerReply:
+        """Send a request of any kind; most callers need only `run`."""
         if self._worker is None:
             raise StateError("sandbox", "not started", "start() first, and again after the interpreter was lost")
-        return self._worker.ask(kind, payload, exchange)
+        return self._worker.send_request(kind, payload, request)
 
     @property
     def started(self) -> bool:
@@ -74,10 +74,10 @@ class Sandbox:
             self._worker.end()
             self._worker = None
 
-    def _end(self, exchange: Exchange) -> int:
+    def _end(self, request: WorkerRequest) -> int:
         worker, self._worker = self._worker, None
         assert worker is not None
-        return worker.end(0.0 if exchange.timed_out else LEAVING)
+        return worker.end(0.0 if request.timed_out else EXIT_TIMEOUT)
 
     def __enter__(self) -> "Sandbox":
         return self.start()
@@ -86,7 +86,7 @@ class Sandbox:
         self.close()
 
 
-def _text(printed: Printed) -> str:
-    """Bytes that are no UTF-8 are shown as escapes; a character that was cut in two is left out."""
+def _text(stream: CapturedStream) -> str:
+    """Decode the output: invalid UTF-8 as escapes, without a character that was truncated."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    return decoder.decode(bytes(printed.data), final=not printed.cut)
+    return decoder.decode(bytes(stream.data), final=not stream.truncated)

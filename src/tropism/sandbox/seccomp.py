@@ -1,6 +1,6 @@
-"""Which system calls code in a sandbox may make: a seccomp filter, as the bytes the kernel takes.
+"""The system calls that code in a sandbox may make, as a seccomp filter in the kernel's binary format.
 
-All that is not named is refused with EPERM; a call of a foreign architecture ends the process.
+Other calls fail with EPERM; a call of another architecture kills the process.
 """
 
 import errno
@@ -43,7 +43,7 @@ renameat2 316 276, truncate 76 45, ftruncate 77 46, fallocate 285 47, chmod 90 -
 linkat 265 37
 """
 CONDITIONAL = "kill 62 129, clone 56 220, prctl 157 167, prlimit64 302 261, socketpair 53 199, ioctl 16 29"
-MISSING = "clone3 435 435, openat2 437 437"  # refused as unknown, so that the C library asks in the older way
+MISSING = "clone3 435 435, openat2 437 437"  # fail with ENOSYS, so that the C library falls back to older calls
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
 X32 = 0x40000000  # the bit that marks a call of the x32 ABI
@@ -62,14 +62,14 @@ Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if fals
 
 
 def program(writing: bool, machine: str = "") -> bytes:
-    """The filter; with `writing`, calls that change files are left to the file system's own limits."""
+    """The filter; `writing` allows calls that change files, which only the file system then restricts."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         raise SandboxError("machine", machine, f"one of {', '.join(ARCHITECTURES)}: others have no filter")
     column, architecture = ARCHITECTURES[machine]
-    special = _numbers(CONDITIONAL, column)
+    conditional = _numbers(CONDITIONAL, column)
     allowed = [*_numbers(READING, column).values(), *(_numbers(WRITING, column).values() if writing else ())]
-    lines: list[Instruction] = [
+    instructions: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_EQUAL, 1, 0, architecture),
         (RETURN, 0, 0, KILL),
@@ -78,17 +78,17 @@ def program(writing: bool, machine: str = "") -> bytes:
         (RETURN, 0, 0, KILL),
     ]
     for number in allowed:
-        lines += _when(number, [(RETURN, 0, 0, ALLOW)])
+        instructions += _if_call(number, [(RETURN, 0, 0, ALLOW)])
     for number in _numbers(MISSING, column).values():
-        lines += _when(number, [(RETURN, 0, 0, ERRNO | errno.ENOSYS)])
-    lines += _when(special["clone"], _only_threads())
-    lines += _when(special["prctl"], _one_of(0, THREAD_NAME))
-    lines += _when(special["ioctl"], _one_of(1, HARMLESS_IOCTLS))
-    lines += _when(special["socketpair"], _one_of(0, (AF_UNIX,)))
-    lines += _when(special["kill"], _positive(0))
-    lines += _when(special["prlimit64"], _null(2))
-    lines.append((RETURN, 0, 0, ERRNO | errno.EPERM))
-    return b"".join(struct.pack("<HBBI", *line) for line in lines)
+        instructions += _if_call(number, [(RETURN, 0, 0, ERRNO | errno.ENOSYS)])
+    instructions += _if_call(conditional["clone"], _allow_threads_only())
+    instructions += _if_call(conditional["prctl"], _allow_values(0, THREAD_NAME))
+    instructions += _if_call(conditional["ioctl"], _allow_values(1, HARMLESS_IOCTLS))
+    instructions += _if_call(conditional["socketpair"], _allow_values(0, (AF_UNIX,)))
+    instructions += _if_call(conditional["kill"], _allow_positive(0))
+    instructions += _if_call(conditional["prlimit64"], _allow_null(2))
+    instructions.append((RETURN, 0, 0, ERRNO | errno.EPERM))
+    return b"".join(struct.pack("<HBBI", *line) for line in instructions)
 
 
 def _numbers(table: str, column: int) -> dict[str, int]:
@@ -96,7 +96,7 @@ def _numbers(table: str, column: int) -> dict[str, int]:
     return {name: int(numbers[column]) for name, *numbers in rows if numbers[column] != "-"}
 
 
-def _when(number: int, body: list[Instruction]) -> list[Instruction]:
+def _if_call(number: int, body: list[Instruction]) -> list[Instruction]:
     """Run `body`, which returns, for one call; skip it for all others."""
     return [(JUMP_EQUAL, 0, len(body), number), *body]
 
@@ -105,45 +105,45 @@ def _argument(index: int, high: bool = False) -> Instruction:
     return LOAD, 0, 0, FIRST_ARGUMENT + 8 * index + (4 if high else 0)
 
 
-def _refuse() -> Instruction:
+def _deny() -> Instruction:
     return RETURN, 0, 0, ERRNO | errno.EPERM
 
 
-def _only_threads() -> list[Instruction]:
-    """Flags of `clone`: a thread of this process, in the namespaces it has."""
+def _allow_threads_only() -> list[Instruction]:
+    """Allow `clone` only for threads of this process, without new namespaces."""
     return [
         _argument(0),
         (AND, 0, 0, THREAD | NAMESPACES),
         (JUMP_EQUAL, 0, 1, THREAD),
         (RETURN, 0, 0, ALLOW),
-        _refuse(),
+        _deny(),
     ]
 
 
-def _one_of(index: int, values: Iterable[int]) -> list[Instruction]:
+def _allow_values(index: int, values: Iterable[int]) -> list[Instruction]:
     body = [_argument(index)]
     for value in values:
         body += [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
-    return [*body, _refuse()]
+    return [*body, _deny()]
 
 
-def _positive(index: int) -> list[Instruction]:
-    """One process: not a group, nor everybody."""
+def _allow_positive(index: int) -> list[Instruction]:
+    """Allow a single process id: no process group, nor -1 (every process)."""
     return [
         _argument(index),
         (JUMP_EQUAL, 2, 0, 0),
         (JUMP_GREATER, 1, 0, 0x80000000),
         (RETURN, 0, 0, ALLOW),
-        _refuse(),
+        _deny(),
     ]
 
 
-def _null(index: int) -> list[Instruction]:
+def _allow_null(index: int) -> list[Instruction]:
     return [
         _argument(index),
         (JUMP_EQUAL, 0, 3, 0),
         _argument(index, high=True),
         (JUMP_EQUAL, 0, 1, 0),
         (RETURN, 0, 0, ALLOW),
-        _refuse(),
+        _deny(),
     ]

@@ -1,7 +1,7 @@
-"""The program inside a sandbox: confines itself, then runs what it is sent, step by step.
+"""The program inside a sandbox: confines itself, then runs the code it receives, step by step.
 
-It is sent as a whole to a fresh interpreter, so it imports nothing of this package. Whatever comes back from it may
-have been written by the code it runs: its parent trusts none of it.
+Its source is sent to a fresh interpreter, so it imports nothing from this package. The code it runs may forge its
+replies: the parent does not trust them.
 """
 
 import builtins
@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-REFUSED = 97  # the exit code of a worker that could not confine itself
-HEADER = struct.Struct("<cI")  # kind of frame, bytes that follow
-CHANNEL = 3  # the file descriptor that frames travel on, once it is moved away from standard input
+NOT_CONFINED = 97  # exit code of a worker that could not confine itself
+HEADER = struct.Struct("<cI")  # kind of frame, length of the payload in bytes
+CHANNEL = 3  # file descriptor of the channel, once it is moved away from standard input
 
 NO_NEW_PRIVILEGES, DEATH_SIGNAL = 38, 1  # prctl
 SIGKILL = 9
@@ -44,21 +44,21 @@ class Channel:
         self._socket.sendall(HEADER.pack(kind, len(payload)) + payload)
 
     def receive(self) -> tuple[bytes, bytes]:
-        kind, length = HEADER.unpack(self._exactly(HEADER.size))
-        return kind, self._exactly(length)
+        kind, length = HEADER.unpack(self._receive_exactly(HEADER.size))
+        return kind, self._receive_exactly(length)
 
-    def _exactly(self, length: int) -> bytes:
+    def _receive_exactly(self, length: int) -> bytes:
         data = b""
         while len(data) < length:
             more = self._socket.recv(length - len(data))
             if not more:
-                os._exit(0)  # the parent is gone
+                os._exit(0)  # the parent has ended
             data += more
         return data
 
 
 class Packages(MetaPathFinder):
-    """Finds the allowed packages where they lie, without looking through a folder that holds others too."""
+    """Finds the allowed packages by their folders, without searching folders that contain other packages."""
 
     def __init__(self, folders: dict[str, str]):
         self._folders = folders
@@ -72,14 +72,14 @@ class Packages(MetaPathFinder):
 
 
 def confine(config: dict[str, Any]) -> None:
-    """Give up, for good, all that the code to come must not have."""
+    """Irrevocably drop every right that untrusted code must not have."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if config["alone"]:  # no namespace ends this process with its parent
+    if config["without_namespaces"]:  # otherwise the namespace ends this process with its parent
         _check(libc.prctl(DEATH_SIGNAL, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
         if os.getppid() != config["parent"]:
-            raise OSError("the parent is gone")
-    for name, most in config["limits"].items():
-        resource.setrlimit(getattr(resource, name), (most, most))
+            raise OSError("the parent has ended")
+    for name, limit in config["limits"].items():
+        resource.setrlimit(getattr(resource, name), (limit, limit))
     _check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
     if config["landlock"] is not None:
         _landlock(libc, **config["landlock"])
@@ -87,7 +87,7 @@ def confine(config: dict[str, Any]) -> None:
 
 
 def _landlock(libc: Any, handled: list[int], readable: list[str]) -> None:
-    """Only what lies in `readable` can be opened, and only for reading."""
+    """Restrict file access to reading the paths in `readable`."""
     attributes = struct.pack("<3Q", *handled)
     ruleset = libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
     _check(ruleset, "landlock_create_ruleset")
@@ -104,9 +104,9 @@ def _landlock(libc: Any, handled: list[int], readable: list[str]) -> None:
 
 def _seccomp(libc: Any, program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
-    filter = struct.pack("<H6xQ", len(program) // 8, ctypes.addressof(buffer))  # noqa: A001  the kernel's word
-    set_mode_filter, every_thread = 1, 1
-    _check(libc.syscall(SECCOMP[os.uname().machine], set_mode_filter, every_thread, filter), "seccomp")
+    filter = struct.pack("<H6xQ", len(program) // 8, ctypes.addressof(buffer))  # noqa: A001  the kernel's term
+    set_mode_filter, all_threads = 1, 1
+    _check(libc.syscall(SECCOMP[os.uname().machine], set_mode_filter, all_threads, filter), "seccomp")
 
 
 def _check(result: int, call: str) -> None:
@@ -115,15 +115,15 @@ def _check(result: int, call: str) -> None:
 
 
 def run(source: bytes, name: str, namespace: dict[str, Any]) -> int:
-    """Run code as a script would be run: 0, 1 after an exception, or what it exits with."""
+    """Run code like a script; returns its exit code, which is 1 after an exception."""
     try:
         text = source.decode("utf-8", "surrogatepass")
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         exec(compile(text, name, "exec", dont_inherit=True), namespace)
     except SystemExit as stop:
         return _exit_code(stop.code)
-    except BaseException as error:  # noqa: BLE001  whatever the code raises is what it has to show
-        with contextlib.suppress(BaseException):  # the code may have broken what prints it
+    except BaseException as error:  # noqa: BLE001  untrusted code may raise anything
+        with contextlib.suppress(BaseException):  # the code may have broken the printing of exceptions
             trace = error.__traceback__ and error.__traceback__.tb_next
             traceback.print_exception(type(error), error, trace)
         return 1
@@ -138,7 +138,7 @@ def _exit_code(code: Any) -> int:
 
 
 def pack(value: Any) -> Any:
-    """Plain Python values as JSON; what is no such value is refused."""
+    """Encode a plain Python value as JSON; raises TypeError for other values."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
@@ -152,7 +152,7 @@ def pack(value: Any) -> Any:
         return ["complex", [value.real, value.imag]]
     if type(value).__module__ == "numpy":
         return pack(value.tolist())
-    raise TypeError(f"{type(value).__name__} is no plain value that can be handed on")
+    raise TypeError(f"{type(value).__name__} is not a plain value and cannot be passed between sandboxes")
 
 
 UNPACK: dict[str, Callable[[Any], Any]] = {
@@ -174,26 +174,26 @@ def unpack(data: Any) -> Any:
 
 
 def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Call a function of the submission: its value, or the exception it raised."""
+    """Call a function of the submission; returns its value or the exception it raised."""
     try:
         name, args, kwargs = unpack(json.loads(payload))
         return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
-    except BaseException as error:  # noqa: BLE001  the caller is told of any
+    except BaseException as error:  # noqa: BLE001  raised again in the caller
         with contextlib.suppress(BaseException):
             return b"X", json.dumps([type(error).__name__, str(error)[:1000]]).encode()
-        return b"X", b'["RuntimeError", "an exception that cannot be shown"]'
+        return b"X", b'["RuntimeError", "an exception that cannot be printed"]'
 
 
 def proxy(channel: Channel, name: str) -> Callable[..., Any]:
-    """A function whose body runs in another sandbox; only plain values travel."""
+    """A function that runs in another sandbox; arguments and results are plain values."""
 
     def remote(*args: Any, **kwargs: Any) -> Any:
         channel.send(b"C", json.dumps(pack([name, list(args), kwargs])).encode())
         kind, payload = channel.receive()
         if kind == b"V":
             return unpack(json.loads(payload))
-        raised, message = json.loads(payload)
-        error = getattr(builtins, raised, RuntimeError)
+        type_name, message = json.loads(payload)
+        error = getattr(builtins, type_name, RuntimeError)
         if not isinstance(error, type) or not issubclass(error, Exception):
             error = RuntimeError
         raise error(message)
@@ -201,7 +201,7 @@ def proxy(channel: Channel, name: str) -> Callable[..., Any]:
     return remote
 
 
-def test(payload: bytes, channel: Channel) -> int:
+def run_test(payload: bytes, channel: Channel) -> int:
     source, names = json.loads(payload)
     namespace: dict[str, Any] = {"__name__": "__test__", **{name: proxy(channel, name) for name in names}}
     return run(source.encode("utf-8", "surrogatepass"), "<test>", namespace)
@@ -213,35 +213,35 @@ def requests(channel: Channel) -> Iterator[tuple[bytes, bytes]]:
 
 
 def serve(channel: Channel) -> None:
-    """Answer requests until the parent is gone; variables live on from one to the next."""
+    """Serve requests until the parent ends; variables persist between requests."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    builtins.exit = builtins.quit = sys.exit  # what people are used to, of the module `site`
+    builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`
     out, err = sys.stdout, sys.stderr
     for kind, payload in requests(channel):
-        answer = b"D"
+        reply_kind = b"D"
         if kind == b"S":
             random.seed(payload)
             continue
         if kind == b"C":
-            answer, reply = call(payload, vars(main))
+            reply_kind, reply = call(payload, vars(main))
         else:
             name, _, source = payload.partition(b"\0")
-            code = test(payload, channel) if kind == b"T" else run(source, name.decode(), vars(main))
+            code = run_test(payload, channel) if kind == b"T" else run(source, name.decode(), vars(main))
             reply = struct.pack("<i", code)
         for stream in (out, err):
             with contextlib.suppress(Exception):  # the code may have closed it
                 stream.flush()
-        channel.send(answer, reply)
+        channel.send(reply_kind, reply)
 
 
 def open_channel() -> Channel:
-    """Frames come by standard input; the code to come finds that empty."""
+    """Move the channel away from standard input, which is empty for the code that is run."""
     os.dup2(0, CHANNEL, inheritable=False)
     os.closerange(CHANNEL + 1, 1024)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     return Channel(CHANNEL)
 
 
@@ -257,8 +257,8 @@ def main() -> None:
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
-        os._exit(REFUSED)
-    run(b"pass", "<start>", {})  # so that the first step finds everything in memory
+        os._exit(NOT_CONFINED)
+    run(b"pass", "<start>", {})  # loads what the first step needs
     channel.send(b"R")
     serve(channel)
 

@@ -139,7 +139,7 @@ def _plume_renderer(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[
     def paint(words: Any, steps: Any, params: Any) -> Any:
         first = start_episode(env, words, params)[0]
         last = lax.fori_loop(0, steps, lambda _, episode: step_episode(env, episode, action, params)[0], first)
-        return picture.plume(env.scene(last.state, params))
+        return picture.paint_plume(env.scene(last.state, params))
 
     return lambda seed, steps: np.asarray(paint(seed_words(seed), steps, params)) / 255
 

@@ -18,7 +18,7 @@ from tropism.core.spaces import Dict, Space, Tuple
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
-from tropism.plume.strategies.fitted import NAMES, fitted
+from tropism.plume.strategies.catalog import NAMES, make_strategy
 from tropism.train import checkpoint
 from tropism.train import trained as policy
 from tropism.train.language_model import LanguageModel
@@ -76,7 +76,7 @@ def resolve_policy(name: str, env: Environment, params: Any, greedy: bool = Fals
     if name in NAMES:
         if not isinstance(env, PlumeNav):
             raise ValidationError("policy", name, "a plume environment: this strategy tracks odour")
-        return fitted(name, env.sensor, env.motion)
+        return make_strategy(name, env.sensor, env.motion)
     return resolve_standalone(name) if _is_standalone(name) else _load_trained(name, env, params, greedy)
 
 

@@ -9,7 +9,7 @@ from tests.core.agents import Move
 
 from tropism.core.spaces import Model
 from tropism.errors import ValidationError
-from tropism.gym.spaces import inward, outward
+from tropism.gym.spaces import from_gym_value, to_gym_value
 
 pydantic = pytest.importorskip("pydantic")
 
@@ -91,7 +91,7 @@ def test_the_gymnasium_space_contains_observations_and_samples_actions():
         maybe: int | None = None
 
     space = Model(Small)
-    twin, out, back = space.to_gymnasium(), outward(space), inward(space)
+    twin, out, back = space.to_gymnasium(), to_gym_value(space), from_gym_value(space)
     assert out is not None
     assert back is not None
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""Coding: variables, transcripts that are run again, tasks, and submissions that try to cheat."""
+"""Coding: variables, replayed transcripts, tasks, and submissions that try to cheat."""
 
 import inspect
 import json
@@ -13,7 +13,7 @@ from tropism import DivergedError, Session, UnknownEnvironmentError, ValidationE
 from tropism.core import registry
 from tropism.envs.coding import tasks as coding_tasks
 from tropism.envs.coding.coding import Coding
-from tropism.envs.coding.tasks import BUILT_IN, Task, load_tasks, tasks_of
+from tropism.envs.coding.tasks import BUILT_IN, Task, load_tasks, resolve_tasks
 from tropism.wire.messages import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
@@ -37,7 +37,7 @@ def submit(code: str, *tasks: Task, **arguments: Any) -> Any:
         return coding.step(CodeAction(code=code, submit=True))
 
 
-def test_a_step_runs_code_and_variables_live_until_the_reset():
+def test_a_step_runs_code_and_variables_persist_until_the_reset():
     with session() as coding:
         first = coding.reset(seed=0)
         assert first.obs == CodeObservation(metadata={"step": 0, "tier": first.obs.metadata["tier"], "digest": ""})
@@ -63,7 +63,7 @@ def test_a_traceback_names_the_step_that_the_client_counts():
 
 
 @pytest.mark.slow
-def test_a_step_that_ends_the_interpreter_is_an_observation_and_the_episode_goes_on():
+def test_a_step_that_ends_the_interpreter_does_not_end_the_episode():
     with session(wall=2.0) as coding:
         coding.reset(seed=0)
         coding.step({"code": "x = 1"})
@@ -75,7 +75,7 @@ def test_a_step_that_ends_the_interpreter_is_an_observation_and_the_episode_goes
         assert coding.fork().step({"code": "print(y)"}).obs.stdout == "2\n"
 
 
-def test_forks_snapshots_and_pickles_go_on_from_the_transcript():
+def test_forks_snapshots_and_pickles_continue_from_the_transcript():
     with session(tasks="built-in") as coding:
         coding.reset(seed=3)
         coding.step({"code": "import random\nx = [random.random(), object(), {'a', 'b'}]"})
@@ -88,7 +88,7 @@ def test_forks_snapshots_and_pickles_go_on_from_the_transcript():
 
 
 @pytest.mark.parametrize("later", ["", "x = 1"])
-def test_an_episode_that_does_not_repeat_itself_is_reported(later: str):
+def test_an_episode_that_is_not_reproducible_raises(later: str):
     with session() as coding:
         coding.reset(seed=0)
         coding.step({"code": "import time; print(time.perf_counter_ns())"})
@@ -99,7 +99,7 @@ def test_an_episode_that_does_not_repeat_itself_is_reported(later: str):
             Session.restore(coding.snapshot())
 
 
-def test_an_older_state_is_lived_again_and_compared():
+def test_an_older_state_is_replayed_and_compared():
     env, params = make("Coding-v0")
     _, state = env.reset(1, params)
     step = lambda state, code: env.step(0, state, CodeAction(code=code), params)[:2]  # noqa: E731
@@ -112,12 +112,12 @@ def test_an_older_state_is_lived_again_and_compared():
     assert step(again, "print(x)")[0].stdout == "1\n"
     _, clock = step(one, "import time; print(time.perf_counter_ns())")
     env.close(clock)
-    with pytest.raises(DivergedError, match="step 2 did not repeat itself"):
+    with pytest.raises(DivergedError, match="step 2 gave another result"):
         step(clock, "1")
 
 
 @pytest.mark.slow
-def test_it_keeps_the_law_with_tasks():
+def test_the_conformance_checks_pass_with_tasks():
     report = check_environment(make("Coding-v0", tasks="built-in", max_steps=5))
     assert report.ok, str(report)
 
@@ -131,7 +131,7 @@ def test_the_last_step_truncates():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", BUILT_IN, ids=lambda exercise: exercise.reference.__name__)
-def test_a_built_in_task_is_solved_by_its_reference_and_by_nothing_less(exercise: Any):
+def test_a_built_in_task_is_solved_by_its_reference_only(exercise: Any):
     name = exercise.reference.__name__
     source = "import re\nfrom collections.abc import Sequence\n" + inspect.getsource(getattr(coding_tasks, name))
     with session(tasks=(exercise,)) as coding:
@@ -163,7 +163,7 @@ def test_the_reward_is_the_fraction_of_tests_passed():
     assert submit("def square(x): return x * x").reward == 1.0
 
 
-def test_tests_see_values_exceptions_and_nothing_else():
+def test_only_values_and_exceptions_are_passed_to_the_tests():
     task = Task(
         "f",
         "",
@@ -224,7 +224,7 @@ CHEATS = {
     "look for the tests": SEARCH,
     "too large an answer": "def square(x): return 'x' * 10**7",
     "too deep an answer": "def square(x):\n    y = []\n    for _ in range(900): y = [y]\n    return y",
-    "raise what cannot be shown": "class E(BaseException):\n    def __str__(self): raise self\ndef square(x): raise E",
+    "raise an unprintable": "class E(BaseException):\n    def __str__(self): raise self\ndef square(x): raise E",
     "not defined": "",
     "no function": "square = 3",
 }
@@ -236,20 +236,20 @@ def test_a_submission_that_cheats_earns_nothing(cheat: str):
     assert (then.reward, then.terminated) == (0.0, True)
 
 
-def test_what_was_done_before_the_submission_does_not_reach_its_tests():
+def test_steps_before_the_submission_do_not_affect_its_tests():
     with session(tasks=(SQUARE,)) as coding:
         coding.reset(seed=0)
         coding.step({"code": "import builtins\nbuiltins.AssertionError = None\ndef square(x): return x * x"})
         assert coding.step({"code": "pass", "submit": True}).reward == 0.0
 
 
-def test_a_submission_that_never_answers_ends_in_time():
+def test_a_submission_that_never_returns_ends_in_time():
     start = time.monotonic()
     assert submit("def square(x):\n    while True: pass", wall=0.3).reward == 0.0
     assert time.monotonic() - start < 10
 
 
-def test_tasks_of_ones_own_come_from_a_file(tmp_path: Path):
+def test_user_tasks_are_loaded_from_a_file(tmp_path: Path):
     path = tmp_path / "tasks.jsonl"
     rows = [
         {"prompt": "Write one().", "functions": ["one"], "tests": ["assert one() == 1"]},
@@ -276,26 +276,26 @@ def test_tasks_of_ones_own_come_from_a_file(tmp_path: Path):
         '{"prompt": "x", "functions": ["f"], "tests": ["1"], "more": 1}',
     ],
 )
-def test_a_bad_line_is_named(line: str, tmp_path: Path):
+def test_an_error_names_the_bad_line(line: str, tmp_path: Path):
     path = tmp_path / "tasks.jsonl"
     path.write_text(f"\n{line}\n")
     with pytest.raises(ValidationError, match="line 2"):
         load_tasks(path)
 
 
-def test_bad_arguments_are_refused(tmp_path: Path):
+def test_bad_arguments_are_rejected(tmp_path: Path):
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     for tasks in ("nowhere.jsonl", str(empty), 3, (), ("x",)):
         with pytest.raises(ValidationError):
-            tasks_of(tasks)
+            resolve_tasks(tasks)
     with pytest.raises(ValidationError, match="max_steps"):
         make("Coding-v0", max_steps=0)
     with pytest.raises(ValidationError, match="memory"):
         make("Coding-v0", memory=-1)
 
 
-def test_words_are_code():
+def test_text_is_parsed_as_code():
     with session(tasks=(SQUARE,)) as coding:
         coding.reset(seed=0)
         assert "Task: Write square(x)." in coding.describe()
@@ -306,7 +306,7 @@ def test_words_are_code():
         assert "stdout:\n42" in coding.describe()
 
 
-def test_an_absent_environment_says_why(monkeypatch: pytest.MonkeyPatch):
+def test_an_unavailable_environment_reports_the_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Coding, "unavailable_reason", classmethod(lambda cls: "the sandbox leaks"))
     assert "Coding-v0" not in [spec.id for spec in registry.registered()]
     assert registry.unavailable_reasons() == {"Coding-v0": "the sandbox leaks"}

@@ -1,4 +1,4 @@
-"""PlumeNav: the contract's numbers, options and errors, and what holds whatever is done."""
+"""PlumeNav: the contract's numbers, options and errors, and invariants."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from tropism.errors import ValidationError
 from tropism.plume.fields import Gaussian, Meander
 from tropism.plume.motion import Cardinal, Continuous
 from tropism.plume.rewards import Singh
-from tropism.plume.sensors import Concentration, Position, WindSense, named
+from tropism.plume.sensors import Concentration, Position, WindSense, dict_sensor
 from tropism.plume.start import Start
 
 KEY = random.key(0)
@@ -37,7 +37,7 @@ def step(env: PlumeNav, state: Any, action: Any, params: Any) -> Any:
     return env.step(random.key(1), state, action, params)
 
 
-def begun(env: PlumeNav, **options: Any) -> tuple[Any, Any, Any]:
+def reset(env: PlumeNav, **options: Any) -> tuple[Any, Any, Any]:
     """`(obs, state, params)` after a reset with options."""
     params = env.configure(env.default_params(), options)
     return *eqx.filter_jit(env.reset)(KEY, params), params
@@ -60,7 +60,7 @@ def test_the_contracts_numbers() -> None:
 )
 def test_the_goal_terminates_with_the_reward(start: Any, action: int, reached: bool) -> None:
     env = PlumeNav()
-    _, state, params = begun(env, start_location=start)
+    _, state, params = reset(env, start_location=start)
     _, _, reward, done, info = step(env, state, action, params)
     assert (float(reward), bool(done), bool(info["terminated"]), bool(info["goal_reached"])) == (reached,) * 4
     assert not bool(info["truncated"])
@@ -68,7 +68,7 @@ def test_the_goal_terminates_with_the_reward(start: Any, action: int, reached: b
 
 def test_truncation() -> None:
     env = PlumeNav(max_steps=2)
-    _, state, params = begun(env, start_location=(0, 0))
+    _, state, params = reset(env, start_location=(0, 0))
     *_, done, info = step(env, state, 0, params)
     assert not bool(done)
     *_, done, info = step(env, step(env, state, 0, params)[1], 0, params)
@@ -78,7 +78,7 @@ def test_truncation() -> None:
 
 def test_an_absorbing_boundary_terminates() -> None:
     env = PlumeNav(motion=Cardinal(boundary="absorb"), reward=Singh())
-    _, state, params = begun(env, start_location=(0, 9))
+    _, state, params = reset(env, start_location=(0, 9))
     _, _, reward, done, info = step(env, state, 3, params)
     assert bool(done)
     assert bool(info["terminated"])
@@ -108,22 +108,22 @@ def test_info_off_the_grid_is_real() -> None:
 
 def test_options_move_the_source_and_the_start() -> None:
     env = PlumeNav()
-    obs, state, params = begun(env, source_location=(20, 30), start_location=(20, 40))
+    obs, state, params = reset(env, source_location=(20, 30), start_location=(20, 40))
     np.testing.assert_allclose(obs, [np.exp(-100 / 800)], rtol=1e-5)
     assert state.agent.xy.tolist() == [20, 40]
     assert [int(side) for side in env.info(state, params)["source_location"]] == [20, 30]
-    assert bool(step(env, begun(env, source_location=(1, 1), start_location=(1, 7))[1], 2, params)[3]) is False
+    assert bool(step(env, reset(env, source_location=(1, 1), start_location=(1, 7))[1], 2, params)[3]) is False
 
 
 @pytest.mark.parametrize("name", ["start_location", "source_location"])
 @pytest.mark.parametrize("place", [(128, 0), (-1, 5), (np.nan, 3), (1, 2, 3), "here", None, (1.5, 3), (50, 64), True])
-def test_wrong_places_are_refused(name: str, place: Any) -> None:
+def test_invalid_locations_are_rejected(name: str, place: Any) -> None:
     env = PlumeNav(obstacles=WALL)
     with pytest.raises(ValidationError, match=name):
         env.configure(env.default_params(), {name: place})
 
 
-def test_unknown_options_are_refused() -> None:
+def test_unknown_options_are_rejected() -> None:
     with pytest.raises(ValidationError, match="start_location"):
         PlumeNav().configure(PlumeNav().default_params(), {"start": (1, 1)})
 
@@ -166,7 +166,7 @@ def test_unknown_options_are_refused() -> None:
         (lambda: make("PlumeNavPuffs-v0", regime="storm"), "regime"),
     ],
 )
-def test_impossible_environments_are_refused(make_it: Any, name: str) -> None:
+def test_invalid_environments_are_rejected(make_it: Any, name: str) -> None:
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
         with pytest.raises(ValidationError, match=name):
@@ -178,7 +178,7 @@ def test_impossible_environments_are_refused(make_it: Any, name: str) -> None:
 def test_obstacles_block_and_belong_to_params() -> None:
     env = PlumeNav(obstacles=WALL)
     assert env == PlumeNav(obstacles=WALL.copy()) != PlumeNav()
-    _, state, params = begun(env, start_location=(49, 64))
+    _, state, params = reset(env, start_location=(49, 64))
     obs, state, *_ = step(env, state, 1, params)
     assert state.agent.xy.tolist() == [49, 64]
     assert float(obs[0]) > 0
@@ -202,7 +202,7 @@ def test_plain_seeds_spread_over_the_arena() -> None:
     assert (states.agent.xy.std(0) > 20).all()
 
 
-def test_sigma_maps_and_can_be_given() -> None:
+def test_sigma_can_be_vmapped_and_set() -> None:
     env = PlumeNav()
     params = env.configure(env.default_params(), {"start_location": (64, 84)})
     sigmas = jnp.array([5.0, 10.0, 40.0])
@@ -229,12 +229,12 @@ def test_a_shared_plume_is_one_realisation_of_its_own_physics() -> None:
     own = jax.vmap(lambda state, xy: Meander().concentration(state, xy))(inner, states.agent.xy)
     np.testing.assert_allclose(obs[:, 0], own, rtol=1e-5)
     newer, older = params.field.states[1:], params.field.states[:-1]
-    np.testing.assert_array_equal(newer[:, 1:], older[:, :-1])  # the history moves on by one a step
+    np.testing.assert_array_equal(newer[:, 1:], older[:, :-1])  # the history shifts by one per step
 
 
 def test_words() -> None:
-    env = PlumeNav(sensor=named(nose=Concentration(), wind=WindSense(), place=Position()))
-    obs, state, params = begun(env, start_location=(10, 20))
+    env = PlumeNav(sensor=dict_sensor(nose=Concentration(), wind=WindSense(), place=Position()))
+    obs, state, params = reset(env, start_location=(10, 20))
     text = env.describe(state, obs, params)
     assert "(10, 20)" in text
     assert "nose [" in text
@@ -250,7 +250,7 @@ def test_words() -> None:
 
 def test_a_trail_holds_the_last_positions() -> None:
     env = PlumeNav(trail=3)
-    _, state, params = begun(env, start_location=(10, 20))
+    _, state, params = reset(env, start_location=(10, 20))
     for _ in range(2):
         _, state, *_ = step(env, state, 0, params)
     assert state.trail.tolist() == [[10, 20], [10, 21], [10, 22]]
@@ -260,7 +260,7 @@ def test_a_trail_holds_the_last_positions() -> None:
 def test_double_precision() -> None:
     with jax.enable_x64(True):
         env = PlumeNav()
-        obs, state, params = begun(env, start_location=(10, 20))
+        obs, state, params = reset(env, start_location=(10, 20))
         after = step(env, state, 0, params)
         kinds = [jax.tree.map(lambda leaf: leaf.dtype, tree) for tree in ((obs, state), after[:2])]
         assert kinds[0] == kinds[1]
@@ -274,7 +274,7 @@ def test_a_goal_of_radius_zero_is_the_source_itself():
     assert [session.step(1).terminated for _ in range(2)] == [False, True]
 
 
-def test_an_unknown_option_is_refused_with_the_known_ones():
+def test_an_unknown_option_is_rejected_with_the_known_ones():
     session = Session(PlumeNav())
     with pytest.raises(ValidationError, match="takes: params, source_location, start_location") as caught:
         session.reset(options={"start": (0, 0)})
@@ -292,7 +292,7 @@ def test_an_unknown_option_is_refused_with_the_known_ones():
         ({"field.flow.xy": (1.0, 2.0, 3.0)}, "xy"),
     ],
 )
-def test_impossible_params_are_refused_wherever_they_enter(params: Any, name: str):
+def test_invalid_params_are_rejected_at_every_entry_point(params: Any, name: str):
     for give in (
         lambda: make("PlumeNav-v0", params=params),
         lambda: Session(PlumeNav(), params),
@@ -303,15 +303,15 @@ def test_impossible_params_are_refused_wherever_they_enter(params: Any, name: st
         assert caught.value.name == name
 
 
-def test_the_wind_is_a_param_and_is_felt():
+def test_the_wind_is_a_param_and_is_sensed():
     env, params = make("PlumeNav-v0", params={"field.flow.xy": [1.0, -2.0]}, sensor=WindSense())
     np.testing.assert_array_equal(Session(env, params).reset(seed=0).obs, [1.0, -2.0])
 
 
 @pytest.mark.slow
-def test_the_wind_of_a_film_is_told_by_whoever_has_the_film():
+def test_the_wind_of_a_recording_is_an_argument():
     felt = {wind: Session(*make("PlumeNavMovie-v0", wind=wind)).reset(seed=0).obs[1:] for wind in (None, (0.5, -1.0))}
-    np.testing.assert_array_equal(felt[None], [16.0, 0.0])  # of the synthetic one
+    np.testing.assert_array_equal(felt[None], [16.0, 0.0])  # of the synthetic recording
     np.testing.assert_array_equal(felt[0.5, -1.0], [0.5, -1.0])
     with pytest.raises(ValidationError, match="wind"):
         make("PlumeNavMovie-v0", wind=(0.5, np.nan))

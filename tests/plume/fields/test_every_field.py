@@ -1,4 +1,4 @@
-"""What every field must do, whatever its equations."""
+"""Requirements on every field."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import random
 
-from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, share, synthetic
+from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Puffs, share, synthetic_recording
 from tropism.plume.wind import Switching
 
 FIELDS: dict[str, Field] = {
@@ -19,8 +19,8 @@ FIELDS: dict[str, Field] = {
     "puffs": Puffs(max_puffs=300),
     "switching puffs": Puffs(max_puffs=300, flow=Switching.many()),
     "filaments": Filaments(max_puffs=100, warmup=20),
-    "movie": synthetic(num_frames=5).field(),
-    "shared": share(Meander(), random.key(0), 4).moved((3.0, 1.0)),
+    "movie": synthetic_recording(num_frames=5).field(),
+    "shared": share(Meander(), random.key(0), 4).with_source((3.0, 1.0)),
 }
 
 
@@ -34,7 +34,7 @@ def points_near(field: Field) -> Any:
 
 
 @eqx.filter_jit
-def advanced(field: Field, key: Any) -> tuple[Any, Any]:
+def advance(field: Field, key: Any) -> tuple[Any, Any]:
     """The state at the start and some steps later."""
     start_key, steps_key = random.split(key)
     start = field.init(start_key)
@@ -49,7 +49,7 @@ def smell(field: Field, state: Any, points: Any) -> Any:
 
 @pytest.mark.slow
 def test_any_number_of_points_at_once(field: Field) -> None:
-    state, points = advanced(field, random.key(0))[1], points_near(field)
+    state, points = advance(field, random.key(0))[1], points_near(field)
     single = [float(smell(field, state, point)) for point in points]
     assert max(single) > 0
     np.testing.assert_allclose(smell(field, state, points), single, rtol=1e-5)
@@ -59,8 +59,8 @@ def test_any_number_of_points_at_once(field: Field) -> None:
 
 
 @pytest.mark.slow
-def test_a_raster_is_what_its_points_smell(field: Field) -> None:
-    state = advanced(field, random.key(0))[1]
+def test_a_raster_is_the_concentration_at_its_points(field: Field) -> None:
+    state = advance(field, random.key(0))[1]
     x, y = (
         jnp.asarray(field.source[side]) + offsets for side, offsets in enumerate((jnp.arange(7), jnp.arange(-2, 3)))
     )
@@ -71,20 +71,20 @@ def test_a_raster_is_what_its_points_smell(field: Field) -> None:
 
 
 @pytest.mark.slow
-def test_a_state_keeps_its_shape_so_that_it_scans(field: Field) -> None:
-    start, later = advanced(field, random.key(0))
+def test_a_state_keeps_its_shape_under_scan(field: Field) -> None:
+    start, later = advance(field, random.key(0))
     assert jax.tree.structure(start) == jax.tree.structure(later)
     for before, after in zip(jax.tree.leaves(start), jax.tree.leaves(later), strict=True):
         assert (before.shape, before.dtype) == (after.shape, after.dtype)
 
 
 def test_same_key_same_plume(field: Field) -> None:
-    assert eqx.tree_equal(advanced(field, random.key(5)), advanced(field, random.key(5)))
+    assert eqx.tree_equal(advance(field, random.key(5)), advance(field, random.key(5)))
 
 
 @pytest.mark.slow
-def test_numbers_map_and_never_compile_again(field: Field) -> None:
-    """The field is made anew under the trace, as an environment does that randomises its params."""
+def test_numbers_can_be_vmapped_and_do_not_recompile(field: Field) -> None:
+    """The field is reconstructed under the trace, as by an environment that randomises its params."""
     traces = 0
     points = points_near(field)
     numbers, rest = eqx.partition(field, lambda leaf: isinstance(leaf, float | jax.Array | np.ndarray))
@@ -94,11 +94,11 @@ def test_numbers_map_and_never_compile_again(field: Field) -> None:
     def reached(leaves: Any) -> Any:
         nonlocal traces
         traces += 1
-        made = dataclasses.replace(eqx.combine(leaves, rest))
-        return made.concentration(made.advance(random.key(1), made.init(random.key(0))), points)
+        rebuilt = dataclasses.replace(eqx.combine(leaves, rest))
+        return rebuilt.concentration(rebuilt.advance(random.key(1), rebuilt.init(random.key(0))), points)
 
     def both(change: float) -> Any:
-        """The numbers as they are, and changed."""
+        """The original and the changed numbers."""
         return jax.tree.map(
             lambda leaf: jnp.stack([jnp.asarray(leaf), jnp.asarray(leaf * change if np.ndim(leaf) == 0 else leaf)]),
             numbers,
@@ -115,7 +115,7 @@ def test_numbers_map_and_never_compile_again(field: Field) -> None:
 def test_double_precision(field: Field) -> None:
     with jax.enable_x64(True):
         points = points_near(field).astype(jnp.float64)
-        shape = jax.eval_shape(lambda key: field.concentration(advanced(field, key)[1], points), random.key(0))
+        shape = jax.eval_shape(lambda key: field.concentration(advance(field, key)[1], points), random.key(0))
     assert shape.dtype == np.float64
 
 

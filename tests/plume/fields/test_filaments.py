@@ -29,7 +29,7 @@ def run(field: Filaments, key: Any, num: int = 500) -> Any:
     return _run(jax.tree.map(jnp.asarray, field), key, num)
 
 
-def living(state: FilamentsState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def active_puffs(state: FilamentsState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     alive = np.asarray(state.squared) > 0
     x, y, squared = (np.asarray(part, float)[alive] for part in (state.x, state.y, state.squared))
     return x, y, squared
@@ -43,15 +43,15 @@ def with_puffs(x: Any, y: Any, squared: Any) -> FilamentsState:
 @pytest.mark.slow
 def test_births_are_poisson() -> None:
     _, heads = run(STEADY, random.key(0))
-    born = np.diff(np.asarray(heads, int)) % STEADY.max_puffs
-    assert born.mean() == pytest.approx(1.0, abs=4 / math.sqrt(500))  # 10 a second, steps of 0.1 s
-    assert born.var() == pytest.approx(1.0, rel=0.25)
+    births_per_step = np.diff(np.asarray(heads, int)) % STEADY.max_puffs
+    assert births_per_step.mean() == pytest.approx(1.0, abs=4 / math.sqrt(500))  # 10 a second, steps of 0.1 s
+    assert births_per_step.var() == pytest.approx(1.0, rel=0.25)
 
 
-def test_puffs_ride_the_wind_and_their_squared_radius_grows_linearly() -> None:
+def test_puffs_follow_the_wind_and_their_squared_radius_grows_linearly() -> None:
     field = eqx.tree_at(lambda f: f.scatter, STEADY, 0.0)
     state, _ = run(field, random.key(0))
-    x, y, squared = living(state)
+    x, y, squared = active_puffs(state)
     age = x - 5.0  # at 1 m/s
     assert age.max() == pytest.approx(50.0, abs=1.0)
     np.testing.assert_allclose(squared, 0.001 + 0.001 * age, rtol=1e-3, atol=1e-5)
@@ -59,10 +59,10 @@ def test_puffs_ride_the_wind_and_their_squared_radius_grows_linearly() -> None:
 
 
 @pytest.mark.slow
-def test_puffs_scatter_as_the_paper_has_it_at_a_hundredth_of_a_second() -> None:
-    """(2 N(0, 1)) dt a step of 0.01 s adds up to 2² · 0.01 m² a second, at any step."""
+def test_puffs_scatter_as_in_the_paper_for_any_step() -> None:
+    """(2 N(0, 1)) dt per step of 0.01 s adds up to 2² · 0.01 m² per second, for any step."""
     states = jax.jit(jax.vmap(lambda key: _run(STEADY, key, 500)[0]))(random.split(random.key(1), 12))
-    x, y, squared = living(states)
+    x, y, squared = active_puffs(states)
     age = (squared - 0.001) / 0.001
     old = age > 1
     assert (y[old] ** 2 / (0.04 * age[old])).mean() == pytest.approx(1.0, abs=0.06)
@@ -70,7 +70,7 @@ def test_puffs_scatter_as_the_paper_has_it_at_a_hundredth_of_a_second() -> None:
 
 
 def test_the_amount_in_a_puff_is_conserved() -> None:
-    """In the plane of a puff C integrates to Q/(√2π R): what is left to integrate is a Gaussian in z."""
+    """In the plane of a puff C integrates to Q/(√2π R): the rest is a Gaussian in z."""
     axis = np.linspace(-3, 3, 601)
     points = jnp.asarray(np.stack(np.meshgrid(axis, axis), axis=-1))
     for squared in (0.001, 0.02, 0.09):
@@ -79,7 +79,7 @@ def test_the_amount_in_a_puff_is_conserved() -> None:
         assert total * math.sqrt(2 * math.pi * squared) == pytest.approx(AMOUNT, rel=1e-3)
 
 
-def test_concentration_is_the_sum_over_living_puffs() -> None:
+def test_concentration_is_the_sum_over_active_puffs() -> None:
     rng = np.random.default_rng(0)
     x, y, squared = rng.uniform(0, 2, 40), rng.uniform(0, 2, 40), rng.uniform(0.001, 0.1, 40)
     squared[::5] = 0
@@ -94,7 +94,7 @@ def test_concentration_is_the_sum_over_living_puffs() -> None:
     np.testing.assert_allclose(smell, expected, rtol=2e-4, atol=1.0)
 
 
-def test_a_puff_that_leaves_the_arena_is_gone() -> None:
+def test_a_puff_that_leaves_the_arena_is_removed() -> None:
     air = Turbulence(gain=0.0, columns=3, rows=3, mean=(1.0, 1.0))
     field = Filaments(air=air, max_puffs=3, rate=0.0, scatter=0.0)
     state = with_puffs([99.95, 50.0, 50.0], [0.0, 49.999, 0.0], [0.01, 0.01, 0.01])
@@ -103,20 +103,20 @@ def test_a_puff_that_leaves_the_arena_is_gone() -> None:
     np.testing.assert_array_equal(np.asarray(after.squared) > 0, [False, False, True])
 
 
-def test_without_warm_up_the_arena_is_empty_and_with_it_the_plume_is_grown() -> None:
+def test_the_plume_is_developed_only_after_a_warm_up() -> None:
     assert not np.any(STEADY.init(random.key(0)).squared)
     field = Filaments(air=Turbulence(gain=0.0, columns=3, rows=3), max_puffs=1000, warmup=200)
-    x, _, _ = living(field.init(random.key(0)))
+    x, _, _ = active_puffs(field.init(random.key(0)))
     assert x.size == pytest.approx(950, abs=4 * 31)
     counts, _ = np.histogram(x, bins=[10, 30, 50, 70, 90])
     np.testing.assert_allclose(counts, 200, atol=4 * 14)
 
 
-def test_steps_of_the_warm_up_make_the_same_plume_as_short_ones() -> None:
+def test_long_warm_up_steps_give_the_same_plume_as_short_ones() -> None:
     coarse = eqx.tree_at(lambda f: f.dt, STEADY, 0.5)
     long_steps, _ = run(coarse, random.key(3), 100)
     short_steps, _ = run(STEADY, random.key(4))
-    (x, y, squared), (_, y2, squared2) = living(long_steps), living(short_steps)
+    (x, y, squared), (_, y2, squared2) = active_puffs(long_steps), active_puffs(short_steps)
     assert x.size == pytest.approx(500, abs=90)
     for spread, age in ((y, squared), (y2, squared2)):
         assert (spread**2 / (40 * age)).mean() == pytest.approx(1.0, abs=0.25)
@@ -130,7 +130,7 @@ def test_wind_and_plume_have_the_statistics_of_pompy() -> None:
     across = jnp.linspace(-6.0, 6.0, 25)
     points = jnp.stack(jnp.meshgrid(jnp.array([8.0, 12.0, 20.0, 35.0]), across, indexing="ij"), axis=-1)
 
-    def look(state: FilamentsState) -> tuple[Any, Any, Any]:
+    def measure(state: FilamentsState) -> tuple[Any, Any, Any]:
         age = (state.squared - 0.001) / 0.001
         middle_aged = (age > 15) & (age < 20)
         wind = field.wind(state, jnp.array([50.0, 0.0]))
@@ -139,12 +139,12 @@ def test_wind_and_plume_have_the_statistics_of_pompy() -> None:
 
     def second(state: Any, key: Any) -> tuple[Any, Any]:
         state = jax.lax.scan(lambda s, k: (field.advance(k, s), None), state, random.split(key, 10))[0]
-        return state, look(state)
+        return state, measure(state)
 
-    def watch(key: Any) -> Any:
+    def record(key: Any) -> Any:
         return jax.lax.scan(second, field.init(key), random.split(key, 400))[1]
 
-    wind, contact, spread = map(np.asarray, jax.jit(jax.vmap(watch))(random.split(random.key(0), 16)))
+    wind, contact, spread = map(np.asarray, jax.jit(jax.vmap(record))(random.split(random.key(0), 16)))
     np.testing.assert_allclose(wind.mean(axis=(0, 1)), [1.198, 0.0], atol=0.12)
     np.testing.assert_allclose(wind.std(axis=(0, 1)), [0.309, 0.442], rtol=0.2)
     np.testing.assert_allclose(contact.mean(axis=(0, 1)), [0.088, 0.113, 0.120, 0.119], rtol=0.15)
@@ -155,6 +155,6 @@ def test_wind_and_plume_have_the_statistics_of_pompy() -> None:
     ("name", "value"),
     [("rate", -1.0), ("radius", 0.0), ("amount", math.nan), ("dt", 0.0), ("max_puffs", 0), ("warmup", -1)],
 )
-def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+def test_invalid_numbers_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=name):
         Filaments(**{name: value})

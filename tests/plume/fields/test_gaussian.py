@@ -16,7 +16,7 @@ from tropism.plume.wind import Constant, Switching
 POINTS = np.random.default_rng(0).uniform(0, 128, (50, 2))
 
 
-def test_concentration_is_the_equation() -> None:
+def test_concentration_agrees_with_the_equation() -> None:
     field = Gaussian((30.0, 70.0), sigma=12.0)
     squared = ((POINTS - [30, 70]) ** 2).sum(-1)
     np.testing.assert_allclose(
@@ -25,7 +25,7 @@ def test_concentration_is_the_equation() -> None:
     assert float(field.concentration((), jnp.array([30.0, 70.0]))) == 1.0
 
 
-def test_still_air_leaves_no_state() -> None:
+def test_a_constant_wind_has_no_state() -> None:
     field = Gaussian()
     state = field.init(random.key(0))
     assert state == ()
@@ -33,7 +33,7 @@ def test_still_air_leaves_no_state() -> None:
     np.testing.assert_array_equal(field.wind((), jnp.asarray(POINTS)), np.zeros((50, 2)))
 
 
-def test_its_wind_is_felt_and_advances() -> None:
+def test_the_wind_advances() -> None:
     field = Gaussian(flow=Switching(speed=1.0, interval=2.0, jitter=0.0, spread=0.0, turn=math.pi / 3), dt=1.0)
     state = field.init(random.key(0))
     for step in range(3):
@@ -47,7 +47,7 @@ def test_equal_by_value_and_hashable() -> None:
     assert Gaussian(flow=Constant((1.0, 0.0))) != Gaussian()
 
 
-def test_numbers_map_without_compiling_again() -> None:
+def test_numbers_can_be_vmapped_and_do_not_recompile() -> None:
     traces = 0
 
     @jax.jit
@@ -72,12 +72,12 @@ def test_double_precision() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf, np.float32(-2), True])
-def test_an_impossible_width_is_refused(sigma: Any) -> None:
+def test_an_invalid_width_is_rejected(sigma: Any) -> None:
     with pytest.raises(ValidationError, match="sigma"):
         Gaussian(sigma=sigma)
 
 
 @pytest.mark.parametrize("source", [(math.nan, 0.0), (1.0,), (1.0, 2.0, 3.0)])
-def test_an_impossible_source_is_refused(source: Any) -> None:
+def test_an_invalid_source_is_rejected(source: Any) -> None:
     with pytest.raises(ValidationError, match="source"):
         Gaussian(source)

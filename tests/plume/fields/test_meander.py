@@ -13,7 +13,7 @@ from tropism.errors import ValidationError
 from tropism.plume.fields import Meander
 
 
-def test_width_grows_with_distance_and_cross_wind_integral_stays() -> None:
+def test_width_grows_with_distance_and_cross_wind_integral_is_constant() -> None:
     field = Meander(growth=0.05, sigma=2.0)
     state = field.init(random.key(0))
     concentration = jax.jit(field.concentration)
@@ -25,30 +25,30 @@ def test_width_grows_with_distance_and_cross_wind_integral_stays() -> None:
         centre = (smell * y).sum() / smell.sum()
         assert math.sqrt((smell * (y - centre) ** 2).sum() / smell.sum()) == pytest.approx(width, rel=1e-3)
         assert smell.max() == pytest.approx(2.0 / width, rel=1e-3)
-        # σ0/σ is what keeps the amount that crosses a line the same at every distance.
+        # The factor σ0/σ makes the cross-wind integral the same at every distance.
         assert smell.sum() * (y[1] - y[0]) == pytest.approx(2.0 * math.sqrt(2 * math.pi), rel=1e-3)
         assert centre == pytest.approx(64 + float(field.centre(state, jnp.asarray(down))), abs=1e-2)
 
 
-def test_nothing_upwind_and_all_at_the_source() -> None:
+def test_zero_upwind_and_maximal_at_the_source() -> None:
     field = Meander()
     state = field.init(random.key(0))
     np.testing.assert_array_equal(field.concentration(state, jnp.array([[15.9, 64.0], [0.0, 60.0]])), [0, 0])
     assert float(field.concentration(state, jnp.array([16.0, 64.0]))) == pytest.approx(1.0)
 
 
-def test_centre_line_is_carried_downwind_at_the_speed_of_the_wind() -> None:
+def test_the_centre_line_moves_downwind_at_the_speed_of_the_wind() -> None:
     field = Meander(anchor=0.0, speed=3.0, dt=0.5)
     state = field.init(random.key(1))
     later = state
     for step in range(4):
         later = field.advance(random.key(10 + step), later)
     down = jnp.linspace(0.0, 60.0, 25)
-    moved = 4 * 0.5 * 3.0
-    np.testing.assert_allclose(field.centre(later, down + moved), field.centre(state, down), rtol=1e-4, atol=1e-4)
+    distance = 4 * 0.5 * 3.0
+    np.testing.assert_allclose(field.centre(later, down + distance), field.centre(state, down), rtol=1e-4, atol=1e-4)
 
 
-def test_the_anchor_holds_the_plume_at_its_source() -> None:
+def test_the_anchor_fixes_the_plume_at_its_source() -> None:
     free, held = Meander(anchor=0.0), Meander(anchor=10.0)
     state = free.init(random.key(1))
     down = jnp.array([0.0, 10.0, 90.0])
@@ -69,7 +69,7 @@ def test_the_process_at_the_source_has_its_spread_and_correlation_time() -> None
     assert (values[8:] * values[:-8]).mean() / values.var() == pytest.approx(math.exp(-1), abs=0.05)
 
 
-def test_the_first_history_is_like_a_late_one() -> None:
+def test_the_initial_history_is_stationary() -> None:
     field = Meander(spread=5.0, time_constant=8.0, history=32)
     first = np.asarray(jax.vmap(field.init)(random.split(random.key(2), 20_000)))
     np.testing.assert_allclose(first.std(axis=0), 5.0, rtol=0.04)
@@ -77,7 +77,7 @@ def test_the_first_history_is_like_a_late_one() -> None:
         assert np.corrcoef(first[:, 0], first[:, lag])[0, 1] == pytest.approx(math.exp(-lag / 8), abs=0.03)
 
 
-def test_any_direction_is_the_same_plume_turned() -> None:
+def test_another_direction_rotates_the_plume() -> None:
     straight, turned = Meander((0.0, 0.0)), Meander((0.0, 0.0), direction=2.0)
     state = straight.init(random.key(0))
     points = np.random.default_rng(0).uniform(-20, 60, (40, 2))
@@ -98,6 +98,6 @@ def test_the_default_history_reaches_across_the_arena() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("sigma", 0.0), ("speed", 0.0), ("spread", -1.0), ("time_constant", math.nan), ("history", 1)]
 )
-def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+def test_invalid_numbers_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=name):
         Meander(**{name: value})

@@ -16,7 +16,7 @@ from tropism.plume.fields.puffs import PuffsState
 from tropism.plume.wind import Switching, Wandering
 
 SMALL = Puffs(max_puffs=500)
-LONG = 8000  # steps; one number for most tests, so that they share a compilation
+LONG = 8000  # steps; the same in most tests, so that they share a compilation
 
 
 @eqx.filter_jit
@@ -25,7 +25,7 @@ def _run(field: Puffs, state: Any, key: Any, num: int) -> Any:
 
 
 def run(field: Puffs, state: Any, key: Any, num: int) -> Any:
-    """The state after `num` steps, and where the next birth goes after each."""
+    """The state after `num` steps, and the index of the next birth after each."""
     return _run(jax.tree.map(jnp.asarray, field), state, key, num)
 
 
@@ -40,32 +40,32 @@ def births(field: Puffs, key: Any) -> np.ndarray:
 
 
 def numpy_plume(seconds: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singh's update, one substep at a time, as plume.md words it."""
+    """Singh's update, one substep at a time."""
     rng, dt = np.random.default_rng(seed), 0.01
     x, y, radius = np.zeros(0), np.zeros(0), np.zeros(0)
     for _ in range(round(seconds / dt)):
         x, y = x + 0.5 * dt, y + rng.normal(0, 0.5, y.shape) * dt
         radius = radius + 0.01 * dt
-        born = rng.poisson(1.0)
-        x, y = np.append(x, np.zeros(born)), np.append(y, np.zeros(born))
-        radius = np.append(radius, np.full(born, 0.01))
+        births_per_step = rng.poisson(1.0)
+        x, y = np.append(x, np.zeros(births_per_step)), np.append(y, np.zeros(births_per_step))
+        radius = np.append(radius, np.full(births_per_step, 0.01))
     return x, y, radius
 
 
 def test_births_are_poisson() -> None:
-    born = births(SMALL, random.key(0))
-    assert born.mean() == pytest.approx(4.0, rel=0.03)  # four substeps of 1.0
-    assert born.var() == pytest.approx(4.0, rel=0.06)
-    assert np.mean(born == 0) == pytest.approx(math.exp(-4), rel=0.25)
+    births_per_step = births(SMALL, random.key(0))
+    assert births_per_step.mean() == pytest.approx(4.0, rel=0.03)  # four substeps of 1.0
+    assert births_per_step.var() == pytest.approx(4.0, rel=0.06)
+    assert np.mean(births_per_step == 0) == pytest.approx(math.exp(-4), rel=0.25)
 
 
 def test_a_sparse_plume_keeps_a_fraction() -> None:
-    born = births(Puffs(max_puffs=500, keep=0.25), random.key(0))
-    assert born.mean() == pytest.approx(1.0, rel=0.05)
-    assert born.var() == pytest.approx(1.0, rel=0.08)
+    births_per_step = births(Puffs(max_puffs=500, keep=0.25), random.key(0))
+    assert births_per_step.mean() == pytest.approx(1.0, rel=0.05)
+    assert births_per_step.var() == pytest.approx(1.0, rel=0.08)
 
 
-def test_no_births_no_smell() -> None:
+def test_without_births_the_concentration_is_zero() -> None:
     field = Puffs(max_puffs=500, rate=0.0)
     assert not np.any(jax.jit(field.init)(random.key(0)).radius)
     state, _ = run(field, empty(field), random.key(1), LONG)
@@ -73,8 +73,8 @@ def test_no_births_no_smell() -> None:
     assert float(field.concentration(state, jnp.zeros(2))) == 0
 
 
-def test_puffs_drift_grow_and_spread_as_the_equations_say() -> None:
-    """All puffs are followed from birth: x and radius tell the age, y is a random walk of that length."""
+def test_puffs_drift_grow_and_spread_as_in_the_equations() -> None:
+    """x and radius of a puff give its age; y is a random walk of that length."""
     field = Puffs(max_puffs=6000)
     state, _ = run(field, empty(field), random.key(0), 1000)  # 40 s, 4000 births
     alive = np.asarray(state.radius) > 0
@@ -87,8 +87,8 @@ def test_puffs_drift_grow_and_spread_as_the_equations_say() -> None:
     assert (y[old] ** 2 / (step**2 * substeps[old])).mean() == pytest.approx(1.0, abs=0.1)
 
 
-def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
-    """Against the plain loop, after 20 s, when puffs have gone 10 m."""
+def test_the_initial_plume_is_developed() -> None:
+    """Compared with the plain loop after 20 s, when puffs have moved 10 m."""
     plumes = jax.jit(jax.vmap(Puffs().init))(random.split(random.key(0), 40))
     x, y, radius = (np.asarray(part, float) for part in (plumes.x, plumes.y, plumes.radius))
     near = x < 8.0
@@ -105,7 +105,7 @@ def test_a_plume_starts_as_if_it_had_always_been_there() -> None:
 
 
 @pytest.mark.slow
-def test_stepping_on_leaves_the_statistics_as_they_are() -> None:
+def test_the_initial_statistics_are_stationary() -> None:
     first = jax.jit(jax.vmap(SMALL.init))(random.split(random.key(0), 200))
     later = jax.vmap(lambda state, key: _run(SMALL, state, key, 150)[0])(first, random.split(random.key(1), 200))
     for statistic in (lambda s: s.x, lambda s: s.y**2, lambda s: s.radius):
@@ -130,7 +130,7 @@ def test_concentration_is_the_sum_over_the_puffs_around_a_point() -> None:
 
 @pytest.mark.slow
 def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
-    """The wander of the centre line 20 s downwind is that of the integral of an Ornstein–Uhlenbeck angle."""
+    """The displacement of the centre line 20 s downwind is the integral of an Ornstein–Uhlenbeck angle."""
     wind = Wandering(spread=0.05, time_constant=5.0)
     field = Puffs(max_puffs=2000, flow=wind, shake=0.0)
     states = jax.jit(jax.vmap(field.init))(random.split(random.key(0), 400))
@@ -141,7 +141,7 @@ def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
 
 
 @pytest.mark.slow
-def test_a_switched_wind_turns_the_young_plume_only() -> None:
+def test_a_switched_wind_turns_only_the_young_plume() -> None:
     field = Puffs(max_puffs=2000, flow=Switching.once(at=1.0), shake=0.0)
     state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
     x, y = np.asarray(state.x), np.asarray(state.y)
@@ -170,6 +170,6 @@ def test_the_buffer_keeps_the_newest() -> None:
         ("substeps", 0),
     ],
 )
-def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+def test_invalid_numbers_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=name):
         Puffs(**{name: value})

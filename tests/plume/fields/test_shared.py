@@ -1,4 +1,4 @@
-"""A shared realisation against the field it was made from."""
+"""A shared realisation compared with its field."""
 
 import jax
 import jax.numpy as jnp
@@ -26,18 +26,18 @@ def test_it_is_the_field_advanced_step_by_step() -> None:
     assert int(now) == 0  # from the first again
 
 
-def test_episodes_begin_anywhere_unless_told_otherwise() -> None:
+def test_episodes_begin_at_a_random_frame_by_default() -> None:
     shared = share(Meander(), random.key(0), 7)
     begins = np.asarray(jax.vmap(shared.init)(random.split(random.key(1), 500)))
     assert set(begins.tolist()) == set(range(7))
     assert int(share(Meander(), random.key(0), 7, offset=False).init(random.key(1))) == 0
 
 
-def test_moving_the_source_moves_all_of_it() -> None:
+def test_moving_the_source_moves_the_whole_plume() -> None:
     shared = share(Meander((0.0, 0.0)), random.key(0), 3)
     points = jnp.array([[3.0, 1.0], [20.0, -4.0]])
     state = shared.init(random.key(0))
-    moved = shared.moved((5.0, 2.0))
+    moved = shared.with_source((5.0, 2.0))
     np.testing.assert_allclose(
         moved.concentration(state, points + jnp.array([5.0, 2.0])), shared.concentration(state, points), rtol=1e-4
     )

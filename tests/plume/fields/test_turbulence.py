@@ -36,7 +36,7 @@ def noise() -> np.ndarray:
     return noise_series(Turbulence(columns=2, rows=2), num=8192, dt=0.2, batch=24)
 
 
-def test_the_noise_has_the_variance_of_a_kicked_oscillator(noise: np.ndarray) -> None:
+def test_the_noise_has_the_variance_of_a_driven_oscillator(noise: np.ndarray) -> None:
     assert noise.var() == pytest.approx(VARIANCE, rel=0.08)
     assert noise[:100].var() == pytest.approx(VARIANCE, rel=0.25)  # from the first step on
     assert noise.mean() == pytest.approx(0, abs=0.05)
@@ -54,7 +54,7 @@ def test_the_spectrum_of_the_noise_peaks_at_its_bandwidth(noise: np.ndarray) -> 
     np.testing.assert_allclose(ratio / ratio.mean(), 1, atol=0.25)
 
 
-def test_one_step_is_the_equation() -> None:
+def test_one_step_agrees_with_the_equation() -> None:
     """Against loops over the grid, without noise."""
     air = Turbulence(columns=5, rows=4, low=(0.0, 0.0), high=(8.0, 9.0), gain=0.0, mean=(1.0, 0.5))
     grid = np.random.default_rng(0).normal(0, 1, (2, 7, 6))
@@ -103,7 +103,7 @@ def test_velocity_is_bilinear_and_constant_beyond_the_arena() -> None:
         np.testing.assert_allclose([u[index], v[index]], expected, atol=1e-5)
 
 
-def test_without_noise_the_mean_wind_blows_for_ever() -> None:
+def test_without_noise_the_wind_stays_at_its_mean() -> None:
     air = Turbulence(gain=0.0, mean=(0.7, -0.2))
     state = air.init(random.key(0))
     for step in range(3):
@@ -117,14 +117,14 @@ def test_without_noise_the_mean_wind_blows_for_ever() -> None:
     ("name", "value"),
     [("damping", 0.0), ("bandwidth", -0.2), ("diffusivity", math.nan), ("gain", -1.0), ("columns", 1), ("low", (0.0,))],
 )
-def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+def test_invalid_numbers_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=name):
         Turbulence(**{name: value})
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_gale_stays_within_what_blows_at_the_edges(seed: int) -> None:
-    """However strong, the wind inside is never stronger than it was somewhere on the edge: nothing overshoots."""
+def test_a_strong_wind_does_not_exceed_its_boundary_values(seed: int) -> None:
+    """The wind inside is never stronger than it was somewhere on the edge: the scheme does not overshoot."""
     air = Turbulence(gain=100.0)
     state = air.init(random.key(seed))
     strongest = jnp.abs(state.grid).max()

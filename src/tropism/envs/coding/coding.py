@@ -12,13 +12,13 @@ from tropism.core.adapters.language import parse_record
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
-from tropism.envs.coding.tasks import Exercise, Task, Tasks, tasks_of
+from tropism.envs.coding.tasks import Exercise, Task, Tasks, resolve_tasks
 from tropism.errors import DivergedError
 from tropism.sandbox import doctor
 from tropism.sandbox.grading import Grading
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.pool import Cell, Tier
-from tropism.sandbox.sandbox import Result, Sandbox
+from tropism.sandbox.pool import SandboxSpec, Tier
+from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 from tropism.wire.messages import CodeAction, CodeObservation
 
 HOW_TO_ACT = (
@@ -29,45 +29,47 @@ FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 class CodingParams(EnvParams):
-    """There are no numbers to change."""
+    """No parameters can be changed."""
 
 
-class Entry(NamedTuple):
+class TranscriptEntry(NamedTuple):
     code: str
-    result: Result
+    result: ExecutionResult
 
 
-Transcript = tuple[Entry, ...]
+Transcript = tuple[TranscriptEntry, ...]
 
 
 class Interpreter:
-    """A sandbox, and the transcript it has lived through."""
+    """A sandbox and the transcript of the code that it has run."""
 
-    def __init__(self, cell: Cell, seed: int):
-        self.lived: Transcript | None = ()
-        self._sandbox = Sandbox(cell)
+    def __init__(self, sandbox_spec: SandboxSpec, seed: int):
+        self.transcript: Transcript | None = ()
+        self._sandbox = Sandbox(sandbox_spec)
         self._seed = seed
 
-    def run(self, code: str, step: int) -> Result:
+    def run(self, code: str, step: int) -> ExecutionResult:
         return self._sandbox.start(self._seed).run(code, name=f"<step {step}>")
 
-    def live(self, transcript: Transcript) -> None:
-        """Run it again, from where an interpreter last began, and compare."""
-        begin = max((number for number, entry in enumerate(transcript, 1) if entry.result.lost), default=0)
-        for number, entry in enumerate(transcript[begin:], begin + 1):
+    def replay(self, transcript: Transcript) -> None:
+        """Run the transcript from the last interpreter restart and compare the results."""
+        restart = max(
+            (number for number, entry in enumerate(transcript, 1) if entry.result.interpreter_lost), default=0
+        )
+        for number, entry in enumerate(transcript[restart:], restart + 1):
             if self.run(entry.code, number) != entry.result:
                 self.close()
-                message = f"step {number} did not repeat itself when the episode was run again"
+                message = f"step {number} gave another result when the episode was replayed"
                 raise DivergedError("replay", number, "the same output", message)
-        self.lived = transcript
+        self.transcript = transcript
 
     def close(self) -> None:
-        self.lived = None
+        self.transcript = None
         self._sandbox.close()
 
 
 class CodingState(NamedTuple):
-    """`interpreter` is what the transcript was run in; where it has gone on or is closed, another one is made."""
+    """`interpreter` has run the transcript; `step` makes another one if it was closed or has run more."""
 
     seed: int
     time: int
@@ -95,7 +97,7 @@ class Coding(Environment):
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
-    cell: Cell = eqx.field(static=True)
+    sandbox_spec: SandboxSpec = eqx.field(static=True)
 
     def __init__(
         self,
@@ -105,13 +107,15 @@ class Coding(Environment):
         packages: Any = ("numpy",),
         **limits: Any,
     ):
-        self.tasks = tasks_of(tasks)
+        self.tasks = resolve_tasks(tasks)
         self.max_steps = check_count("max_steps", max_steps)
-        self.cell = Cell(doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits))
+        self.sandbox_spec = SandboxSpec(
+            doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits)
+        )
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
-        return doctor.examined().reason
+        return doctor.cached_report().reason
 
     def default_params(self) -> CodingParams:
         return CodingParams()
@@ -120,7 +124,7 @@ class Coding(Environment):
         random = Random(key)
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
-        state = CodingState(key, 0, task, (), "", Interpreter(self.cell, key))
+        state = CodingState(key, 0, task, (), "", Interpreter(self.sandbox_spec, key))
         return CodeObservation(prompt=task.prompt if task else "", metadata=self._metadata(state)), state
 
     def step(
@@ -128,7 +132,7 @@ class Coding(Environment):
     ) -> tuple[CodeObservation, CodingState, float, bool, Info]:
         interpreter = self._interpreter(state)
         result = interpreter.run(action.code, state.time + 1)
-        interpreter.lived = transcript = (*state.transcript, Entry(action.code, result))
+        interpreter.transcript = transcript = (*state.transcript, TranscriptEntry(action.code, result))
         state = state._replace(
             time=state.time + 1,
             transcript=transcript,
@@ -138,7 +142,7 @@ class Coding(Environment):
         metadata = self._metadata(state)
         reward, answer = 0.0, state.task if action.submit else None
         if answer is not None:
-            passed, tests = self._passed(answer, action.code), len(answer.tests)
+            passed, tests = self._count_passed(answer, action.code), len(answer.tests)
             metadata |= {"passed": passed, "tests": tests}
             reward = passed / tests
         done, info = outcome(answer is not None, state.time >= self.max_steps)
@@ -146,19 +150,19 @@ class Coding(Environment):
         return obs, state, reward, done, info
 
     def _interpreter(self, state: CodingState) -> Interpreter:
-        """One that has lived through the transcript, and nothing else."""
-        if state.interpreter.lived is state.transcript:
+        """An interpreter that has run exactly the transcript."""
+        if state.interpreter.transcript is state.transcript:
             return state.interpreter
-        interpreter = Interpreter(self.cell, state.seed)
-        interpreter.live(state.transcript)
+        interpreter = Interpreter(self.sandbox_spec, state.seed)
+        interpreter.replay(state.transcript)
         return interpreter
 
-    def _passed(self, task: Task, source: str) -> int:
-        return Grading(self.cell, source, task.functions).passed(task.tests)
+    def _count_passed(self, task: Task, source: str) -> int:
+        return Grading(self.sandbox_spec, source, task.functions).count_passed(task.tests)
 
     def _metadata(self, state: CodingState) -> dict[str, Any]:
         task = {} if state.task is None else {"task": state.task.name}
-        return {"step": state.time, "tier": self.cell.tier, "digest": state.digest, **task}
+        return {"step": state.time, "tier": self.sandbox_spec.tier, "digest": state.digest, **task}
 
     def observation_space(self, params: Any) -> Record:
         return Record(CodeObservation)
@@ -177,24 +181,24 @@ class Coding(Environment):
 
     def parse(self, text: str, params: Any) -> CodeAction:
         """The code itself, the first fenced block, or the action as JSON."""
-        return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_unfenced(words)))
+        return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_strip_fence(words)))
 
     def close(self, state: CodingState) -> None:
         state.interpreter.close()
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     block = FENCE.search(text)
     return block[1] if block else text
 
 
-def _digest(before: str, result: Result) -> str:
-    """Of all results up to this one, so that a replay which differs anywhere differs at the end."""
+def _digest(before: str, result: ExecutionResult) -> str:
+    """Digest of all results so far: a replay that differs in any step differs in the last digest."""
     text = json.dumps([before, result.stdout, result.stderr, result.exit_code, result.timed_out])
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _observation(result: Result, task: Task | None, **rest: Any) -> CodeObservation:
+def _observation(result: ExecutionResult, task: Task | None, **rest: Any) -> CodeObservation:
     return CodeObservation(
         stdout=result.stdout,
         stderr=result.stderr,

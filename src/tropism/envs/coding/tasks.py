@@ -1,4 +1,4 @@
-"""Tasks for `Coding-v0`: a prompt, and hidden tests of the functions it asks for."""
+"""Tasks for `Coding-v0`: a prompt and hidden tests of the functions to write."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from tropism.errors import ValidationError
 
 SEEDED_TESTS = 8
 FIELDS = ("name", "prompt", "functions", "tests")
-EXPECTED = 'an object with "prompt" (a string), "functions" and "tests" (lists of strings), and perhaps "name"'
+EXPECTED = 'an object with "prompt" (a string), "functions" and "tests" (lists of strings), and optionally "name"'
 
 
 @dataclass(frozen=True)
 class Task:
-    """`functions` are the names that a submission is to define; each test is Python that calls them and raises
-    when an answer is wrong. Arguments and answers are plain values: numbers, strings, bytes and collections of them."""
+    """`functions` are the names that a submission must define; each test is Python that calls them and raises
+    if a result is wrong. Arguments and results are plain values: numbers, strings, bytes and collections of them."""
 
     name: str
     prompt: str
@@ -29,7 +29,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A task whose hidden tests are drawn from the episode's seed and answered by a reference."""
+    """A task whose hidden tests are drawn from the episode's seed and solved by a reference."""
 
     reference: Callable[..., Any]
     prompt: str = field(compare=False)
@@ -52,13 +52,13 @@ def run_lengths(text: str) -> list[tuple[str, int]]:
 
 
 def is_balanced(text: str) -> bool:
-    open_ones: list[str] = []
+    open_brackets: list[str] = []
     for character in text:
         if character in "([{":
-            open_ones.append(character)
-        elif character in ")]}" and (not open_ones or open_ones.pop() + character not in ("()", "[]", "{}")):
+            open_brackets.append(character)
+        elif character in ")]}" and (not open_brackets or open_brackets.pop() + character not in ("()", "[]", "{}")):
             return False
-    return not open_ones
+    return not open_brackets
 
 
 def merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -130,7 +130,7 @@ BUILT_IN = (
 Tasks = tuple[Task | Exercise, ...]
 
 
-def tasks_of(source: Any) -> Tasks:
+def resolve_tasks(source: Any) -> Tasks:
     """None, "built-in", the path of a JSONL file, or a sequence of tasks."""
     if source is None:
         return ()
@@ -144,7 +144,7 @@ def tasks_of(source: Any) -> Tasks:
 
 
 def load_tasks(path: str | Path) -> tuple[Task, ...]:
-    """The tasks of a file, one JSON object a line: prompt, functions, tests, and perhaps a name."""
+    """The tasks of a file, one JSON object per line: prompt, functions, tests and an optional name."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
@@ -160,9 +160,9 @@ def _read(line: str, place: str) -> Task:
         row = json.loads(line)
     except ValueError as error:
         raise ValidationError(place, line, f"JSON ({error})") from None
-    sound = isinstance(row, dict) and set(row) <= set(FIELDS) and isinstance(row.get("prompt"), str)
-    sound = sound and all(_is_strings(row.get(field)) for field in ("functions", "tests"))
-    if not sound or not all(name.isidentifier() for name in row["functions"]):
+    valid = isinstance(row, dict) and set(row) <= set(FIELDS) and isinstance(row.get("prompt"), str)
+    valid = valid and all(_is_strings(row.get(field)) for field in ("functions", "tests"))
+    if not valid or not all(name.isidentifier() for name in row["functions"]):
         raise ValidationError(place, line, EXPECTED)
     return Task(str(row.get("name", place)), row["prompt"], tuple(row["functions"]), tuple(row["tests"]))
 

@@ -1,4 +1,4 @@
-"""PlumeNav with parts that are a user's own Python objects: the same search, stepped on the host."""
+"""PlumeNav with a user's Python objects as parts: the same search, stepped on the host."""
 
 import math
 from collections.abc import Mapping
@@ -17,49 +17,49 @@ from tropism.core.episode import host_key, seed_words, step_key
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.nav import MOTION, SENSOR, PlumeNav, PlumeNavParams, PlumeNavState
-from tropism.envs.plume.parts import Episode, Parts, PlumeView
+from tropism.envs.plume.parts import HostEpisode, PlumeParts, PlumeView
 from tropism.errors import StateError, ValidationError
-from tropism.plume.scene import Agent, Scene, pair
+from tropism.plume.scene import AgentPose, Scene, pair
 from tropism.plume.user_parts import (
+    AgentAtPoint,
     AgentState,
-    Body,
+    Coordinates,
     GridSize,
     HostField,
-    Looked,
-    Moment,
-    Position,
+    HostFieldState,
+    NeedsHost,
+    PlaceholderField,
     Surroundings,
-    Unseen,
-    called,
-    finite,
-    raster_of,
-    sampled,
+    plume_raster,
+    require_finite,
+    return_label,
+    sample_plume,
 )
 
-RNG = -2  # a number no step has: its key is for the components' generator
-Sight = tuple[Any, ...]  # what a Scene is made of, which a compiled part makes itself
+RNG = -2  # in place of a step number: selects the key of the components' generator
+SceneParts = tuple[Any, ...]  # the fields of a Scene, which a compiled part constructs itself
 
 
 @dataclass(frozen=True)
 class PlumeHostState:
-    search: "Search"  # whose parts are in this episode
-    episode: Episode
+    search: "HostSearch"  # its parts run this episode
+    episode: HostEpisode
     words: NDArray[Any]  # the seed's
     rng: np.random.Generator
-    source: Position
+    source: Coordinates
     agent: AgentState
-    body: Agent  # the same agent, as library parts see it
+    pose: AgentPose  # the same agent, for library parts
     field: Any = None  # the state of a library field
     memory: Any = ()  # a library sensor's
-    here: float = 0.0  # concentration at the agent
+    concentration: float = 0.0  # concentration at the agent
     distance: float = 0.0  # to the source
-    trail: tuple[Position, ...] = ()
+    trail: tuple[Coordinates, ...] = ()
 
 
-class Search:
-    """The steps of a `PlumeHost`. A plain class, because Equinox makes a module of every method it binds."""
+class HostSearch:
+    """The steps of a `PlumeHost`. A plain class, because Equinox wraps every bound method in a module."""
 
-    def __init__(self, base: PlumeNav, parts: Parts):
+    def __init__(self, base: PlumeNav, parts: PlumeParts):
         self.base = base
         self.parts = parts
         self.size = GridSize(*base.grid_size)
@@ -67,105 +67,105 @@ class Search:
         self.on_grid = base.motion.on_grid
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Search) and (self.base, self.parts) == (other.base, other.parts)
+        return isinstance(other, HostSearch) and (self.base, self.parts) == (other.base, other.parts)
 
     def __hash__(self) -> int:
         return hash((self.base, self.parts))
 
     def reset(self, seed: int, params: Any) -> tuple[Any, PlumeHostState]:
         words, rng = seed_words(seed), np.random.default_rng(host_key(seed, RNG))
-        source = Position(*(float(side) for side in params.field.source))
-        body = _place(words, params.start, params.motion, params.arena, source, params.goal_radius)
-        agent = self._seen(body, AgentState(Position(0, 0)))
-        episode = self.parts.begin(seed, rng, params)
-        state = PlumeHostState(self, episode, words, rng, source, agent, body)
+        source = Coordinates(*(float(side) for side in params.field.source))
+        pose = _start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
+        agent = self._agent_state(pose, AgentState(Coordinates(0, 0)))
+        episode = self.parts.begin_episode(seed, rng, params)
+        state = PlumeHostState(self, episode, words, rng, source, agent, pose)
         memory = params.sensor.start(self.shape)
-        state = self._arrived(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
-        return self._observed(state, params)
+        state = self._update_surroundings(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
+        return self._observe(state, params)
 
     def step(self, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
         self._check_action(action)
-        agent, body = self._moved(state, action, params)
+        agent, pose = self._move_agent(state, action, params)
         self.parts.advance(agent.step_count + 1)
         trail = (*state.trail[1:], agent.position) if self.trail else ()
-        after = self._arrived(replace(state, agent=agent, body=body, trail=trail), params)
+        after = self._update_surroundings(replace(state, agent=agent, pose=pose, trail=trail), params)
         reward = self._reward(state, action, after, params)
         total = agent.total_reward + reward
-        counted = replace(after.agent, step_count=agent.step_count + 1, total_reward=total)
-        obs, after = self._observed(replace(after, agent=counted), params)
+        updated_agent = replace(after.agent, step_count=agent.step_count + 1, total_reward=total)
+        obs, after = self._observe(replace(after, agent=updated_agent), params)
         state.episode.actions.append(action)
-        terminated = counted.goal_reached or bool(body.lost)
-        return obs, after, reward, *outcome(terminated, counted.step_count >= int(params.max_steps))
+        terminated = updated_agent.goal_reached or bool(pose.absorbed)
+        return obs, after, reward, *outcome(terminated, updated_agent.step_count >= int(params.max_steps))
 
-    def alive(self, state: PlumeHostState) -> PlumeHostState:
-        """The state, with parts that are where it is: where they have gone on, copies that live its episode again."""
+    def resume(self, state: PlumeHostState) -> PlumeHostState:
+        """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
         episode, steps = state.episode, state.agent.step_count
         if episode is self.parts.episode and steps == self.parts.now == len(episode.actions):
             return state
-        if episode.before is None:
+        if episode.initial_parts is None:
             advice = "give each session its own environment"
-            said = f"cannot step: the components of this environment are in another episode; {advice}"
-            raise StateError("episode", steps, advice, said)
-        twin = Search(self.base, self.parts.as_before(episode))
-        _, again = twin.reset(episode.seed, episode.params)
+            message = f"cannot step: the components of this environment run another episode; {advice}"
+            raise StateError("episode", steps, advice, message)
+        search = HostSearch(self.base, self.parts.at_episode_start(episode))
+        _, replayed = search.reset(episode.seed, episode.params)
         for action in episode.actions[:steps]:
-            again = twin.step(again, action, episode.params)[1]
-        return again
+            replayed = search.step(replayed, action, episode.params)[1]
+        return replayed
 
     def _check_action(self, action: Any) -> None:
         motion = self.parts.motion
         if hasattr(motion, "validate_action") and not motion.validate_action(action):
             raise ValidationError("action", action, f"one that {type(motion).__name__}.validate_action accepts")
 
-    def _moved(self, state: PlumeHostState, action: Any, params: Any) -> tuple[AgentState, Agent]:
-        """The next state of the agent, by the action model; its counters are still those before the step."""
-        motion, number = self.parts.motion, state.agent.step_count + 1
+    def _move_agent(self, state: PlumeHostState, action: Any, params: Any) -> tuple[AgentState, AgentPose]:
+        """The agent after the action; its counters are still those before the step."""
+        motion, step = self.parts.motion, state.agent.step_count + 1
         if motion is None:
-            body = self._run(_move, params.motion, (state.words, number, action), (state,), params)
-            return self._seen(body, state.agent), body
+            pose = self._run(_move, params.motion, (state.words, step, action), (state,), params)
+            return self._agent_state(pose, state.agent), pose
         result = motion.process_action(action, replace(state.agent), self.size)
-        agent = self._checked(result, state.agent, called(motion, "process_action", number))
-        return agent, _embody(state.body, agent.position, agent.orientation)
+        agent = self._validate_agent(result, state.agent, return_label(motion, "process_action", step))
+        return agent, _to_pose(state.pose, agent.position, agent.orientation)
 
-    def _checked(self, result: Any, before: AgentState, name: str) -> AgentState:
-        found: Any = getattr(result, "position", None)
-        point = as_array((found.x, found.y) if hasattr(found, "x") and hasattr(found, "y") else found)
+    def _validate_agent(self, result: Any, before: AgentState, name: str) -> AgentState:
+        position: Any = getattr(result, "position", None)
+        point = as_array((position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position)
         if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
             expected = f"an agent with a position between {self.low} and {self.high}"
-            raise ValidationError(name, result if found is None else found, expected)
-        orientation = finite(f"the orientation in {name}", getattr(result, "orientation", before.orientation))
-        return replace(before, position=Position(*point.tolist()), orientation=orientation)
+            raise ValidationError(name, result if position is None else position, expected)
+        orientation = require_finite(f"the orientation in {name}", getattr(result, "orientation", before.orientation))
+        return replace(before, position=Coordinates(*point.tolist()), orientation=orientation)
 
-    def _arrived(self, state: PlumeHostState, params: Any) -> PlumeHostState:
-        """The state with what is around the agent now: the field, the smell, the goal."""
+    def _update_surroundings(self, state: PlumeHostState, params: Any) -> PlumeHostState:
+        """Update the field, the concentration at the agent, the distance and whether the goal is reached."""
         plume, agent = self.parts.plume, state.agent
         x, y = agent.position
-        here = sampled(plume, x, y, self.parts.now)
+        concentration = sample_plume(plume, x, y, self.parts.now)
         distance = math.dist(agent.position, state.source)
         agent = replace(agent, goal_reached=distance <= float(params.goal_radius))
         field = plume.state if isinstance(plume, PlumeView) else None
-        return replace(state, agent=agent, field=field, here=here, distance=distance)
+        return replace(state, agent=agent, field=field, concentration=concentration, distance=distance)
 
     def _reward(self, state: PlumeHostState, action: Any, after: PlumeHostState, params: Any) -> float:
         reward = self.parts.reward
         if reward is None:
             known = (action, after.agent.goal_reached)
-            return float(self._run(_value, params.reward, known, (state, after), params))
+            return float(self._run(_compute_reward, params.reward, known, (state, after), params))
         value = reward.compute_reward(replace(state.agent), action, replace(after.agent), self.parts.plume)
-        return finite(called(reward, "compute_reward", self.parts.now), value)
+        return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
 
-    def _observed(self, state: PlumeHostState, params: Any) -> tuple[Any, PlumeHostState]:
-        sensor, number = self.parts.sensor, self.parts.now
+    def _observe(self, state: PlumeHostState, params: Any) -> tuple[Any, PlumeHostState]:
+        sensor, step = self.parts.sensor, self.parts.now
         if sensor is None:
-            known = (state.words, number, state.memory)
+            known = (state.words, step, state.memory)
             obs, memory = self._run(_sense, params.sensor, known, (state,), params)
             return jax.tree.map(np.array, obs), replace(state, memory=memory)
         obs = sensor.get_observation(self._surroundings(state, params))
-        return params.sensor.space(self.shape).coerce(obs, called(sensor, "get_observation", number)), state
+        return params.sensor.space(self.shape).coerce(obs, return_label(sensor, "get_observation", step)), state
 
     def _surroundings(self, state: PlumeHostState, params: Any) -> Surroundings:
         parts = self.parts
-        told = {
+        values = {
             "agent_state": replace(state.agent),
             "concentration_field": parts.plume,
             "wind_field": parts.wind,
@@ -175,65 +175,65 @@ class Search:
             "max_steps": int(params.max_steps),
             "rng": state.rng,
         }
-        return Surroundings(told, lambda: raster_of(parts.plume, self.shape, parts.now))
+        return Surroundings(values, lambda: plume_raster(parts.plume, self.shape, parts.now))
 
-    def _run(self, function: Any, part: Any, known: Sight, states: tuple[PlumeHostState, ...], params: Any) -> Any:
-        """Compiled, unless the part looks at a plume or a wind that is a Python object."""
-        looking, name = self.parts.looking, f"{function.__name__} of {type(part).__name__}"
-        if name not in looking:
+    def _run(self, function: Any, part: Any, known: SceneParts, states: tuple[PlumeHostState, ...], params: Any) -> Any:
+        """Run a part compiled, unless it uses a plume or a wind that is a Python object."""
+        host_only, name = self.parts.host_only, f"{function.__name__} of {type(part).__name__}"
+        if name not in host_only:
             try:
-                return function(part, *known, *(self._blind_sight(state, params) for state in states))
-            except Looked:
-                looking.add(name)
-        return function.__wrapped__(part, *known, *(self.sight(state, params) for state in states))
+                return function(part, *known, *(self._compiled_scene_parts(state, params) for state in states))
+            except NeedsHost:
+                host_only.add(name)
+        return function.__wrapped__(part, *known, *(self.host_scene_parts(state, params) for state in states))
 
-    def _blind_sight(self, state: PlumeHostState, params: Any) -> Sight:
+    def _compiled_scene_parts(self, state: PlumeHostState, params: Any) -> SceneParts:
         field, parts = params.field, self.parts
         if parts.owns_wind and not parts.owns_plume:
-            field = Unseen(field.source, field)
-        return state.body, params.arena, field, state.here if parts.owns_plume else state.field
+            field = PlaceholderField(field.source, field)
+        return state.pose, params.arena, field, state.concentration if parts.owns_plume else state.field
 
-    def sight(self, state: PlumeHostState, params: Any) -> Sight:
-        field, moment = params.field, state.field
+    def host_scene_parts(self, state: PlumeHostState, params: Any) -> SceneParts:
+        field, field_state = params.field, state.field
         if self.parts.owns_plume or self.parts.owns_wind:
             field = HostField(field.source, None if self.parts.owns_plume else field, self.parts, self.shape)
-            moment = Moment(state.agent.step_count, state.agent.position, state.here, state.field)
-        return state.body, params.arena, field, moment
+            field_state = HostFieldState(state.agent.step_count, state.agent.position, state.concentration, state.field)
+        return state.pose, params.arena, field, field_state
 
-    def _seen(self, body: Agent, before: AgentState) -> AgentState:
-        """The library's agent as a user's part sees it."""
-        x, y = np.asarray(body.xy).tolist()
-        orientation = float(np.degrees(np.asarray(body.heading))) % 360.0
-        return replace(before, position=self._place(x, y), orientation=orientation)
+    def _agent_state(self, pose: AgentPose, before: AgentState) -> AgentState:
+        """Convert the library's agent to the one passed to user parts."""
+        x, y = np.asarray(pose.xy).tolist()
+        orientation = float(np.degrees(np.asarray(pose.heading))) % 360.0
+        return replace(before, position=self._coordinates(x, y), orientation=orientation)
 
-    def goal(self, state: PlumeHostState) -> Position:
-        return self._place(*state.source)
+    def goal(self, state: PlumeHostState) -> Coordinates:
+        return self._coordinates(*state.source)
 
-    def _place(self, x: float, y: float) -> Position:
-        return Position(round(x), round(y)) if self.on_grid else Position(x, y)
+    def _coordinates(self, x: float, y: float) -> Coordinates:
+        return Coordinates(round(x), round(y)) if self.on_grid else Coordinates(x, y)
 
 
 class PlumeHost(Environment):
     """`base` with the components of `parts` in place of some of its own.
 
-    `base` has `OwnSensor`, `OwnMotion`, `OwnReward` and `Unseen` where a part is a user's. The user's own objects
-    live the episode that began last; one that began before it, in another session, goes on with copies of them.
+    `base` has `UserSensor`, `UserMotion`, `UserReward` and `PlaceholderField` in place of user parts. The user's
+    objects run the episode that started last; earlier ones, in other sessions, continue with copies of them.
     """
 
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
 
-    search: Search
+    search: HostSearch
 
-    def __init__(self, base: PlumeNav, parts: Parts):
-        self.search = Search(base, parts)
+    def __init__(self, base: PlumeNav, parts: PlumeParts):
+        self.search = HostSearch(base, parts)
 
     @property
     def base(self) -> PlumeNav:
         return self.search.base
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> PlumeParts:
         return self.search.parts
 
     def default_params(self) -> PlumeNavParams:
@@ -252,19 +252,19 @@ class PlumeHost(Environment):
 
     def step(self, key: int, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
         with jax.default_device(host_device()):
-            state = state.search.alive(state)
+            state = state.search.resume(state)
             return state.search.step(state, action, params)
 
     def info(self, state: PlumeHostState, params: Any) -> Info:
-        here, goal = tuple(state.agent.position), tuple(self.search.goal(state))
+        position, goal = tuple(state.agent.position), tuple(self.search.goal(state))
         return {
             "goal_reached": state.agent.goal_reached,
-            "agent_xy": here,
-            "agent_position": here,
+            "agent_xy": position,
+            "agent_position": position,
             "source_location": goal,
             "goal_location": goal,
             "distance_to_goal": state.distance,
-            "concentration_at_agent": state.here,
+            "concentration_at_agent": state.concentration,
         }
 
     def observation_space(self, params: Any) -> Space:
@@ -275,9 +275,9 @@ class PlumeHost(Environment):
 
     def render(self, state: PlumeHostState, params: Any) -> NDArray[Any]:
         with jax.default_device(host_device()):
-            state = state.search.alive(state)
-            _, _, field, moment = state.search.sight(state, params)
-            return np.array(self.base.render(self._pure(state, moment), replace(params, field=field)))
+            state = state.search.resume(state)
+            _, _, field, field_state = state.search.host_scene_parts(state, params)
+            return np.array(self.base.render(self._pure(state, field_state), replace(params, field=field)))
 
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:
         return self.base.describe(self._pure(state, state.field), obs, params)
@@ -290,43 +290,43 @@ class PlumeHost(Environment):
 
     def _pure(self, state: PlumeHostState, field: Any) -> PlumeNavState:
         trail = jnp.asarray(np.reshape(state.trail, (-1, 2)), float)
-        return PlumeNavState(jnp.int32(state.agent.step_count), state.body, field, state.memory, trail)
+        return PlumeNavState(jnp.int32(state.agent.step_count), state.pose, field, state.memory, trail)
 
 
 @jax.jit
-def _place(words: Any, start: Any, motion: Any, arena: Any, source: Any, goal_radius: Any) -> Agent:
+def _start_pose(words: Any, start: Any, motion: Any, arena: Any, source: Any, goal_radius: Any) -> AgentPose:
     agent = start.place(step_key(words, 0), arena, pair(source), goal_radius, motion.on_grid)
-    return replace(agent, heading=motion.facing(agent.heading))
+    return replace(agent, heading=motion.initial_heading(agent.heading))
 
 
 @jax.jit
-def _embody(before: Agent, position: Any, degrees: Any) -> Agent:
+def _to_pose(before: AgentPose, position: Any, degrees: Any) -> AgentPose:
     xy = pair(position)
-    return Agent.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), xy - before.xy, before.lost)
+    return AgentPose.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), xy - before.xy, before.absorbed)
 
 
-def _scene(sight: Sight) -> Scene:
-    body, arena, field, state = sight
-    if isinstance(field, Unseen) and field.inner is None:
-        body = Body.of(body)
-        state = (body.xy, state)
-    return Scene(body, arena, field, state)
+def _scene(parts: SceneParts) -> Scene:
+    pose, arena, field, state = parts
+    if isinstance(field, PlaceholderField) and field.inner is None:
+        pose = AgentAtPoint.of(pose)
+        state = (pose.xy, state)
+    return Scene(pose, arena, field, state)
 
 
-def _key(words: Any, number: Any, part: int) -> Any:
-    return random.fold_in(step_key(jnp.asarray(words), number), part)
-
-
-@jax.jit
-def _move(motion: Any, words: Any, number: Any, action: Any, sight: Sight) -> Agent:
-    return motion.move(_key(words, number, MOTION), action, _scene(sight))
+def _key(words: Any, step: Any, part: int) -> Any:
+    return random.fold_in(step_key(jnp.asarray(words), step), part)
 
 
 @jax.jit
-def _value(reward: Any, action: Any, reached: Any, before: Sight, after: Sight) -> Any:
+def _move(motion: Any, words: Any, step: Any, action: Any, parts: SceneParts) -> AgentPose:
+    return motion.move(_key(words, step, MOTION), action, _scene(parts))
+
+
+@jax.jit
+def _compute_reward(reward: Any, action: Any, reached: Any, before: SceneParts, after: SceneParts) -> Any:
     return reward(_scene(before), action, _scene(after), jnp.asarray(reached)).astype(jnp.float32)
 
 
 @jax.jit
-def _sense(sensor: Any, words: Any, number: Any, memory: Any, sight: Sight) -> Any:
-    return sensor.sense(_key(words, number, SENSOR), memory, _scene(sight))
+def _sense(sensor: Any, words: Any, step: Any, memory: Any, parts: SceneParts) -> Any:
+    return sensor.sense(_key(words, step, SENSOR), memory, _scene(parts))

@@ -1,4 +1,4 @@
-"""PlumeNav: find the source of a smell carried by the air."""
+"""PlumeNav: find the source of an odour plume."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,18 +15,18 @@ from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
-from tropism.plume.fields import Field, Gaussian, Recording, share
+from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
-from tropism.plume.scene import Agent, Arena, Mask, Scene, pair
+from tropism.plume.scene import AgentPose, Arena, Mask, Scene, pair
 from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
 
-FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part draws from its own
+FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part has its own
 
 
 class PlumeNavParams(EnvParams):
-    """The numbers of all parts; those of a part go by a dotted name, as in `params={"field.sigma": 30.0}`."""
+    """The numbers of all parts; those of a part have dotted names, as in `params={"field.sigma": 30.0}`."""
 
     field: Field
     sensor: Sensor
@@ -38,33 +38,33 @@ class PlumeNavParams(EnvParams):
     max_steps: ArrayLike  # steps until truncation
 
     def check_numbers(self) -> None:
-        checks.non_negative(goal_radius=self.goal_radius)
-        checks.positive(max_steps=self.max_steps)
-        checks.inside(self.arena.low, self.arena.high, source=self.field.source)
+        checks.require_non_negative(goal_radius=self.goal_radius)
+        checks.require_positive(max_steps=self.max_steps)
+        checks.require_inside(self.arena.low, self.arena.high, source=self.field.source)
 
 
 class PlumeNavState(EnvState):
-    agent: Agent
+    agent: AgentPose
     field: Any
     sensor: Any
-    trail: Float[Array, "steps 2"]  # the last positions, oldest first; empty unless asked for
+    trail: Float[Array, "steps 2"]  # the last positions, oldest first; empty by default
 
 
 class PlumeNav(Environment):
-    """Choose the parts; their numbers become params.
+    """Composed of parts, whose numbers become params.
 
     Reward: by default 1 at the source, 0 otherwise.
 
     Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
 
-    `low` and `high` bound the arena; `grid_size` is (width, height) of the raster it is drawn and sensed on,
-    whose own corners are the default bounds. The default field is a Gaussian around its centre. `obstacles` is
-    a (height, width) mask. `trail` is how many past positions a picture shows. With `shared`, the plume is
-    simulated once and all agents of a batch move in that one realisation, each episode from another moment of
-    it; else each has its own.
+    `low` and `high` bound the arena; `grid_size` is (width, height) of the raster on which it is drawn and sensed;
+    its corners are the default bounds. The default field is a Gaussian around the centre. `obstacles` is
+    a (height, width) mask. `trail` is the number of past positions in a picture. With `shared`, the plume is
+    simulated once and all agents of a batch share that realisation, each episode starting at another time of
+    it; otherwise each has its own.
     """
 
-    field: Field | Recording
+    field: Field | PlumeRecording
     sensor: Sensor
     motion: Motion
     reward: Reward
@@ -80,7 +80,7 @@ class PlumeNav(Environment):
 
     def __init__(
         self,
-        field: Field | Recording | None = None,
+        field: Field | PlumeRecording | None = None,
         sensor: Sensor = Concentration(),
         motion: Motion = Cardinal(),
         reward: Reward = SparseGoal(),
@@ -94,23 +94,23 @@ class PlumeNav(Environment):
         trail: Any = 0,
         shared: bool = False,
     ):
-        self.grid_size = checked_size(grid_size)
+        self.grid_size = validate_size(grid_size)
         width, height = self.grid_size
         field = Gaussian(source=(float(width // 2), float(height // 2)), sigma=20.0) if field is None else field
-        self.field = _part("field", field, Field, Recording)
-        self.sensor = _part("sensor", sensor, Sensor)
-        self.motion = _part("motion", motion, Motion)
-        self.reward = _part("reward", reward, Reward)
-        self.start = _part("start", start, Start)
-        self.low = (0.0, 0.0) if low is None else checked_point("low", low)
-        self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else checked_point("high", high)
+        self.field = _validate_part("field", field, Field, PlumeRecording)
+        self.sensor = _validate_part("sensor", sensor, Sensor)
+        self.motion = _validate_part("motion", motion, Motion)
+        self.reward = _validate_part("reward", reward, Reward)
+        self.start = _validate_part("start", start, Start)
+        self.low = (0.0, 0.0) if low is None else validate_point("low", low)
+        self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else validate_point("high", high)
         self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
-        self.goal_radius = _non_negative("goal_radius", goal_radius)
+        self.goal_radius = _validate_non_negative("goal_radius", goal_radius)
         self.max_steps = check_count("max_steps", max_steps)
         self.trail = check_count("trail", trail, 0)
-        self.shared = _flag("shared", shared)
+        self.shared = _validate_flag("shared", shared)
         self._check_bounds()
-        self._check_place("source", source_of(self.field))
+        self._check_place("source", source_point(self.field))
         self._check_start()
 
     @property
@@ -122,7 +122,7 @@ class PlumeNav(Environment):
         mask = None if self.obstacles is None else jnp.asarray(self.obstacles.array)
         arena = Arena(self.low, self.high, mask, self.shape)
         parts = (
-            played(self.field, self.max_steps if self.shared else 0),
+            playable_field(self.field, self.max_steps if self.shared else 0),
             self.sensor,
             self.motion,
             self.reward,
@@ -134,7 +134,7 @@ class PlumeNav(Environment):
         field = params.field.init(random.fold_in(key, FIELD))
         source = pair(params.field.source)
         agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid)
-        agent = replace(agent, heading=params.motion.facing(agent.heading))
+        agent = replace(agent, heading=params.motion.initial_heading(agent.heading))
         scene = Scene(agent, params.arena, params.field, field)
         memory = params.sensor.start(params.arena.shape)
         obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), memory, scene)
@@ -151,19 +151,19 @@ class PlumeNav(Environment):
         obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), state.sensor, after)
         trail = jnp.concatenate([state.trail[1:], agent.xy[None]]) if self.trail else state.trail
         state = PlumeNavState(state.time + 1, agent, field, memory, trail)
-        ended = outcome(reached | agent.lost, state.time >= params.max_steps, self.info(state, params))
-        return obs, state, reward, *ended
+        done_and_info = outcome(reached | agent.absorbed, state.time >= params.max_steps, self.info(state, params))
+        return obs, state, reward, *done_and_info
 
     def scene(self, state: Any, params: Any) -> Scene:
         return Scene(state.agent, params.arena, params.field, state.field)
 
     def info(self, state: Any, params: Any) -> Info:
         scene = self.scene(state, params)
-        here, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
+        position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
         return {
             "goal_reached": scene.distance <= params.goal_radius,
-            "agent_xy": here,
-            "agent_position": here,
+            "agent_xy": position,
+            "agent_position": position,
             "source_location": goal,
             "goal_location": goal,
             "distance_to_goal": scene.distance,
@@ -182,15 +182,15 @@ class PlumeNav(Environment):
         check_options(options, *self.reset_options)
         own = {"start_location", "source_location"}
         params = super().configure(params, {name: options[name] for name in options if name not in own})
-        places = {name: self._place(name, options[name]) for name in own & set(options)}
-        if "source_location" in places:
-            params = replace(params, field=params.field.moved(places["source_location"]))
-        if "start_location" in places:
-            params = replace(params, start=replace(params.start, fixed=1, point=places["start_location"]))
+        locations = {name: self._validate_location(name, options[name]) for name in own & set(options)}
+        if "source_location" in locations:
+            params = replace(params, field=params.field.with_source(locations["source_location"]))
+        if "start_location" in locations:
+            params = replace(params, start=replace(params.start, fixed=1, point=locations["start_location"]))
         return params
 
-    def _place(self, name: str, xy: Any) -> tuple[float, float]:
-        point = checked_point(f"options[{name!r}]", xy)
+    def _validate_location(self, name: str, xy: Any) -> tuple[float, float]:
+        point = validate_point(f"options[{name!r}]", xy)
         self._check_place(f"options[{name!r}]", point)
         return point
 
@@ -201,7 +201,7 @@ class PlumeNav(Environment):
             raise ValidationError("low", (self.low, self.high), "whole numbers for low and high: this arena is a grid")
 
     def _check_place(self, name: str, point: Any) -> None:
-        """A place where an agent or a source can be."""
+        """Check that an agent or a source can be at this point."""
         _check_inside(name, point, self.low, self.high)
         if self.motion.on_grid and not _is_whole(point):
             raise ValidationError(name, point, "whole numbers: this arena is a grid")
@@ -209,7 +209,7 @@ class PlumeNav(Environment):
             arena = Arena(self.low, self.high, None, self.shape)
             column, row = np.asarray(arena.cell(pair(point)))
             if self.obstacles.array[row, column]:
-                raise ValidationError(name, point, "a place that is not an obstacle")
+                raise ValidationError(name, point, "a point that is not in an obstacle")
 
     def _check_start(self) -> None:
         if self.start.fixed:
@@ -240,12 +240,12 @@ class PlumeNav(Environment):
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
             f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). "
-            f"You sense {_spell(obs, self.observation_words())}.\n"
-            f"Step {int(state.time)} of {int(params.max_steps)}. {_choice(self.motion)}"
+            f"You sense {_format_values(obs, self.observation_words())}.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}. {_describe_actions(self.motion)}"
         )
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
-        return picture.spot(params.arena, state.agent)
+        return picture.position_in_image(params.arena, state.agent)
 
     def action_words(self) -> tuple[str, ...]:
         return self.motion.words
@@ -255,36 +255,36 @@ class PlumeNav(Environment):
 
 
 @cache
-def played(field: Field | Recording, steps: int) -> Field:
-    """The field that runs: a recording as a movie; with `steps`, a realisation long enough for that many, twice."""
-    field = field.field() if isinstance(field, Recording) else field
+def playable_field(field: Field | PlumeRecording, steps: int) -> Field:
+    """The field to simulate: a Movie for a recording; with `steps`, a shared realisation of twice that length."""
+    field = field.field() if isinstance(field, PlumeRecording) else field
     return share(field, random.key(0), 2 * steps) if steps else field
 
 
-def source_of(field: Field | Recording) -> Any:
-    return field.source_point if isinstance(field, Recording) else field.source
+def source_point(field: Field | PlumeRecording) -> Any:
+    return field.source_point if isinstance(field, PlumeRecording) else field.source
 
 
-def _flag(name: str, value: Any) -> bool:
+def _validate_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ValidationError(name, value, "True or False")
     return bool(value)
 
 
-def _part(name: str, value: Any, *kinds: type) -> Any:
+def _validate_part(name: str, value: Any, *kinds: type) -> Any:
     if not isinstance(value, kinds):
         raise ValidationError(name, value, f"a {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 
-def checked_size(value: Any) -> tuple[int, int]:
+def validate_size(value: Any) -> tuple[int, int]:
     sides = list(value) if isinstance(value, tuple | list | np.ndarray) else []
     if len(sides) != 2 or not all(is_integer(side) and int(side) >= 2 for side in sides):
         raise ValidationError("grid_size", value, "(width, height), whole numbers of at least 2")
     return int(sides[0]), int(sides[1])
 
 
-def checked_point(name: str, value: Any) -> tuple[float, float]:
+def validate_point(name: str, value: Any) -> tuple[float, float]:
     array = as_array(value)
     if array is None or array.shape != (2,) or array.dtype.kind == "b" or not np.isfinite(array).all():
         raise ValidationError(name, value, "two finite numbers, (x, y)")
@@ -301,24 +301,24 @@ def _is_whole(numbers: Any) -> bool:
     return all(float(number).is_integer() for number in numbers)
 
 
-def _non_negative(name: str, value: Any) -> float:
+def _validate_non_negative(name: str, value: Any) -> float:
     array = as_array(value)
     if array is None or array.shape != () or not (np.isfinite(array) and array >= 0) or array.dtype.kind == "b":
         raise ValidationError(name, value, "a finite number of at least 0")
     return float(array)
 
 
-def _choice(motion: Motion) -> str:
-    """What can be done, in words."""
+def _describe_actions(motion: Motion) -> str:
+    """The description of the actions."""
     words, space = ", ".join(motion.words), motion.action_space
     if isinstance(space, Discrete):
         return f"Actions: {words}."
-    return f"Action: [{words}], JSON, from {_spell(space.low)} to {_spell(space.high)}."
+    return f"Action: [{words}], JSON, from {_format_values(space.low)} to {_format_values(space.high)}."
 
 
-def _spell(obs: Any, words: tuple[str, ...] = ()) -> str:
+def _format_values(obs: Any, words: tuple[str, ...] = ()) -> str:
     if words and np.shape(obs) == (len(words),):
         return ", ".join(f"{word} {float(value):.4g}" for word, value in zip(words, obs, strict=True))
     if isinstance(obs, dict):
-        return "; ".join(f"{name} {_spell(value)}" for name, value in obs.items())
+        return "; ".join(f"{name} {_format_values(value)}" for name, value in obs.items())
     return np.array2string(np.asarray(obs), precision=4, separator=", ", threshold=32).replace("\n", "")

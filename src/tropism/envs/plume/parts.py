@@ -1,4 +1,4 @@
-"""The components of a search on the host: a user's own, and the library's in the form that a user's sensor asks."""
+"""The components of a search on the host: the user's, and the library's with the interface of user parts."""
 
 import copy
 import uuid
@@ -19,26 +19,26 @@ from tropism.plume.scene import Arena
 from tropism.plume.user_parts import require
 from tropism.plume.wind import Constant, Wind
 
-WIND = -3  # a number no step has: its key is for a user's wind
+WIND = -3  # in place of a step number: selects the key of a user's wind
 
 
 @dataclass(eq=False)
-class Episode:
-    """All that an episode follows from: lived again, it is the same."""
+class HostEpisode:
+    """Everything that determines an episode, so that it can be replayed."""
 
     seed: int
     params: Any
-    before: Any  # copies of the user's sensor, motion and reward as it began; None where they cannot be copied
+    initial_parts: Any  # copies of the user's sensor, motion and reward at its start; None if they cannot be copied
     actions: list[Any] = field(default_factory=list[Any])
 
 
-class Parts:
-    """The components of one environment: a user's own, and where a part is the library's, what stands for it.
+class PlumeParts:
+    """The components of one environment: the user's, and views of the library's.
 
-    `sensor`, `motion` and `reward` are None where they are the library's; `plume` and `wind` are always
-    objects that a user's sensor can ask. A copy begins where the current episode began, because that is
-    where a copied session replays it from: a sensor may remember what nobody tells it to forget.
-    A copy is equal to what it is a copy of; else parts are equal if the user's objects are the same or say so.
+    `sensor`, `motion` and `reward` are None if they are the library's; `plume` and `wind` are always
+    objects that a user's sensor can call. A copy has the state at the start of the current episode, because a
+    copied session replays the episode from there, and a sensor's memory need not be reset by an episode.
+    A copy is equal to its original; otherwise parts are equal if the user's objects are identical or equal.
     """
 
     def __init__(self, sensor: Any, motion: Any, reward: Any, plume: Any, wind: Any):
@@ -48,22 +48,22 @@ class Parts:
         self.owns_plume = plume is not None
         self.owns_wind = wind is not None and not isinstance(wind, Wind)
         self.plume = require("plume", plume) if self.owns_plume else PlumeView()
-        self.wind = require("wind_field", wind) if self.owns_wind else self._air(wind)
-        self.looking: set[str] = set()  # what cannot be compiled, because it looks at a user's plume or wind
+        self.wind = require("wind_field", wind) if self.owns_wind else self._wind_view(wind)
+        self.host_only: set[str] = set()  # functions that cannot be compiled, because they use a user's plume or wind
         self.now = 0
-        self.episode: Episode | None = None
-        self._origin = uuid.uuid4().hex  # what copies have in common
+        self.episode: HostEpisode | None = None
+        self._origin = uuid.uuid4().hex  # shared by copies
 
-    def _air(self, wind: Wind | None) -> Any:
+    def _wind_view(self, wind: Wind | None) -> Any:
         return WindView(wind) if self.owns_plume else FieldWindView(self.plume)
 
-    def begin(self, seed: int, rng: Any, params: PlumeNavParams) -> Episode:
+    def begin_episode(self, seed: int, rng: Any, params: PlumeNavParams) -> HostEpisode:
         self.now = 0
-        self.episode = Episode(seed, params, self._remembered())
+        self.episode = HostEpisode(seed, params, self._copy_user_parts())
         if hasattr(self.motion, "set_rng"):
             self.motion.set_rng(rng)
         if isinstance(self.plume, PlumeView):
-            self.plume.take(params.field, params.arena)
+            self.plume.configure(params.field, params.arena)
             self.plume.reset(seed)
         elif hasattr(self.plume, "reset"):
             self.plume.reset(small_seed(seed))
@@ -79,80 +79,82 @@ class Parts:
             if hasattr(part, "advance_to_step"):
                 part.advance_to_step(step)
 
-    def _remembered(self) -> Any:
-        """What an episode begins with. Plume and wind need no keeping: a reset begins them again."""
+    def _copy_user_parts(self) -> Any:
+        """Copy the user's parts at the start of an episode. Plume and wind are excluded: a reset restores them."""
         shared = {id(part): part for part in (self.plume, self.wind)}
         try:
             return copy.deepcopy((self.sensor, self.motion, self.reward), shared)
-        except TypeError:  # it holds what cannot be copied, such as a file: then nor can the environment
+        except TypeError:  # a part holds an object that cannot be copied, such as a file; neither can the environment
             return None
 
-    def as_before(self, episode: Episode) -> "Parts":
-        """Copies of the parts, as they were when an episode began."""
-        twin = object.__new__(Parts)
+    def at_episode_start(self, episode: HostEpisode) -> "PlumeParts":
+        """Copies of the parts with their state at the start of an episode."""
+        twin = object.__new__(PlumeParts)
         twin.__dict__ = {**self.__dict__, "episode": episode}
         return copy.deepcopy(twin)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self.__dict__, "episode": None}
-        if self.episode is not None and self.episode.before is not None:
-            kept["sensor"], kept["motion"], kept["reward"] = self.episode.before
-        return kept
+        state = {**self.__dict__, "episode": None}
+        if self.episode is not None and self.episode.initial_parts is not None:
+            state["sensor"], state["motion"], state["reward"] = self.episode.initial_parts
+        return state
 
-    def _users(self) -> tuple[Any, ...]:
+    def _user_objects(self) -> tuple[Any, ...]:
         wind = self.wind.wind if isinstance(self.wind, WindView) else self.wind if self.owns_wind else None
         return self.sensor, self.motion, self.reward, self.plume if self.owns_plume else None, wind
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Parts):
+        if not isinstance(other, PlumeParts):
             return False
-        pairs = zip(self._users(), other._users(), strict=True)
-        return self._origin == other._origin or all(ours is its or (ours == its) is True for ours, its in pairs)
+        pairs = zip(self._user_objects(), other._user_objects(), strict=True)
+        return self._origin == other._origin or all(
+            mine is theirs or (mine == theirs) is True for mine, theirs in pairs
+        )
 
     def __hash__(self) -> int:
-        return hash(tuple(map(type, self._users())))
+        return hash(tuple(map(type, self._user_objects())))
 
 
-class _Clock:
-    """Abstract: a library part that is moved along by `reset` and `advance_to_step`. Copies are to be reset."""
+class _SteppedPart:
+    """Abstract: a library part driven by `reset` and `advance_to_step`. Copies must be reset."""
 
     def __init__(self):
         self.step = -1
         self.state: Any = None
         self.words: Any = None  # the seed's
 
-    def begin(self) -> Any:
+    def initial_state(self) -> Any:
         raise NotImplementedError
 
-    def follow(self) -> Any:
+    def next_state(self) -> Any:
         raise NotImplementedError
 
     def reset(self, seed: int) -> None:
         self.words, self.step = seed_words(seed), 0
-        self.state = self.begin()
+        self.state = self.initial_state()
 
     def advance_to_step(self, k: int) -> None:
         while self.step < k:
             self.step += 1
-            self.state = self.follow()
+            self.state = self.next_state()
 
 
-class PlumeView(_Clock):
-    """A library field as a user's sensor and reward expect a plume; `take` gives it the numbers of an episode."""
+class PlumeView(_SteppedPart):
+    """A library field with the interface of a user's plume; `configure` sets the params of an episode."""
 
-    def take(self, field: Field, arena: Arena) -> None:
+    def configure(self, field: Field, arena: Arena) -> None:
         self.field, self.arena = field, arena
 
-    def begin(self) -> Any:
+    def initial_state(self) -> Any:
         return _init(self.field, self.words)
 
-    def follow(self) -> Any:
+    def next_state(self) -> Any:
         return _advance(self.field, self.words, self.step, self.state)
 
     def sample(self, x: Any, y: Any, t: Any = None) -> float:
         if t is not None and t != self.step:
-            raise ValidationError("t", t, f"None or the present step, {self.step}")
-        return float(_smell(self.field, self.state, self.arena, np.array([x, y], float)))
+            raise ValidationError("t", t, f"None or the current step, {self.step}")
+        return float(_concentration(self.field, self.state, self.arena, np.array([x, y], float)))
 
     @property
     def field_array(self) -> NDArray[Any]:
@@ -166,7 +168,7 @@ class PlumeView(_Clock):
 
 
 class FieldWindView:
-    """The wind of a library field, as a user's sensor expects one."""
+    """The wind of a library field with the interface of a user's wind."""
 
     def __init__(self, plume: PlumeView):
         self.plume = plume
@@ -176,25 +178,25 @@ class FieldWindView:
         return np.array(_wind(self.plume.field, self.plume.state, np.array([x, y], float)))
 
 
-class WindView(_Clock):
-    """A library wind beside a user's plume; a step is one second."""
+class WindView(_SteppedPart):
+    """A library wind for a user's plume; a step is one second."""
 
     def __init__(self, wind: Wind | None = None):
         super().__init__()
         self.wind = Constant() if wind is None else wind
 
-    def begin(self) -> Any:
+    def initial_state(self) -> Any:
         return _init(self.wind, self.words)
 
-    def follow(self) -> Any:
-        return _blow(self.wind, self.words, self.step, self.state)
+    def next_state(self) -> Any:
+        return _advance_wind(self.wind, self.words, self.step, self.state)
 
     def sample(self, position: Any) -> NDArray[Any]:
         return np.array(_velocity(self.wind, self.state))
 
 
 def _key(words: Any, step: Any) -> Any:
-    """The key that the field has in PlumeNav, so that the same seed is the same plume."""
+    """The field's key in PlumeNav, so that the same seed gives the same plume."""
     return random.fold_in(step_key(words, step), FIELD)
 
 
@@ -209,7 +211,7 @@ def _advance(field: Field, words: Any, step: Any, state: Any) -> Any:
 
 
 @jax.jit
-def _blow(wind: Wind, words: Any, step: Any, state: Any) -> Any:
+def _advance_wind(wind: Wind, words: Any, step: Any, state: Any) -> Any:
     return wind.advance(_key(words, step), state, 1.0)
 
 
@@ -219,8 +221,8 @@ def _velocity(wind: Wind, state: Any) -> Any:
 
 
 @jax.jit
-def _smell(field: Field, state: Any, arena: Arena, xy: Any) -> Any:
-    return jnp.where(arena.inside(xy), field.concentration(state, xy), 0)
+def _concentration(field: Field, state: Any, arena: Arena, xy: Any) -> Any:
+    return jnp.where(arena.contains(xy), field.concentration(state, xy), 0)
 
 
 @jax.jit

@@ -1,4 +1,4 @@
-"""Ready-made searches: PlumeNav with the plumes, bodies and noses of the literature."""
+"""Predefined searches: PlumeNav with plumes, motions and sensors from the literature."""
 
 import math
 from dataclasses import replace
@@ -9,11 +9,11 @@ from typing import Any
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.fields import Filaments, Meander, Puffs, Recording, Turbulence, synthetic
+from tropism.plume.fields import Filaments, Meander, PlumeRecording, Puffs, Turbulence, synthetic_recording
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.receptors import Saturating
 from tropism.plume.rewards import Approach, Singh, SparseGoal, Sum
-from tropism.plume.sensors import Concentration, Odour, Together, WindSense
+from tropism.plume.sensors import Concat, Concentration, Odour, WindSense
 from tropism.plume.start import Start
 from tropism.plume.wind import Constant, Switching
 
@@ -25,17 +25,17 @@ WINDS = {
 
 
 def meander(trail: int = 0) -> PlumeNav:
-    """Find the source of a plume whose centre line wanders with the wind, on a grid, in 150 steps.
+    """Find the source of a plume with a meandering centre line, on a grid, in 150 steps.
 
-    The nose saturates, as receptors do, so that it tells faint smells apart.
+    The sensor saturates, as receptors do, which resolves low concentrations.
 
-    Reward: 1 at the source, and 0.005 for each unit of distance gained in a step.
+    Reward: 1 at the source, and 0.005 for each length unit of approach.
 
     Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
     return PlumeNav(
         field=Meander(source=(16.0, 64.0)),
-        sensor=Together((Saturating(Concentration(), half=0.001), WindSense())),
+        sensor=Concat((Saturating(Concentration(), half=0.001), WindSense())),
         reward=Sum((SparseGoal(), Approach(scale=0.005))),
         start=Start(low=(40.0, 40.0), high=(80.0, 88.0)),
         goal_radius=5.0,
@@ -45,9 +45,9 @@ def meander(trail: int = 0) -> PlumeNav:
 
 
 def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, trail: int = 0) -> PlumeNav:
-    """Fly to the source of a puffy plume by smell and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023).
+    """Fly to the source of a plume of puffs by odour and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023).
 
-    `regime` is the wind: "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is kept.
+    `regime` is the wind: "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is released.
 
     Reward: as in Singh et al.: progress towards the source, a penalty for each step, a bonus at the source.
 
@@ -55,10 +55,10 @@ def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, tra
     """
     if regime not in WINDS:
         raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
-    checks.fraction(keep=keep)
+    checks.require_fraction(keep=keep)
     return PlumeNav(
-        field=Puffs(flow=WINDS[regime], keep=keep, max_puffs=_crowd(keep)),
-        sensor=Together((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
+        field=Puffs(flow=WINDS[regime], keep=keep, max_puffs=_max_puffs(keep)),
+        sensor=Concat((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
         motion=Continuous(boundary="absorb"),
         reward=Singh(),
         start=Start(low=(4.0, -0.6), high=(8.0, 0.6)),
@@ -72,14 +72,14 @@ def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, tra
     )
 
 
-def _crowd(keep: float) -> int:
-    """Puffs on the 10 m to the end of the arena, of which 100 · `keep` are born a second; whatever the draw."""
+def _max_puffs(keep: float) -> int:
+    """An upper bound of the puffs on the 10 m to the end of the arena; 100 · `keep` are released per second."""
     mean = 2000 * keep
     return math.ceil(mean + 4.5 * mean**0.5) + 1
 
 
 def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
-    """Find the source of filaments of smell in a turbulent wind, over 100 metres (Farrell et al. 2002).
+    """Find the source of odour filaments in a turbulent wind, over 100 metres (Farrell et al. 2002).
 
     Reward: 1 at the source, 0 otherwise.
 
@@ -87,7 +87,7 @@ def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
     """
     return PlumeNav(
         field=Filaments(source=(5.0, 0.0), air=Turbulence()),
-        sensor=Together((Odour(threshold=1e3), WindSense())),
+        sensor=Concat((Odour(threshold=1e3), WindSense())),
         motion=Compass(step_length=1.0, on_grid=False),
         reward=SparseGoal(),
         start=Start(low=(40.0, -25.0), high=(90.0, 25.0)),
@@ -109,16 +109,16 @@ def movie(
     wind: Any = None,
     trail: int = 0,
 ) -> PlumeNav:
-    """Find the source in a recorded plume, a Recording or a file; by default a small synthetic film.
+    """Find the source in a recorded plume, a PlumeRecording or a file; by default a small synthetic recording.
 
-    `pixel_size`, `frame_rate` and `source_pixel` are for a file that does not contain them. `wind` is the velocity
-    that the agent feels, (x, y): frames do not show it.
+    `pixel_size`, `frame_rate` and `source_pixel` are needed for a file that does not contain them. `wind` is the
+    velocity at the agent, (x, y); frames do not contain it.
 
     Reward: 1 at the source, 0 otherwise.
 
     Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
-    recording = _recorded(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
+    recording = _load_recording(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
     if wind is not None:
         recording = replace(recording, wind=wind)
     height, width = recording.frames.shape[1:]
@@ -127,7 +127,7 @@ def movie(
     on_grid = size == 1.0
     return PlumeNav(
         field=recording,
-        sensor=Together((Concentration(), WindSense())),
+        sensor=Concat((Concentration(), WindSense())),
         motion=Compass(step_length=size, on_grid=on_grid),
         start=Start(low=(high[0] / 2, 0.0), high=high),
         grid_size=(width, height),
@@ -139,18 +139,18 @@ def movie(
     )
 
 
-def _recorded(recording: Any, **numbers: Any) -> Recording:
+def _load_recording(recording: Any, **numbers: Any) -> PlumeRecording:
     if isinstance(recording, str | Path):
-        return Recording.load(recording, **numbers)
-    if recording is not None and not isinstance(recording, Recording):
-        raise ValidationError("recording", recording, "a Recording or the path of a file of frames")
+        return PlumeRecording.load(recording, **numbers)
+    if recording is not None and not isinstance(recording, PlumeRecording):
+        raise ValidationError("recording", recording, "a PlumeRecording or the path of a file of frames")
     for name, value in numbers.items():
         if value is not None:
-            raise ValidationError(name, value, "None: only a file may need it")
-    return _film() if recording is None else recording
+            raise ValidationError(name, value, "None: it is only for files")
+    return _synthetic_recording() if recording is None else recording
 
 
 @cache
-def _film() -> Recording:
-    """Filmed once: it never changes, and to compile it takes a second."""
-    return synthetic()
+def _synthetic_recording() -> PlumeRecording:
+    """Cached, because compiling it takes a second."""
+    return synthetic_recording()

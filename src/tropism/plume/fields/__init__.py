@@ -6,7 +6,7 @@ from tropism.plume.fields.gaussian import Gaussian
 from tropism.plume.fields.meander import Meander
 from tropism.plume.fields.movie import Movie
 from tropism.plume.fields.puffs import Puffs
-from tropism.plume.fields.recording import Recording, synthetic
+from tropism.plume.fields.recording import PlumeRecording, synthetic_recording
 from tropism.plume.fields.shared import Shared, share
 from tropism.plume.fields.turbulence import Turbulence
 
@@ -16,10 +16,10 @@ __all__ = [
     "Gaussian",
     "Meander",
     "Movie",
+    "PlumeRecording",
     "Puffs",
-    "Recording",
     "Shared",
     "Turbulence",
     "share",
-    "synthetic",
+    "synthetic_recording",
 ]

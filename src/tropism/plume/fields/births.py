@@ -1,4 +1,4 @@
-"""Puffs born at random times, in a buffer of fixed size where the newest take the places of the oldest."""
+"""Puffs released at random times, in a ring buffer of fixed size."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ from jaxtyping import Array, Float, Int
 
 
 class Births(eqx.Module):
-    """The births of one step: the first `count` entries, in the order they were born."""
+    """The births of one step: the first `count` entries, in order of time."""
 
     count: Int[Array, ""]
-    wait: Float[Array, " most"]  # s, from the start of the step
+    wait: Float[Array, " max_births"]  # s, from the start of the step
 
 
-def draw(key: Any, rate: Any, duration: Any, most: int) -> Births:
-    """A Poisson process of `rate` per second; a step in which more than `most` were due drops the last."""
-    wait = _times(key, rate, most)
+def draw(key: Any, rate: Any, duration: Any, max_births: int) -> Births:
+    """A Poisson process of `rate` per second; births beyond `max_births` are dropped."""
+    wait = _times(key, rate, max_births)
     return Births((wait < duration).sum(dtype=jnp.int32), wait)
 
 
 def ages(key: Any, rate: Any, num: int) -> Float[Array, " {num}"]:
-    """Seconds since the latest `num` births of a process that has always been going on, oldest first."""
+    """Seconds since the latest `num` births of a process in its steady state, oldest first."""
     return jnp.flip(_times(key, rate, num))
 
 
-def places(births: Births, oldest: Int[Array, ""], size: int) -> Int[Array, " most"]:
-    """Where in a buffer of `size` the births go; those that are none go to `size`, which is nowhere."""
+def slots(births: Births, oldest: Int[Array, ""], size: int) -> Int[Array, " max_births"]:
+    """The buffer index of each birth; unused entries get `size`, which is out of range."""
     order = jnp.arange(births.wait.size)
     return jnp.where(order < births.count, (oldest + order) % size, size)
 
 
 def _times(key: Any, rate: Any, num: int) -> Float[Array, " {num}"]:
-    going_on = jnp.asarray(rate) > 0
-    return jnp.where(going_on, jnp.cumsum(random.exponential(key, (num,))) / jnp.where(going_on, rate, 1), jnp.inf)
+    is_active = jnp.asarray(rate) > 0
+    return jnp.where(is_active, jnp.cumsum(random.exponential(key, (num,))) / jnp.where(is_active, rate, 1), jnp.inf)

@@ -1,4 +1,4 @@
-"""A concentration field: how strong the smell is at a point, and how that changes with time."""
+"""A concentration field: the odour concentration at a point, changing with time."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -10,18 +10,17 @@ from jaxtyping import Array, Float
 
 
 class Field(eqx.Module):
-    """Abstract. Numbers are pytree leaves, so they vmap; what changes a shape is a static field.
+    """Abstract. Numbers are pytree leaves, so they can be vmapped; values that determine a shape are static fields.
 
-    `source` is where the smell comes from, (x, y) in the field's own length unit; +y is up. `advance` moves
-    the field on by one step of the environment. Points are arrays whose last axis is (x, y): one point or
-    any number of them.
+    `source` is the position of the odour source, (x, y) in the field's length unit; +y is up. `advance` advances
+    the field by one step of the environment. Points are arrays whose last axis is (x, y), with any leading axes.
     """
 
     source: eqx.AbstractVar[Any]
 
     @abstractmethod
     def init(self, key: Any) -> Any:
-        """The state at the start of an episode; a static field has an empty one, ()."""
+        """The state at the start of an episode; () for a static field."""
 
     @abstractmethod
     def advance(self, key: Any, state: Any) -> Any:
@@ -35,9 +34,9 @@ class Field(eqx.Module):
         """The velocity of the air, in length units a second."""
 
     def raster(self, state: Any, x: Float[Array, " width"], y: Float[Array, " height"]) -> Float[Array, "height width"]:
-        """The concentration at each (x, y), for a picture: a field that has a quicker way may round otherwise there."""
+        """The concentration at each (x, y), for a picture. A field may use a faster method with other rounding."""
         return self.concentration(state, jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1))
 
-    def moved(self, source: Any) -> "Field":
-        """The same field with its source elsewhere."""
+    def with_source(self, source: Any) -> "Field":
+        """The same field with its source at another point."""
         return replace(self, source=source)

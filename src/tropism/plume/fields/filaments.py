@@ -1,4 +1,4 @@
-"""Filaments of smell in a turbulent wind (Farrell et al. 2002, doi:10.1023/A:1016283702837)."""
+"""Odour filaments in a turbulent wind (Farrell et al. 2002, doi:10.1023/A:1016283702837)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tropism.plume.fields import births
 from tropism.plume.fields.field import Field
 from tropism.plume.fields.turbulence import Turbulence, TurbulenceState
 
-STEP = 0.01  # s; the step that the paper's noise amplitudes belong to
+STEP = 0.01  # s; the time step of the paper's noise amplitudes
 
 
 class FilamentsState(eqx.Module):
@@ -21,25 +21,25 @@ class FilamentsState(eqx.Module):
     x: Float[Array, " n"]  # m
     y: Float[Array, " n"]  # m
     squared: Float[Array, " n"]  # m², the squared radius R²; 0: no puff here
-    oldest: Int[Array, ""]  # where the next puff goes
+    oldest: Int[Array, ""]  # index of the next puff
 
 
 class Filaments(Field):
-    """Puffs are born at the source, ride on the turbulent wind, scatter around it and grow;
-    C = Σ Q/((8π³)^½ R³) · exp(−|r − p|²/2R²). A puff that leaves the arena of `air` is gone.
+    """Puffs are released at the source, carried by the turbulent wind, scattered and grow;
+    C = Σ Q/((8π³)^½ R³) · exp(−|r − p|²/2R²). A puff that leaves the arena of `air` is removed.
 
     The paper displaces a puff by (wind + scatter · N(0, 1)) · dt with dt = 0.01 s. That random walk
-    depends on the step, so it is written here as the diffusion it amounts to, and `dt` is free.
+    depends on the step; here it is the equivalent diffusion, so that any `dt` can be used.
 
-    `init` grows the plume by `warmup` steps of `warmup_dt`, 100 s in all by default, from a wind drawn from its
-    long-run distribution. That costs as much as `warmup` steps: for many short episodes share one
-    realisation (`share`), whose start is free, or take `warmup=0` and watch the plume arrive.
+    `init` simulates `warmup` steps of `warmup_dt`, 100 s in all by default, from a wind drawn from its
+    stationary distribution. That costs as much as `warmup` steps: for many short episodes share one
+    realisation (`share`), which needs no warm-up, or set `warmup=0` and start without a plume.
     """
 
     source: Any = (5.0, 0.0)  # m
     air: Turbulence = Turbulence()
     rate: ArrayLike = 10.0  # puffs/s
-    scatter: ArrayLike = 2.0  # m/s, standard deviation, drawn afresh each 0.01 s
+    scatter: ArrayLike = 2.0  # m/s, standard deviation, drawn every 0.01 s
     radius: ArrayLike = 0.001**0.5  # m, at birth
     growth: ArrayLike = 0.001  # m²/s, of R²
     amount: ArrayLike = 8.3e8  # molecules in a puff, Q
@@ -47,14 +47,14 @@ class Filaments(Field):
     warmup_dt: ArrayLike = 0.5  # s
     warmup: int = eqx.field(static=True, default=200)
     max_puffs: int = eqx.field(static=True, default=1000)
-    max_births: int = eqx.field(static=True, default=32)  # a step
+    max_births: int = eqx.field(static=True, default=32)  # per step
 
     def __check_init__(self):
-        checks.point(source=self.source)
-        checks.non_negative(rate=self.rate, scatter=self.scatter, growth=self.growth, amount=self.amount)
-        checks.positive(radius=self.radius, dt=self.dt, warmup_dt=self.warmup_dt)
-        checks.count(max_puffs=self.max_puffs, max_births=self.max_births)
-        checks.count(at_least=0, warmup=self.warmup)
+        checks.require_point(source=self.source)
+        checks.require_non_negative(rate=self.rate, scatter=self.scatter, growth=self.growth, amount=self.amount)
+        checks.require_positive(radius=self.radius, dt=self.dt, warmup_dt=self.warmup_dt)
+        checks.require_count(max_puffs=self.max_puffs, max_births=self.max_births)
+        checks.require_count(at_least=0, warmup=self.warmup)
 
     def init(self, key: Any) -> FilamentsState:
         air_key, grow_key = random.split(key)
@@ -63,7 +63,7 @@ class Filaments(Field):
         if self.warmup == 0:
             return state
         return jax.lax.fori_loop(
-            0, self.warmup, lambda i, grown: self._step(random.fold_in(grow_key, i), grown, self.warmup_dt), state
+            0, self.warmup, lambda i, previous: self._step(random.fold_in(grow_key, i), previous, self.warmup_dt), state
         )
 
     def advance(self, key: Any, state: FilamentsState) -> FilamentsState:
@@ -77,14 +77,14 @@ class Filaments(Field):
     def raster(
         self, state: FilamentsState, x: Float[Array, " width"], y: Float[Array, " height"]
     ) -> Float[Array, "height width"]:
-        """As a product of matrices: each puff is a function of x times one of y."""
+        """A matrix product: each puff is a function of x times a function of y."""
         peak, squared = self._puffs(state)
         across = jnp.exp((x[:, None] - state.x) ** 2 * (-0.5 / squared))
         up = jnp.exp((y[:, None] - state.y) ** 2 * (-0.5 / squared))
         return jnp.matmul(up * peak, across.T, precision=jax.lax.Precision.HIGHEST)
 
     def _puffs(self, state: FilamentsState) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """The concentration in the middle of each puff, 0 where there is none, and its R²."""
+        """The concentration at the centre of each puff, 0 for unused entries, and its R²."""
         alive = state.squared > 0
         squared = jnp.where(alive, state.squared, 1)
         return jnp.where(alive, self.amount / ((8 * jnp.pi**3) ** 0.5 * squared**1.5), 0), squared
@@ -95,16 +95,16 @@ class Filaments(Field):
     def _step(self, key: Any, state: FilamentsState, dt: Any) -> FilamentsState:
         air_key, scatter_key, birth_key = random.split(key, 3)
         air = self.air.advance(air_key, state.air, dt)
-        born = births.draw(birth_key, self.rate, dt, self.max_births)
-        place = births.places(born, state.oldest, self.max_puffs)
-        x = state.x.at[place].set(self.source[0], mode="drop")
-        y = state.y.at[place].set(self.source[1], mode="drop")
-        squared = state.squared.at[place].set(self.radius**2, mode="drop")
-        # The newborn live for the rest of the step only.
-        time = jnp.full(x.shape, dt).at[place].set(dt - born.wait, mode="drop")
+        new_puffs = births.draw(birth_key, self.rate, dt, self.max_births)
+        slot = births.slots(new_puffs, state.oldest, self.max_puffs)
+        x = state.x.at[slot].set(self.source[0], mode="drop")
+        y = state.y.at[slot].set(self.source[1], mode="drop")
+        squared = state.squared.at[slot].set(self.radius**2, mode="drop")
+        # New puffs move and grow only for the rest of the step.
+        time = jnp.full(x.shape, dt).at[slot].set(dt - new_puffs.wait, mode="drop")
         u, v = self.air.velocity(air, x, y)
         walk = self.scatter * STEP**0.5 * jnp.sqrt(time) * random.normal(scatter_key, (2, *x.shape))
         x, y = x + u * time + walk[0], y + v * time + walk[1]
         alive = (squared > 0) & self.air.contains(x, y)
         squared = jnp.where(alive, squared + self.growth * time, 0)
-        return FilamentsState(air, x, y, squared, (state.oldest + born.count) % self.max_puffs)
+        return FilamentsState(air, x, y, squared, (state.oldest + new_puffs.count) % self.max_puffs)

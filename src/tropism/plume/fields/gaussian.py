@@ -1,4 +1,4 @@
-"""A static round smell: C = exp(−r²/2σ²)."""
+"""A static Gaussian field: C = exp(−r²/2σ²)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tropism.plume.wind import Constant, Wind
 
 
 class Gaussian(Field):
-    """The smell does not move; the wind, if any, is only felt. The state is the wind's: () while it is still."""
+    """The wind, if any, does not move the odour. The state is the wind's: () for a constant wind."""
 
     source: Any = (64.0, 64.0)
     sigma: ArrayLike = 20.0  # length units
@@ -19,8 +19,8 @@ class Gaussian(Field):
     dt: ArrayLike = 1.0  # s, one step of the environment
 
     def __check_init__(self):
-        checks.point(source=self.source)
-        checks.positive(sigma=self.sigma, dt=self.dt)
+        checks.require_point(source=self.source)
+        checks.require_positive(sigma=self.sigma, dt=self.dt)
 
     def init(self, key: Any) -> Any:
         return self.flow.init(key)

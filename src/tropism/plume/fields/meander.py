@@ -17,13 +17,13 @@ TINY = 1e-6  # length units; 0/0 at the source of a plume without an anchor
 class Meander(Field):
     """C = σ0/σ(d) · exp(−(c − centre(d, t))²/2σ(d)²) at d downwind and c across, nothing upwind.
 
-    σ(d) = σ0 + growth · d. The centre line is carried downwind from the source, where an
-    Ornstein–Uhlenbeck process moves it; close to the source, within about `anchor`, it is held back, so
+    σ(d) = σ0 + growth · d. The centre line is advected downwind from the source, where an
+    Ornstein–Uhlenbeck process η displaces it; within about `anchor` of the source it is damped, so
     that the plume always starts at the source: centre(d, t) = d/(d + anchor) · η(t − d/speed).
     With `anchor = 0` the process acts at the source itself.
 
-    The defaults suit an arena of 128 × 128 unit cells, one step a second: the source near the left edge,
-    wind +x at 2 cells a second, σ from 2 cells at the source to about 10 at the far edge, excursions of
+    The defaults suit an arena of 128 × 128 unit cells, one step per second: the source near the left edge,
+    wind +x at 2 cells per second, σ from 2 cells at the source to about 10 at the far edge, excursions of
     8 cells with a correlation time of 15 s (30 cells downwind). The state is the history of η, newest
     first, one value per step; `history · dt · speed` must reach across the arena.
     """
@@ -40,11 +40,11 @@ class Meander(Field):
     history: int = eqx.field(static=True, default=96)
 
     def __check_init__(self):
-        checks.point(source=self.source)
-        checks.finite(direction=self.direction)
-        checks.positive(speed=self.speed, sigma=self.sigma, time_constant=self.time_constant, dt=self.dt)
-        checks.non_negative(growth=self.growth, spread=self.spread, anchor=self.anchor)
-        checks.count(at_least=2, history=self.history)
+        checks.require_point(source=self.source)
+        checks.require_finite(direction=self.direction)
+        checks.require_positive(speed=self.speed, sigma=self.sigma, time_constant=self.time_constant, dt=self.dt)
+        checks.require_non_negative(growth=self.growth, spread=self.spread, anchor=self.anchor)
+        checks.require_count(at_least=2, history=self.history)
 
     def init(self, key: Any) -> Float[Array, " {self.history}"]:
         start_key, path_key = random.split(key)
@@ -67,7 +67,7 @@ class Meander(Field):
         return jnp.broadcast_to(polar(self.speed, self.direction), xy.shape)
 
     def centre(self, state: Float[Array, " n"], down: Float[Array, "*points"]) -> Float[Array, "*points"]:
-        """How far to the left of the wind's axis the centre line runs, at distances downwind."""
+        """The offset of the centre line to the left of the wind's axis, at distances downwind."""
         down = jnp.maximum(down, 0)
         steps_ago = jnp.clip(down / (self.speed * self.dt), 0, self.history - 1)
         newer = jnp.minimum(steps_ago.astype(jnp.int32), self.history - 2)

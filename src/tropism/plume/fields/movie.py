@@ -1,4 +1,4 @@
-"""A recorded plume played back."""
+"""Playback of a recorded plume."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tropism.plume import checks
 from tropism.plume.fields.field import Field
 from tropism.plume.wind import Constant, Wind
 
-ROUNDING = 1e-3  # frames; 25 steps of 0.04 s are one second, whatever floats say
+ROUNDING = 1e-3  # frames; tolerance for rounding: 25 steps of 0.04 s are one second
 
 
 class MovieState(eqx.Module):
@@ -23,11 +23,11 @@ class MovieState(eqx.Module):
 
 
 class Movie(Field):
-    """Frames (time, y, x) of which the one that was recorded at the present time is seen, bilinear between pixels
-    and nothing beyond them. The source is at `source_pixel`, (row, column); row 0 is the lowest y.
+    """Frames (time, y, x). The field is the frame recorded at the current time, bilinear between pixels
+    and 0 outside. The source is at `source_pixel`, (row, column); row 0 is the lowest y.
 
-    At its end the recording starts again (`end="wrap"`) or stands still (`"clamp"`). An episode begins
-    anywhere in a recording that wraps unless `shuffle` is False, and at the first frame of one that does not.
+    At its end the recording restarts (`end="wrap"`) or stays at the last frame (`"clamp"`). With "wrap" and
+    `shuffle`, an episode begins at a random frame; otherwise at the first.
     """
 
     source: Any  # length units
@@ -42,8 +42,8 @@ class Movie(Field):
     shuffle: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self):
-        checks.point(source=self.source, source_pixel=self.source_pixel)
-        checks.positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate, scale=self.scale, dt=self.dt)
+        checks.require_point(source=self.source, source_pixel=self.source_pixel)
+        checks.require_positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate, scale=self.scale, dt=self.dt)
         if self.end not in ("wrap", "clamp"):
             raise ValidationError("end", self.end, '"wrap" or "clamp"')
 
@@ -58,7 +58,7 @@ class Movie(Field):
         return MovieState(state.start, state.steps + 1, self.flow.advance(key, state.flow, self.dt))
 
     def concentration(self, state: MovieState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
-        frame = jnp.asarray(self.frames)[self.frame(state)]
+        frame = jnp.asarray(self.frames)[self.frame_index(state)]
         height, width = frame.shape
         row = self.source_pixel[0] + (xy[..., 1] - self.source[1]) / self.pixel_size
         column = self.source_pixel[1] + (xy[..., 0] - self.source[0]) / self.pixel_size
@@ -73,8 +73,8 @@ class Movie(Field):
     def wind(self, state: MovieState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return jnp.broadcast_to(self.flow.velocity(state.flow), xy.shape)
 
-    def frame(self, state: MovieState) -> Int[Array, ""]:
-        """Which frame is seen now."""
+    def frame_index(self, state: MovieState) -> Int[Array, ""]:
+        """The index of the current frame."""
         seconds = state.start + state.steps * self.dt
         index = jnp.floor(seconds * self.frame_rate + ROUNDING).astype(jnp.int32)
         num_frames = self.frames.shape[0]

@@ -18,13 +18,13 @@ from tropism.plume.fields.meander import Meander
 from tropism.plume.fields.movie import Movie
 from tropism.plume.wind import Constant, Wind
 
-CHUNK = 64  # frames looked at together
+CHUNK = 64  # frames read at once
 METADATA = ("pixel_size", "frame_rate", "source_pixel")
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
-    """Frames and what is known of them; equal and hashable by content, so an environment can hold it.
+class PlumeRecording:
+    """Frames and their metadata; compared and hashed by content, so an environment can hold it.
 
     The frames of a `.npy` file stay on disk until `field` puts them on the device.
     """
@@ -38,10 +38,10 @@ class Recording:
 
     def __post_init__(self):
         _check_frames(self.frames)
-        checks.positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate)
+        checks.require_positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate)
         _check_source(self.source_pixel, self.frames.shape[1:])
-        checks.point(wind=self.wind)
-        object.__setattr__(self, "digest", _checked_digest(self.frames, self._metadata()))
+        checks.require_point(wind=self.wind)
+        object.__setattr__(self, "digest", _validate_and_digest(self.frames, self._metadata()))
 
     @classmethod
     def load(
@@ -53,21 +53,23 @@ class Recording:
         source_pixel: Any = None,
         wind: Any = (0.0, 0.0),
         dataset: str | None = None,
-    ) -> "Recording":
-        """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr may bring the numbers with them, as attributes
-        of those names; `dataset` names the array where a file has several."""
+    ) -> "PlumeRecording":
+        """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr files may contain the numbers as attributes
+        of the same names; `dataset` names the array if a file has several."""
         path = Path(path)
         if path.suffix.lower() not in OPENERS:
             raise ValidationError("path", str(path), f"a file that ends in {', '.join(OPENERS)}")
         if not path.exists():
             raise ValidationError("path", str(path), "a file that exists")
-        frames, found = OPENERS[path.suffix.lower()](path, dataset)
+        frames, file_attributes = OPENERS[path.suffix.lower()](path, dataset)
         given = {"pixel_size": pixel_size, "frame_rate": frame_rate, "source_pixel": source_pixel}
-        known: dict[str, Any] = {name: found.get(name) if value is None else value for name, value in given.items()}
-        for name, value in known.items():
+        values: dict[str, Any] = {
+            name: file_attributes.get(name) if value is None else value for name, value in given.items()
+        }
+        for name, value in values.items():
             if value is None:
-                raise ValidationError(name, None, f"a value: {path.name} does not say it")
-        numbers = _number(known, "pixel_size"), _number(known, "frame_rate"), _pair(known["source_pixel"])
+                raise ValidationError(name, None, f"a value: {path.name} does not contain it")
+        numbers = _number(values, "pixel_size"), _number(values, "frame_rate"), _pair(values["source_pixel"])
         return cls(frames, *numbers, wind)
 
     def field(
@@ -78,9 +80,9 @@ class Recording:
         shuffle: bool = True,
         flow: Wind | None = None,
     ) -> Movie:
-        """The plume of this recording; whole numbers are taken as shares of the largest their type holds.
+        """The plume of this recording; integers are scaled by the maximum of their type.
 
-        `flow` is the air in it, by default the recording's own wind.
+        `flow` is the wind, by default the recording's.
 
         Pixel (row, column) is the point (column · pixel_size, row · pixel_size)."""
         kind = self.frames.dtype
@@ -109,29 +111,29 @@ class Recording:
         return *numbers, self.frames.shape, self.frames.dtype.str
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recording) and self.digest == other.digest
+        return isinstance(other, PlumeRecording) and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"Recording({'×'.join(map(str, self.frames.shape))}, {self.frame_rate:g} Hz, {self.digest[:8]})"
+        return f"PlumeRecording({'×'.join(map(str, self.frames.shape))}, {self.frame_rate:g} Hz, {self.digest[:8]})"
 
 
-def synthetic(num_frames: int = 60, height: int = 48, width: int = 72, seed: int = 0) -> Recording:
-    """A meandering plume filmed at 10 frames a second, one length unit a pixel, in bytes."""
+def synthetic_recording(num_frames: int = 60, height: int = 48, width: int = 72, seed: int = 0) -> PlumeRecording:
+    """A meandering plume at 10 frames per second, one length unit per pixel, in bytes."""
     source = (4.0, height / 2)
     plume = Meander(source, speed=16.0, sigma=1.5, spread=5.0, time_constant=1.5, dt=0.1, history=64)
     x, y = jnp.meshgrid(jnp.arange(width, dtype=float), jnp.arange(height, dtype=float))
 
-    def film(state: Any, key: Any) -> tuple[Any, Any]:
+    def record_frame(state: Any, key: Any) -> tuple[Any, Any]:
         picture = plume.concentration(state, jnp.stack([x, y], axis=-1))
         return plume.advance(key, state), jnp.round(255 * picture).astype(jnp.uint8)
 
     start_key, film_key = random.split(random.key(seed))
-    _, frames = jax.lax.scan(film, plume.init(start_key), random.split(film_key, num_frames))
+    _, frames = jax.lax.scan(record_frame, plume.init(start_key), random.split(film_key, num_frames))
     numbers: Any = {"pixel_size": 1.0, "frame_rate": 10.0, "source_pixel": (source[1], source[0]), "wind": (16.0, 0.0)}
-    return Recording(np.asarray(frames), **numbers)
+    return PlumeRecording(np.asarray(frames), **numbers)
 
 
 def _check_frames(frames: Any) -> None:
@@ -143,10 +145,10 @@ def _check_frames(frames: Any) -> None:
         raise ValidationError("frames", frames.shape, "at least one frame of at least 2×2 pixels")
 
 
-def _number(known: dict[str, Any], name: str) -> float:
-    if np.shape(known[name]) != () or isinstance(known[name], str):
-        raise ValidationError(name, known[name], "a number")
-    return float(known[name])
+def _number(values: dict[str, Any], name: str) -> float:
+    if np.shape(values[name]) != () or isinstance(values[name], str):
+        raise ValidationError(name, values[name], "a number")
+    return float(values[name])
 
 
 def _pair(source_pixel: Any) -> tuple[float, float]:
@@ -162,8 +164,8 @@ def _check_source(source_pixel: Any, shape: Any) -> None:
             raise ValidationError("source_pixel", source_pixel, f"(row, column) inside frames of {shape} pixels")
 
 
-def _checked_digest(frames: NDArray[Any], metadata: tuple[Any, ...]) -> str:
-    """One pass over all the frames, a few at a time: a recording need not fit into memory."""
+def _validate_and_digest(frames: NDArray[Any], metadata: tuple[Any, ...]) -> str:
+    """Read all frames in chunks: a recording need not fit into memory."""
     digest = hashlib.blake2b(repr(metadata).encode(), digest_size=16)
     for first in range(0, len(frames), CHUNK):
         chunk = np.ascontiguousarray(frames[first : first + CHUNK])
@@ -177,7 +179,7 @@ def _checked_digest(frames: NDArray[Any], metadata: tuple[Any, ...]) -> str:
 
 def _open_numpy(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
     if dataset is not None:
-        raise ValidationError("dataset", dataset, "none: a .npy file holds one array")
+        raise ValidationError("dataset", dataset, "None: a .npy file contains one array")
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False), {}
     except (ValueError, EOFError) as error:
@@ -200,13 +202,13 @@ def _open_hdf5(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
 def _open_zarr(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
     zarr = _import("zarr")
     try:
-        opened = zarr.open(str(path), mode="r")
+        store = zarr.open(str(path), mode="r")
     except (FileNotFoundError, ValueError) as error:
         raise ValidationError("path", str(path), f"a Zarr store; it cannot be read: {error}") from error
-    if isinstance(opened, zarr.Array):
-        return np.asarray(opened[...]), _numbers(opened.attrs)
-    array = _choose(dict(opened.arrays()), dataset)
-    return np.asarray(array[...]), {**_numbers(opened.attrs), **_numbers(array.attrs)}
+    if isinstance(store, zarr.Array):
+        return np.asarray(store[...]), _numbers(store.attrs)
+    array = _choose(dict(store.arrays()), dataset)
+    return np.asarray(array[...]), {**_numbers(store.attrs), **_numbers(array.attrs)}
 
 
 OPENERS = {".npy": _open_numpy, ".h5": _open_hdf5, ".hdf5": _open_hdf5, ".zarr": _open_zarr}
@@ -216,10 +218,10 @@ def _choose(arrays: dict[str, Any], dataset: str | None) -> Any:
     """The array of that name, or the only one with three axes."""
     if dataset is not None and dataset not in arrays:
         raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(arrays)}")
-    films = [name for name, array in arrays.items() if len(array.shape) == 3]
-    if dataset is None and len(films) != 1:
-        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(films)}")
-    return arrays[dataset or films[0]]
+    candidates = [name for name, array in arrays.items() if len(array.shape) == 3]
+    if dataset is None and len(candidates) != 1:
+        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(candidates)}")
+    return arrays[dataset or candidates[0]]
 
 
 def _numbers(attributes: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One realisation of a plume, simulated once and played to any number of agents."""
+"""One realisation of a plume, simulated once and shared by any number of agents."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from tropism.plume.fields.field import Field
 
 
 class Shared(Field):
-    """`inner` in the states of `states`, one after the other and then from the first again, where it jumps.
+    """`inner` in each of `states` in turn, then again from the first, where the plume is discontinuous.
 
-    The state is which of them is now. An episode begins with any of them, or with the first if `offset` is False.
+    The state is the index of the current one. An episode begins at a random index, or at 0 if `offset` is False.
     """
 
-    source: Any  # moved from where the inner field has it, all moves along
+    source: Any  # if it differs from the inner field's, the whole plume is translated
     inner: Field
     states: Any  # those of `inner`, stacked
     num_frames: int = eqx.field(static=True)
@@ -31,18 +31,18 @@ class Shared(Field):
         return (state + 1) % self.num_frames
 
     def concentration(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
-        return self.inner.concentration(self.now(state), self._inner_point(xy))
+        return self.inner.concentration(self.inner_state(state), self._inner_point(xy))
 
     def raster(
         self, state: Int[Array, ""], x: Float[Array, " width"], y: Float[Array, " height"]
     ) -> Float[Array, "height width"]:
-        moved = jnp.asarray(self.source) - jnp.asarray(self.inner.source)
-        return self.inner.raster(self.now(state), x - moved[0], y - moved[1])
+        shift = jnp.asarray(self.source) - jnp.asarray(self.inner.source)
+        return self.inner.raster(self.inner_state(state), x - shift[0], y - shift[1])
 
     def wind(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
-        return self.inner.wind(self.now(state), self._inner_point(xy))
+        return self.inner.wind(self.inner_state(state), self._inner_point(xy))
 
-    def now(self, state: Int[Array, ""]) -> Any:
+    def inner_state(self, state: Int[Array, ""]) -> Any:
         """The state of the inner field."""
         return jax.tree.map(lambda stack: stack[state], self.states)
 
@@ -51,8 +51,8 @@ class Shared(Field):
 
 
 def share(field: Field, key: Any, num_frames: int, *, offset: bool = True) -> Shared:
-    """Simulate `num_frames` steps of a field, all at once."""
-    checks.count(num_frames=num_frames)
+    """Simulate `num_frames` steps of a field."""
+    checks.require_count(num_frames=num_frames)
     return Shared(field.source, field, _simulate(field, key, num_frames), num_frames, offset)
 
 
@@ -60,7 +60,7 @@ def share(field: Field, key: Any, num_frames: int, *, offset: bool = True) -> Sh
 def _simulate(field: Field, key: Any, num_frames: int) -> Any:
     start_key, steps_key = random.split(key)
 
-    def move(state: Any, step_key: Any) -> tuple[Any, Any]:
+    def step_field(state: Any, step_key: Any) -> tuple[Any, Any]:
         return field.advance(step_key, state), state
 
-    return jax.lax.scan(move, field.init(start_key), random.split(steps_key, num_frames))[1]
+    return jax.lax.scan(step_field, field.init(start_key), random.split(steps_key, num_frames))[1]

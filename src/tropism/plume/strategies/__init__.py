@@ -1,4 +1,4 @@
-"""Strategies: how animals, and robots after them, find a source."""
+"""Search strategies of animals and robots."""
 
 from tropism.plume.strategies.cast_and_surge import CastAndSurge
 from tropism.plume.strategies.klinotaxis import Klinotaxis

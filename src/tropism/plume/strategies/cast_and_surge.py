@@ -1,4 +1,4 @@
-"""Cast and surge, as moths do: upwind on smell, and when it is lost to and fro across the wind, wider each time."""
+"""Cast and surge, as moths do: fly upwind on odour; without it, cast across the wind in widening sweeps."""
 
 from typing import Any
 
@@ -15,36 +15,36 @@ from tropism.plume.strategies.strategy import Strategy
 
 
 class CastAndSurgeMemory(eqx.Module):
-    facing: Float[Array, ""]
-    speed: Float[Array, ""]  # along the heading in the last step, length units a second; only where wind is apparent
-    since: Float[Array, ""]  # steps since the smell
+    heading: Float[Array, ""]
+    speed: Float[Array, ""]  # along the heading in the last step, length units per second; only for apparent wind
+    since: Float[Array, ""]  # steps since the last odour
     leg: Int[Array, ""]  # number of the cast's leg; 0 while surging
-    left: Float[Array, ""]  # steps left of it
+    left: Float[Array, ""]  # remaining steps of the leg
     side: Float[Array, ""]  # 1: casts to the left of upwind, -1: to the right
 
 
 class CastAndSurge(Strategy):
-    """Goes upwind for `surge` steps after each smell, then casts: leg n lasts n · `width` steps.
+    """Moves upwind for `surge` steps after each detection, then casts: leg n lasts n · `width` steps.
 
-    Expects a vector with the smell at index `smell` and the wind at the indices `wind`: as (x, y) for `Cardinal` and
-    `Compass`, as (forward, left) for `Oriented` and `Continuous`; `apparent` where it is what a flyer feels.
+    Expects a vector with the concentration at index `smell` and the wind at the indices `wind`: as (x, y) for
+    `Cardinal` and `Compass`, as (forward, left) for `Oriented` and `Continuous`; `apparent` if the wind is apparent.
     """
 
     motion: Motion = Cardinal()
     smell: int = eqx.field(static=True, default=0)
     wind: tuple[int, int] = eqx.field(static=True, default=(1, 2))
     apparent: bool = eqx.field(static=True, default=False)
-    threshold: Any = 0.003  # the least smell that is one, as a nose tells it that goes from 0 to 1
+    threshold: Any = 0.003  # of detection, for a sensor with values from 0 to 1
     surge: Any = 3.0  # steps
     width: Any = 10.0  # steps
     angle: Any = 90.0  # degrees between upwind and a leg; above 90 a cast drifts downwind
 
     def __check_init__(self) -> None:
         steering.check_steerable(self.motion)
-        checks.positive(threshold=self.threshold, width=self.width, angle=self.angle)
-        checks.non_negative(surge=self.surge)
+        checks.require_positive(threshold=self.threshold, width=self.width, angle=self.angle)
+        checks.require_non_negative(surge=self.surge)
         if self.apparent and not isinstance(self.motion, Continuous):
-            raise ValidationError("apparent", True, "False, but for a Continuous motion")
+            raise ValidationError("apparent", True, "False, except for a Continuous motion")
 
     def init(self, key: Any) -> CastAndSurgeMemory:
         zero = jnp.zeros(())
@@ -59,15 +59,15 @@ class CastAndSurge(Strategy):
         left = jnp.where(surging, 0, jnp.where(turns, leg * self.width, memory.left) - 1)
         side = jnp.where(turns, -memory.side, memory.side)
         upwind = self._upwind(memory, obs)
-        wanted = jnp.where(surging, upwind, upwind + side * jnp.deg2rad(self.angle))
-        action, facing = steering.steer(self.motion, memory.facing, wanted)
+        target_heading = jnp.where(surging, upwind, upwind + side * jnp.deg2rad(self.angle))
+        action, heading = steering.steer(self.motion, memory.heading, target_heading)
         speed = action[1] * self.motion.speed if isinstance(self.motion, Continuous) else memory.speed
-        return action, CastAndSurgeMemory(facing, speed.astype(facing.dtype), since, leg, left, side)
+        return action, CastAndSurgeMemory(heading, speed.astype(heading.dtype), since, leg, left, side)
 
     def _upwind(self, memory: CastAndSurgeMemory, obs: Float[Array, " n"]) -> Float[Array, ""]:
-        """Where the wind comes from, as a heading."""
-        wind = obs[jnp.array(self.wind)].astype(memory.facing.dtype)
+        """The heading towards the wind."""
+        wind = obs[jnp.array(self.wind)].astype(memory.heading.dtype)
         if self.apparent:
             wind = wind.at[0].add(memory.speed)
         angle = jnp.arctan2(-wind[1], -wind[0])
-        return angle if steering.has_compass(self.motion) else memory.facing + angle
+        return angle if steering.has_compass(self.motion) else memory.heading + angle

@@ -1,4 +1,4 @@
-"""Klinotaxis: compare the smell with a moment ago, go on while it rises, turn when it falls."""
+"""Klinotaxis: compare the concentration with the last one; go straight while it rises, turn when it falls."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from tropism.plume.strategies.strategy import Strategy
 
 
 class KlinotaxisMemory(eqx.Module):
-    facing: Float[Array, ""]
-    wanted: Float[Array, ""]
+    heading: Float[Array, ""]
+    target_heading: Float[Array, ""]
     smell: Float[Array, ""]  # a step ago
 
 
 class Klinotaxis(Strategy):
-    """Turns by `turn`, to either side, when the smell falls; where it does not change, only with probability `wander`.
+    """Turns by `turn`, to either side, when the concentration falls; if it is constant, with probability `wander`.
 
-    Expects a vector with the concentration at index `smell`, and works for all motions but `RunTumble`.
+    Expects a vector with the concentration at index `smell`; supports all motions except `RunTumble`.
     """
 
     motion: Motion = Cardinal()
@@ -32,11 +32,11 @@ class Klinotaxis(Strategy):
 
     def __check_init__(self) -> None:
         steering.check_steerable(self.motion)
-        checks.positive(turn=self.turn)
-        checks.fraction(wander=self.wander)
+        checks.require_positive(turn=self.turn)
+        checks.require_fraction(wander=self.wander)
 
     def init(self, key: Any) -> KlinotaxisMemory:
-        heading = steering.any_heading(key)
+        heading = steering.random_heading(key)
         return KlinotaxisMemory(jnp.zeros_like(heading), heading, jnp.zeros_like(heading))
 
     def act(self, key: Any, memory: KlinotaxisMemory, obs: Float[Array, " n"]) -> tuple[Any, KlinotaxisMemory]:
@@ -44,6 +44,6 @@ class Klinotaxis(Strategy):
         smell = obs[self.smell].astype(memory.smell.dtype)
         turns = (smell < memory.smell) | ((smell == memory.smell) & random.bernoulli(wander_key, self.wander))
         side = jnp.where(random.bernoulli(side_key), 1, -1)
-        wanted = memory.wanted + jnp.where(turns, side * jnp.deg2rad(self.turn), 0)
-        action, facing = steering.steer(self.motion, memory.facing, wanted)
-        return action, KlinotaxisMemory(facing, wanted, smell)
+        target_heading = memory.target_heading + jnp.where(turns, side * jnp.deg2rad(self.turn), 0)
+        action, heading = steering.steer(self.motion, memory.heading, target_heading)
+        return action, KlinotaxisMemory(heading, target_heading, smell)

@@ -1,4 +1,4 @@
-"""The random walk, against which every search is measured."""
+"""The random walk, the baseline of every search."""
 
 from typing import Any
 
@@ -14,26 +14,26 @@ from tropism.plume.strategies.strategy import Strategy
 
 
 class RandomWalkMemory(eqx.Module):
-    facing: Float[Array, ""]
-    wanted: Float[Array, ""]
+    heading: Float[Array, ""]
+    target_heading: Float[Array, ""]
 
 
 class RandomWalk(Strategy):
-    """Goes straight on, and takes a random heading with probability `turning` at each step.
+    """Goes straight and turns to a random heading with probability `turning` at each step.
 
-    Expects any observation, and works for every motion.
+    Accepts any observation and motion.
     """
 
     motion: Motion = Cardinal()
     turning: Any = 0.1
 
     def __check_init__(self) -> None:
-        checks.fraction(turning=self.turning)
+        checks.require_fraction(turning=self.turning)
         if not isinstance(self.motion, RunTumble):
             steering.check_steerable(self.motion)
 
     def init(self, key: Any) -> RandomWalkMemory:
-        heading = steering.any_heading(key)
+        heading = steering.random_heading(key)
         return RandomWalkMemory(jnp.zeros_like(heading), heading)
 
     def act(self, key: Any, memory: RandomWalkMemory, obs: Any) -> tuple[Any, RandomWalkMemory]:
@@ -41,6 +41,6 @@ class RandomWalk(Strategy):
         turns = random.bernoulli(turn_key, self.turning)
         if isinstance(self.motion, RunTumble):
             return turns.astype(jnp.int32), memory
-        wanted = jnp.where(turns, steering.any_heading(heading_key), memory.wanted)
-        action, facing = steering.steer(self.motion, memory.facing, wanted)
-        return action, RandomWalkMemory(facing, wanted)
+        target_heading = jnp.where(turns, steering.random_heading(heading_key), memory.target_heading)
+        action, heading = steering.steer(self.motion, memory.heading, target_heading)
+        return action, RandomWalkMemory(heading, target_heading)

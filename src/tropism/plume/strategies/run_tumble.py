@@ -1,4 +1,4 @@
-"""Run and tumble: run straight, tumble to a random heading, less often while the smell rises (Berg & Brown 1972)."""
+"""Run and tumble: run straight, tumble to a random heading, less often while the odour rises (Berg & Brown 1972)."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ from tropism.plume.strategies.strategy import Strategy
 
 
 class RunAndTumbleMemory(eqx.Module):
-    facing: Float[Array, ""]
-    wanted: Float[Array, ""]
+    heading: Float[Array, ""]
+    target_heading: Float[Array, ""]
     smell: Float[Array, ""]  # a step ago
 
 
 class RunAndTumble(Strategy):
-    """Tumbles with probability `rising` while the smell rises, else with probability `otherwise`.
+    """Tumbles with probability `rising` while the concentration rises, else with probability `otherwise`.
 
-    Expects a vector with the concentration at index `smell`, and works for every motion; one that can be
-    steered tumbles by going on at a random heading.
+    Expects a vector with the concentration at index `smell`; supports every motion. With a motion that can be
+    steered, a tumble is a turn to a random heading.
     """
 
     motion: Motion = RunTumble()
@@ -32,12 +32,12 @@ class RunAndTumble(Strategy):
     otherwise: Any = 0.5
 
     def __check_init__(self) -> None:
-        checks.fraction(rising=self.rising, otherwise=self.otherwise)
+        checks.require_fraction(rising=self.rising, otherwise=self.otherwise)
         if not isinstance(self.motion, RunTumble):
             steering.check_steerable(self.motion)
 
     def init(self, key: Any) -> RunAndTumbleMemory:
-        heading = steering.any_heading(key)
+        heading = steering.random_heading(key)
         return RunAndTumbleMemory(jnp.zeros_like(heading), heading, jnp.zeros_like(heading))
 
     def act(self, key: Any, memory: RunAndTumbleMemory, obs: Float[Array, " n"]) -> tuple[Any, RunAndTumbleMemory]:
@@ -45,7 +45,7 @@ class RunAndTumble(Strategy):
         smell = obs[self.smell].astype(memory.smell.dtype)
         tumbles = random.bernoulli(tumble_key, jnp.where(smell > memory.smell, self.rising, self.otherwise))
         if isinstance(self.motion, RunTumble):
-            return tumbles.astype(jnp.int32), RunAndTumbleMemory(memory.facing, memory.wanted, smell)
-        wanted = jnp.where(tumbles, steering.any_heading(heading_key), memory.wanted)
-        action, facing = steering.steer(self.motion, memory.facing, wanted)
-        return action, RunAndTumbleMemory(facing, wanted, smell)
+            return tumbles.astype(jnp.int32), RunAndTumbleMemory(memory.heading, memory.target_heading, smell)
+        target_heading = jnp.where(tumbles, steering.random_heading(heading_key), memory.target_heading)
+        action, heading = steering.steer(self.motion, memory.heading, target_heading)
+        return action, RunAndTumbleMemory(heading, target_heading, smell)

@@ -1,8 +1,7 @@
-"""Steering: the action that takes a body of some kind towards a heading.
+"""Steering: the action that turns an agent towards a heading, for each motion.
 
-Headings are in radians, 0 along +x and growing to the left. A body with a compass (`Cardinal`, `Compass`) names the
-direction it goes. A body without one (`Oriented`, `Continuous`) only turns, and counts its turns from the start:
-its headings are relative to the first.
+Headings are in radians, 0 along +x, positive to the left. Motions with a compass (`Cardinal`, `Compass`) have
+absolute headings. The others (`Oriented`, `Continuous`) only turn, and their headings are relative to the first one.
 """
 
 from typing import Any
@@ -23,47 +22,49 @@ def check_steerable(motion: Any) -> None:
 
 
 def has_compass(motion: Motion) -> bool:
-    """Whether the agent's headings are those of the world; else they are relative to its first."""
+    """Whether headings are absolute; otherwise they are relative to the first one."""
     return isinstance(motion, Cardinal | Compass)
 
 
-def steer(motion: Motion, facing: Float[Array, "..."], wanted: Float[Array, "..."]) -> tuple[Any, Float[Array, "..."]]:
-    """`(action, facing)`: the action that goes towards `wanted`, and the heading after it."""
+def steer(
+    motion: Motion, heading: Float[Array, "..."], target_heading: Float[Array, "..."]
+) -> tuple[Any, Float[Array, "..."]]:
+    """`(action, heading)`: the action that turns towards `target_heading`, and the heading after it."""
     match motion:
         case Cardinal():
-            return _nearest(wanted, 4), wanted
+            return _nearest(target_heading, 4), target_heading
         case Compass():
-            return 1 + _nearest(wanted, 8), wanted
+            return 1 + _nearest(target_heading, 8), target_heading
         case Oriented():
-            return _turn_or_go(motion, facing, wanted)
+            return _turn_or_move(motion, heading, target_heading)
         case Continuous():
-            return _fly(motion, facing, wanted)
+            return _fly(motion, heading, target_heading)
         case _:
             raise ValidationError("motion", motion, "a motion that can be steered")
 
 
-def any_heading(key: Any) -> Float[Array, ""]:
+def random_heading(key: Any) -> Float[Array, ""]:
     return random.uniform(key, (), minval=-jnp.pi, maxval=jnp.pi)
 
 
 def _nearest(heading: Float[Array, "..."], count: int) -> Any:
-    """Which of `count` directions, clockwise from up."""
+    """The index of the nearest of `count` directions, clockwise from up."""
     return jnp.round((jnp.pi / 2 - heading) / (2 * jnp.pi / count)).astype(jnp.int32) % count
 
 
-def _turn_or_go(motion: Oriented, facing: Any, wanted: Any) -> tuple[Any, Any]:
-    turn = jnp.deg2rad(jnp.asarray(motion.turn, facing.dtype))
-    off = _difference(wanted, facing)
-    side = jnp.where(jnp.abs(off) > turn / 2, jnp.sign(off), 0)
-    return jnp.where(side > 0, 1, jnp.where(side < 0, 2, 0)), facing + side * turn
+def _turn_or_move(motion: Oriented, heading: Any, target_heading: Any) -> tuple[Any, Any]:
+    turn = jnp.deg2rad(jnp.asarray(motion.turn, heading.dtype))
+    difference = _angle_between(target_heading, heading)
+    side = jnp.where(jnp.abs(difference) > turn / 2, jnp.sign(difference), 0)
+    return jnp.where(side > 0, 1, jnp.where(side < 0, 2, 0)), heading + side * turn
 
 
-def _fly(motion: Continuous, facing: Any, wanted: Any) -> tuple[Any, Any]:
-    """At full speed; the turn takes several steps where it is sharp."""
-    most = motion.turn_rate * motion.dt
-    share = jnp.clip(_difference(wanted, facing) / most, -1, 1)
-    return jnp.stack([share, jnp.ones_like(share)]).astype(jnp.float32), facing + share * most
+def _fly(motion: Continuous, heading: Any, target_heading: Any) -> tuple[Any, Any]:
+    """At full speed; a sharp turn takes several steps."""
+    max_turn = motion.turn_rate * motion.dt
+    fraction = jnp.clip(_angle_between(target_heading, heading) / max_turn, -1, 1)
+    return jnp.stack([fraction, jnp.ones_like(fraction)]).astype(jnp.float32), heading + fraction * max_turn
 
 
-def _difference(angle: Any, other: Any) -> Any:
+def _angle_between(angle: Any, other: Any) -> Any:
     return jnp.mod(angle - other + jnp.pi, 2 * jnp.pi) - jnp.pi

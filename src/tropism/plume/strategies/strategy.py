@@ -1,4 +1,4 @@
-"""A strategy: a rule that maps what one agent senses, and remembers, to its next action."""
+"""A strategy: a rule that maps one agent's observation and memory to its next action."""
 
 from abc import abstractmethod
 from typing import Any

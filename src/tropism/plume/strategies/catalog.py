@@ -1,0 +1,61 @@
+"""Strategies by name, configured for a motion and a sensor."""
+
+from typing import Any
+
+from tropism.errors import ValidationError
+from tropism.plume.motion import Motion
+from tropism.plume.receptors import Receptor
+from tropism.plume.sensors import Antennae, Concat, Concentration, Hits, Odour, Sensor, WindSense
+from tropism.plume.strategies.cast_and_surge import CastAndSurge
+from tropism.plume.strategies.klinotaxis import Klinotaxis
+from tropism.plume.strategies.random_walk import RandomWalk
+from tropism.plume.strategies.run_tumble import RunAndTumble
+from tropism.plume.strategies.strategy import Strategy
+
+NAMES = ("random-walk", "klinotaxis", "run-and-tumble", "cast-and-surge")
+Smells = Concentration | Odour | Hits | Antennae
+
+
+def make_strategy(name: str, sensor: Sensor, motion: Motion) -> Strategy:
+    """The strategy for agents that move by `motion` and sense a vector by `sensor`."""
+    match name:
+        case "random-walk":
+            return RandomWalk(motion)
+        case "klinotaxis":
+            return Klinotaxis(motion, smell=_smell_sensor(name, sensor)[0])
+        case "run-and-tumble":
+            return RunAndTumble(motion, smell=_smell_sensor(name, sensor)[0])
+        case "cast-and-surge":
+            (smell, odour_sensor), (wind, wind_sensor) = _smell_sensor(name, sensor), _wind_sensor(name, sensor)
+            threshold = {"threshold": 0.5} if isinstance(odour_sensor, Odour) else {}
+            return CastAndSurge(motion, smell, (wind, wind + 1), wind_sensor.apparent, **threshold)
+        case _:
+            raise ValidationError("strategy", name, f"one of {', '.join(NAMES)}")
+
+
+def _smell_sensor(name: str, sensor: Sensor) -> tuple[int, Any]:
+    """The index of the odour in the observation, and its sensor."""
+    for start, part in _vector_parts(sensor):
+        odour_sensor = part
+        while isinstance(odour_sensor, Receptor):
+            odour_sensor = odour_sensor.sensor
+        if isinstance(odour_sensor, Smells):
+            return start, odour_sensor
+    raise ValidationError("sensor", sensor, f"a vector with an odour sensor, which {name} needs")
+
+
+def _wind_sensor(name: str, sensor: Sensor) -> tuple[int, WindSense]:
+    for start, part in _vector_parts(sensor):
+        if isinstance(part, WindSense):
+            return start, part
+    raise ValidationError("sensor", sensor, f"a vector with a WindSense, which {name} needs")
+
+
+def _vector_parts(sensor: Sensor) -> list[tuple[int, Sensor]]:
+    """The sensors of a vector, each with the index of its first entry."""
+    if not isinstance(sensor, Concat):
+        return [(0, sensor)]
+    starts = [0]
+    for part in sensor.parts:
+        starts.append(starts[-1] + (part.space((2, 2)).shape or (1,))[0])
+    return list(zip(starts, sensor.parts, strict=False))
