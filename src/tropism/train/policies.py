@@ -36,7 +36,7 @@ STANDALONE_FORMS = (
 )
 
 
-class RandomPolicy(Strategy):
+class RandomStrategy(Strategy):
     """Samples actions uniformly from the action space."""
 
     space: Space
@@ -55,7 +55,7 @@ class StrategyPolicy(HostPolicy):
 
     def __init__(self, strategy: Strategy):
         self._strategy = strategy
-        self._act = strategy.act if isinstance(strategy, RandomPolicy) else eqx.filter_jit(strategy.act)
+        self._act = strategy.act if isinstance(strategy, RandomStrategy) else eqx.filter_jit(strategy.act)
 
     def begin(self, seed: int) -> None:
         self._steps, self._key = 0, actor_key(jnp.asarray(seed_words(seed)))
@@ -72,7 +72,7 @@ class StrategyPolicy(HostPolicy):
 def resolve_policy(name: str, env: Environment, params: Any, greedy: bool = False) -> Strategy | HostPolicy:
     """The policy of this name for an environment; `greedy` applies to trained agents."""
     if name == "random":
-        return RandomPolicy(env.action_space(params))
+        return RandomStrategy(env.action_space(params))
     if name in NAMES:
         if not isinstance(env, PlumeNav):
             raise ValidationError("policy", name, "a plume environment: this strategy tracks odour")
