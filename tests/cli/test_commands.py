@@ -261,16 +261,16 @@ def test_train_writes_resumes_and_does_not_overwrite(
 ) -> None:
     small = ("train", "CartPole-v1", "--total-steps", "4096", "--num-envs", "4", "--out", str(tmp_path), "--json")
     assert run(monkeypatch, *small) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["steps"] == 4096
-    assert Path(told["agent"]).exists()
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == 4096
+    assert Path(result["agent"]).exists()
     assert run(monkeypatch, *small) == 2
     assert "--resume" in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume") == 0
     out, errors = capsys.readouterr()
-    assert json.loads(out) == told
+    assert json.loads(out) == result
     assert errors == f"The training in {tmp_path} is finished: 4,096 steps. Increase --total-steps to continue.\n"
     assert run(monkeypatch, *small, "--resume", "--total-steps", "6144") == 0
     assert "Resuming from step 4,096." in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
-    assert "was begun" in capsys.readouterr().err
+    assert "as in the training in" in capsys.readouterr().err

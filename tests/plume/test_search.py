@@ -105,7 +105,7 @@ def test_a_strategy_has_its_own_random_numbers() -> None:
     [
         ((CartPole(), Left(), 0, 1), "env"),
         (("PlumeNav-v0", Left(), 0, 1), "env"),
-        ((PlumeNav(), None, 0, 1), "strategy"),
+        ((PlumeNav(), None, 0, 1), "policy"),
         ((PlumeNav(), Left(), -1, 1), "seed"),
         ((PlumeNav(), Left(), 0, 0), "num_episodes"),
     ],

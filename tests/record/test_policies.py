@@ -10,8 +10,9 @@ from tests.cli.command import run
 
 from tropism import Session, make
 from tropism.cli.policies import DRAW_SIZE, policy_of
+from tropism.core.rollout.policy import RandomPolicy
 from tropism.record import Reader
-from tropism.train.policies import RandomPolicy, StrategyPolicy
+from tropism.train.policies import StrategyPolicy
 from tropism.train.runner import LocalRunner
 
 

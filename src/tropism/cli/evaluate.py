@@ -91,8 +91,8 @@ def evaluate(
 def _evaluate_locally(
     id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int
 ) -> Any:
+    from tropism.core.rollout.policy import Policy
     from tropism.core.session.session import Session
-    from tropism.plume.strategies import Strategy
     from tropism.train.evaluate import evaluate as run
     from tropism.train.evaluate import num_batches
     from tropism.train.language_model import LanguageModel
@@ -102,7 +102,7 @@ def _evaluate_locally(
     policy = resolve_policy(name, env, params, greedy)
     if isinstance(policy, LanguageModel):
         return _evaluate_language_model(id, name, policy, seed, episodes, steps)
-    if isinstance(policy, Strategy) and env.traced:
+    if isinstance(policy, Policy) and env.traced:
         if num_batches(episodes) > 1:
             return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
@@ -146,11 +146,11 @@ def _evaluate_remotely(
 
 def _run_episodes(name: str, runner: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
     """Run a policy one episode at a time, with a progress bar."""
-    from tropism.plume.strategies import Strategy
+    from tropism.core.rollout.policy import Policy
     from tropism.train.evaluate import evaluate_episodes
     from tropism.train.policies import StrategyPolicy
 
-    host_policy = StrategyPolicy(policy) if isinstance(policy, Strategy) else policy
+    host_policy = StrategyPolicy(policy) if isinstance(policy, Policy) else policy
     return _with_progress(
         name, episodes, lambda show: evaluate_episodes(name, runner, host_policy, seed, episodes, steps, show)
     )

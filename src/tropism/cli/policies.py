@@ -29,13 +29,13 @@ def policy_of(name: str, session: Any, greedy: bool) -> SessionPolicy:
     if name.startswith("llm:"):
         raise ValidationError("policy", name, NOT_REMOTE)
     try:
-        from tropism.plume.strategies import Strategy
+        from tropism.core.rollout.policy import Policy
         from tropism.train.policies import StrategyPolicy, resolve_policy
         from tropism.train.runner import LocalRunner
     except ImportError as error:
         return _function_policy(name, error)
     policy = resolve_policy(name, session.env, session.params, greedy)
-    host_policy = StrategyPolicy(policy) if isinstance(policy, Strategy) else policy
+    host_policy = StrategyPolicy(policy) if isinstance(policy, Policy) else policy
     runner = LocalRunner(session)
     return SessionPolicy(host_policy.begin, lambda _: host_policy.act(runner.current()))
 

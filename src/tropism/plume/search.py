@@ -9,9 +9,9 @@ from jaxtyping import Array, Bool, Float, Int
 from tropism.core.environment import Environment, override
 from tropism.core.episode import Timestep
 from tropism.core.rollout.episodes import run_episodes
+from tropism.core.rollout.policy import as_policy
 from tropism.errors import ValidationError
 from tropism.plume.scene import AgentPose
-from tropism.plume.strategies.strategy import Strategy
 
 
 class Outcome(eqx.Module):
@@ -48,17 +48,18 @@ def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def search(
-    env: Environment, strategy: Strategy, seed: int, num_episodes: int, *, params: Any = None, paths: bool = False
+    env: Environment, policy: Any, seed: int, num_episodes: int, *, params: Any = None, paths: bool = False
 ) -> Outcome:
     """Run a strategy for `num_episodes` episodes in a plume environment.
 
     Episode i is that of a `Session` reset with `seed + i`. `params` are the environment's or a dict of
     those that differ; `paths` stores the positions of the agents.
     """
-    _check(env, strategy)
+    policy = as_policy(policy)
+    _check(env)
     params = override(env.default_params(), {} if params is None else params)
     moments = int(params.max_steps) + 1 if paths else 0
-    done = run_episodes(env, strategy, seed, num_episodes, params, _track, moments)
+    done = run_episodes(env, policy, seed, num_episodes, params, _track, moments)
     found, path_length, start, end = done.probe_values
     return Outcome(found, done.steps, done.reward, path_length, start, end, done.trace[3] if paths else None)
 
@@ -82,8 +83,6 @@ def _agent_pose(state: Any) -> AgentPose:
             raise ValidationError("env", state, "a plume environment")
 
 
-def _check(env: Any, strategy: Any) -> None:
+def _check(env: Any) -> None:
     if not isinstance(env, Environment) or not env.traced:
         raise ValidationError("env", env, "a pure environment")
-    if not isinstance(strategy, Strategy):
-        raise ValidationError("strategy", strategy, "a Strategy")

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tropism.core.environment import Environment
 from tropism.core.rollout.episodes import run_episodes
+from tropism.core.rollout.policy import Policy
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume.search import rate_interval, search
-from tropism.plume.strategies import Strategy
 from tropism.train.runner import EpisodeRunner, HostPolicy, StepOutcome
 
 RESAMPLES = 2000
@@ -75,7 +75,7 @@ def evaluate(
     name: str,
     env: Environment,
     params: Any,
-    strategy: Strategy,
+    policy: Policy,
     seed: int,
     num_episodes: int,
     on_progress: Callable[[int], None] = lambda _done: None,
@@ -84,7 +84,7 @@ def evaluate(
     size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
     batches: list[Evaluation] = []
     for done in range(0, num_episodes, size):
-        batches.append(_evaluate_batch(name, env, params, strategy, seed + done, size))
+        batches.append(_evaluate_batch(name, env, params, policy, seed + done, size))
         on_progress(min(done + size, num_episodes))
     return batches[0] if len(batches) == 1 else _concatenate(batches, num_episodes)
 
@@ -94,13 +94,13 @@ def num_batches(num_episodes: int) -> int:
 
 
 def _evaluate_batch(
-    name: str, env: Environment, params: Any, strategy: Strategy, seed: int, num_episodes: int
+    name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
     if isinstance(env, PlumeNav):
-        outcome = search(env, strategy, seed, num_episodes, params=params, paths=True)
+        outcome = search(env, policy, seed, num_episodes, params=params, paths=True)
         results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), results)
-    done = run_episodes(env, strategy, seed, num_episodes, params, _no_probe)
+    done = run_episodes(env, policy, seed, num_episodes, params, _no_probe)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
 
 

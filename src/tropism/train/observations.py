@@ -20,7 +20,7 @@ def is_real(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
-class RunningStatistics(Module):
+class InputStatistics(Module):
     """Running mean and variance of the float arrays in a pytree; other leaves are None."""
 
     mean: Any
@@ -28,12 +28,12 @@ class RunningStatistics(Module):
     count: Any
 
     @classmethod
-    def empty(cls, like: Any) -> "RunningStatistics":
+    def empty(cls, like: Any) -> "InputStatistics":
         real = eqx.filter(like, is_real)
         means = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), real)
         return cls(means, jax.tree.map(jnp.ones_like, means), jnp.float32(1e-4))
 
-    def with_batch(self, batch: Any) -> "RunningStatistics":
+    def with_batch(self, batch: Any) -> "InputStatistics":
         """Update by Chan's formula over the first two axes, time and environment."""
         leaves = jax.tree.leaves(eqx.filter(batch, is_real))
         if not leaves:
@@ -48,7 +48,7 @@ class RunningStatistics(Module):
             square = var * self.count + x.var((0, 1)) * count + delta**2 * self.count * count / total
             after.append((mean + delta * count / total, square / total))
         means, variances = (form.unflatten(each) for each in zip(*after, strict=True))
-        return RunningStatistics(means, variances, total)
+        return InputStatistics(means, variances, total)
 
     def normalize(self, obs: Any) -> Any:
         real, rest = eqx.partition(obs, is_real)
@@ -68,6 +68,6 @@ class Preprocessor(Module):
         """The observation, flattened if the network takes vectors."""
         return flatten_obs(obs) if self.flatten else obs
 
-    def __call__(self, statistics: RunningStatistics, obs: Any) -> Any:
+    def __call__(self, statistics: InputStatistics, obs: Any) -> Any:
         features = self.features(obs)
         return statistics.normalize(features) if self.normalize else features

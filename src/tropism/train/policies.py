@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
 
+from tropism.core.arity import accepts
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve
 from tropism.core.rollout.episodes import policy_key
+from tropism.core.rollout.policy import Policy, RandomPolicy, as_policy
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
@@ -23,7 +25,7 @@ from tropism.train import checkpoint
 from tropism.train import trained as policy
 from tropism.train.language_model import LanguageModel
 from tropism.train.run import CHECKPOINT
-from tropism.train.runner import FunctionPolicy, HostPolicy, StepOutcome
+from tropism.train.runner import HostFunctionPolicy, HostPolicy, StepOutcome
 
 POLICY_FORMS = (
     f"random, {', '.join(NAMES)}, a folder of `tropism train` (FOLDER@2: one of its agents), "
@@ -36,24 +38,10 @@ STANDALONE_FORMS = (
 )
 
 
-class RandomPolicy(Strategy):
-    """Samples actions uniformly from the action space."""
-
-    space: Space
-
-    def init(self, key: Any) -> Any:
-        del key
-        return ()
-
-    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-        del obs
-        return self.space.sample(key), memory
-
-
 class StrategyPolicy(HostPolicy):
     """Runs a strategy in a session, with the same actions as when it is compiled."""
 
-    def __init__(self, strategy: Strategy):
+    def __init__(self, strategy: Policy):
         self._strategy = strategy
         self._act = strategy.act if isinstance(strategy, RandomPolicy) else eqx.filter_jit(strategy.act)
 
@@ -69,7 +57,7 @@ class StrategyPolicy(HostPolicy):
         return np.asarray(action) if isinstance(action, Array) else action
 
 
-def resolve_policy(name: str, env: Environment, params: Any, greedy: bool = False) -> Strategy | HostPolicy:
+def resolve_policy(name: str, env: Environment, params: Any, greedy: bool = False) -> Policy | HostPolicy:
     """The policy of this name for an environment; `greedy` applies to trained agents."""
     if name == "random":
         return RandomPolicy(env.action_space(params))
@@ -135,7 +123,7 @@ def _is_standalone(name: str) -> bool:
     return name.startswith("llm:") or (":" in name and not Path(name).exists())
 
 
-def resolve_standalone(name: str) -> Strategy | HostPolicy:
+def resolve_standalone(name: str) -> Policy | HostPolicy:
     """A policy that is created without an environment, so that it also works with an unknown server."""
     if name.startswith("llm:"):
         model, at, url = name.removeprefix("llm:").partition("@")
@@ -145,10 +133,10 @@ def resolve_standalone(name: str) -> Strategy | HostPolicy:
     if ":" not in name:
         raise ValidationError("policy", name, STANDALONE_FORMS)
     target = resolve("policy", name, "module:function")
-    if isinstance(target, type) and issubclass(target, Strategy):
+    if isinstance(target, type) and issubclass(target, Policy):
         return target()
-    if isinstance(target, Strategy):
+    if isinstance(target, Policy):
         return target
-    if not callable(target):
-        raise ValidationError("policy", name, "a function of the observation, or a Strategy")
-    return FunctionPolicy(target)
+    if isinstance(target, type) or (callable(target) and accepts(target, 1)):
+        return HostFunctionPolicy(target)
+    return as_policy(target)

@@ -23,7 +23,7 @@ from tropism.train.actions import ActionDistribution
 from tropism.train.agent import Agent, NetworkSpec, drop_weak_type, reset_memory_where
 from tropism.train.config import Config
 from tropism.train.faults import NO_FAULT, Fault, find_fault
-from tropism.train.observations import Preprocessor, RunningStatistics
+from tropism.train.observations import InputStatistics, Preprocessor
 from tropism.train.pixels import has_image
 from tropism.train.user_network import make_network_spec
 
@@ -46,8 +46,8 @@ class TrainState(Module):
 
     agent: Agent
     optimizer: Any
-    obs_statistics: RunningStatistics
-    return_statistics: RunningStatistics
+    obs_statistics: InputStatistics
+    return_statistics: InputStatistics
     rollout: RolloutState
     key: Any  # raw key data, which can be written to a file
     updates: Int[Array, ""]
@@ -127,8 +127,8 @@ class Trainer(Module):
         return TrainState(
             agent,
             self.optimizer.init(eqx.filter(agent, eqx.is_inexact_array)),
-            RunningStatistics.empty(self.preprocess.features(first_obs)),
-            RunningStatistics.empty(zeros[0]),
+            InputStatistics.empty(self.preprocess.features(first_obs)),
+            InputStatistics.empty(zeros[0]),
             RolloutState(obs, state, memory, zeros, zeros, jnp.full_like(zeros, jnp.nan)),
             random.key_data(key),
             jnp.int32(0),

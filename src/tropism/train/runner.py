@@ -99,7 +99,7 @@ class HostPolicy(ABC):
         """The next action."""
 
 
-class FunctionPolicy(HostPolicy):
+class HostFunctionPolicy(HostPolicy):
     """A function of the observation, or a callable object, optionally with a method `reset(seed)`."""
 
     def __init__(self, function: Callable[[Any], Any]):

@@ -13,14 +13,14 @@ from tropism.plume.strategies import Strategy
 from tropism.train import checkpoint
 from tropism.train.actions import ActionDistribution
 from tropism.train.agent import Agent
-from tropism.train.observations import Preprocessor, RunningStatistics
+from tropism.train.observations import InputStatistics, Preprocessor
 
 
 class TrainedPolicy(Strategy):
     """Samples actions as in training; `greedy` takes the most likely action instead."""
 
     agent: Agent
-    statistics: RunningStatistics
+    statistics: InputStatistics
     actions: ActionDistribution
     preprocess: Preprocessor
     observation_space: Space

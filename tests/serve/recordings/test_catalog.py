@@ -1,8 +1,8 @@
 """Recordings inspected through the server: listed, replayed and forked; access and errors."""
 
 from pathlib import Path
-from typing import Any
 
+import pytest
 from tests.serve.inspect.timelines import start_session
 from tests.serve.lab import STAY, Lab
 from tests.serve.recordings.games import game, verify
@@ -75,14 +75,7 @@ def test_recordings_are_visible_to_every_token_only(tmp_path: Path):
             assert_refused(mine.post("/step", json=act(1), headers={"X-Session-Id": twin}), "SESSION_ERROR")
 
 
-class Shifted(Lab):
-    """The rewards of Lab with other observations."""
-
-    def observation(self, state: Any) -> Any:
-        return super().observation(state) + (state.steps > 1)
-
-
-def test_a_recording_that_cannot_be_replayed_is_an_error(tmp_path: Path):
+def test_a_recording_that_cannot_be_replayed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with running("Echo-v0", own=labs(), record=tmp_path) as server, server.http() as caller:
         for place in ("1", "-1", "x", "9" * 30, "²"):
             assert_refused(caller.get(f"/recordings/{place}/history"), "NOT_FOUND")
@@ -95,9 +88,10 @@ def test_a_recording_that_cannot_be_replayed_is_an_error(tmp_path: Path):
             assert len(lab.get("/recordings/0/history").json()["rows"]) == 3
             for step in (3, -1, "one", None):
                 assert_refused(lab.post("/recordings/0/fork", json={"step": step}), "VALIDATION_ERROR")
-    env = Shifted()
-    shifted = {"Lab-v0": ServedEnvironment("Lab-v0", env, env.default_params(), "")}
-    with running(own=shifted, record=tmp_path) as server, server.http() as caller:
+    env, observe = Lab(), Lab.observation
+    monkeypatch.setattr(Lab, "observation", lambda self, state: observe(self, state) + (state.steps > 1))
+    changed = {"Lab-v0": ServedEnvironment("Lab-v0", env, env.default_params(), "")}
+    with running(own=changed, record=tmp_path) as server, server.http() as caller:
         assert_refused(caller.get("/recordings/0/history"), "DIVERGED")
         assert_refused(caller.post("/recordings/0/fork", json={"step": 2}), "DIVERGED")
         assert caller.post("/recordings/0/fork", json={"step": 1}).status_code == 200

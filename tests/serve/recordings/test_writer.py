@@ -140,7 +140,7 @@ def test_every_acknowledged_step_survives_kill_9_of_the_server(tmp_path: Path):
 
 def test_an_unusable_folder_is_rejected_at_startup(tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValidationError, match="one that can be written"):
+    with pytest.raises(ValidationError, match="a writable folder"):
         RecordingWriter(tmp_path / "file", game().values())
 
 

@@ -44,7 +44,9 @@ def run_episodes(
     """Episode i is that of a `Session` with the seed `seed + i`; the trace has its first `trace_length` values."""
     check_count("num_episodes", num_episodes)
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
-    policy, params, seeds = jax.tree.map(jnp.asarray, (policy, params, seeds))
+    # Arrays, so that a new number does not compile again; other leaves are compiled in.
+    policy = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, policy)
+    params, seeds = jax.tree.map(jnp.asarray, (params, seeds))
     return _run(env, policy, params, seeds, probe, trace_length)
 
 
