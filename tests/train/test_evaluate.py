@@ -48,6 +48,16 @@ OWN = """
 def upright(obs):
     return int(obs[2] > 0)
 
+def drawing(key, obs):
+    from jax import random
+    return random.randint(key, (), 0, 2)
+
+class Alternating:
+    def init(self, key):
+        return 0
+    def act(self, key, memory, obs):
+        return memory % 2, memory + 1
+
 class Counting:
     def reset(self, seed):
         self.steps = seed % 2
@@ -152,17 +162,25 @@ def test_user_functions_as_policies() -> None:
     counting: Any = resolve_policy("own_policies:Counting", env, params)
     once = play("counting", LocalRunner(Session(env, params)), counting, 4, 2)
     assert play("counting", LocalRunner(Session(env, params)), counting, 4, 2).returns.tolist() == once.returns.tolist()
-    assert play("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3).lengths.tolist() == [
-        3,
-        3,
-    ]
+    cut = play("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3)
+    assert cut.lengths.tolist() == [3, 3]
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("name", ["own_policies:drawing", "own_policies:Alternating"])
+def test_pure_user_policies_act_the_same_in_a_session_and_compiled(name: str) -> None:
+    env, params = make("CartPole-v1")
+    policy: Any = resolve_policy(name, env, params)
+    compiled = evaluate(name, env, params, policy, 5, 4)
+    in_session = play(name, LocalRunner(Session(env, params)), StrategyPolicy(policy), 5, 4)
+    assert compiled.lengths.tolist() == in_session.lengths.tolist()
 
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("own_policies:word", "a function of the observation"),
+        ("own_policies:word", "a policy of one agent"),
         ("own_policies:nothing", "importable"),
         ("no_such_module:f", "importable"),
         ("no/such/folder", "random, random-walk"),

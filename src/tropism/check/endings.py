@@ -78,7 +78,7 @@ def _find_in_batch(context: CheckContext) -> Endings:
     lanes = np.arange(BATCH)
     names: list[str] = []
 
-    def unfinished(batch: _BatchState) -> Any:
+    def is_running(batch: _BatchState) -> Any:
         ended = batch.lengths > 0
         first = jnp.where(ended, batch.lengths, limit).min()
         going = (batch.time < limit) & (batch.time < first + EXTRA_STEPS)
@@ -102,7 +102,7 @@ def _find_in_batch(context: CheckContext) -> Endings:
 
         zeros = jnp.zeros(BATCH, jnp.int32)
         initial = _BatchState(jnp.int32(0), reset(keys(words, 0))[1], zeros, zeros, zeros)
-        ended = lax.while_loop(unfinished, advance, initial)
+        ended = lax.while_loop(is_running, advance, initial)
         return ended.lengths, ended.disagreements, ended.not_finite
 
     words = np.stack([seed_words(context.seed + lane) for lane in range(BATCH)])
