@@ -18,7 +18,7 @@ def test_a_state_prints_small_arrays_as_numbers_and_large_ones_by_shape():
     env, params = make("PlumeNavMeander-v0")
     text = str(env.reset(jax.random.key(0), params)[1])
     assert "time=0" in text
-    assert "agent=Agent(x=64., y=73., heading=-1.862303" in text
+    assert "agent=AgentPose(x=64., y=73., heading=-1.862303" in text
     assert "field=float32[96]" in text
 
 

@@ -66,7 +66,7 @@ def register(id: str, env_or_factory: Any = DECORATE, *, force: bool = False) ->
     if id in _specs and not force:
         raise ValidationError("id", id, "an id that is not registered yet, or force=True")
     _specs[id] = _spec(id, env_or_factory, "register()")
-    for env in [env for env, source in _sources.items() if source["id"] == id]:
+    for env in [env for env, source in _sources.items() if source.get("id") == id]:
         del _sources[env]  # built by the factory that the id had before
     for listener in _listeners:
         listener(_specs[id])
