@@ -12,7 +12,7 @@ from tropism.plume.strategies.catalog import NAMES
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.evaluate import Evaluation, Interval, evaluate, wilson_interval
+from tropism.train.evaluation import Evaluation, Interval, evaluate, wilson_interval
 from tropism.train.policies import resolve_policy
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train

@@ -57,6 +57,12 @@ def test_light_imports_load_neither_jax_nor_gymnasium(statement: str):
     assert result.stdout.strip() == ""
 
 
+def test_the_command_line_starts_without_jax():
+    result = python(f"import sys, tropism.cli; print(*[name for name in {HEAVY} if name in sys.modules])")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == ""
+
+
 def test_errors_and_messages_resolve_without_jax():
     result = python("import sys, tropism; tropism.ValidationError; tropism.State; print('jax' in sys.modules)")
     assert result.stdout.strip() == "False", result.stderr

@@ -48,7 +48,7 @@ IRREGULAR = {
     "rewound",
 }
 VERBS = {"embed", "exceed", "feed", "need", "reseed", "seed", "speed"}  # and nouns
-PARTICIPLES = {"registered", "merged", "_aligned", "_finished"}  # public API; a task's id; masks and indices
+PARTICIPLES = {"registered", "merged"}  # of the public API, and of a coding task
 
 
 def parsed() -> Iterator[tuple[Path, ast.Module]]:
@@ -81,7 +81,7 @@ def test_no_function_is_named_by_a_bare_participle() -> None:
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether the name is that of a value, such as `closed`."""
     names = {getattr(each, "id", getattr(each, "attr", "")) for each in node.decorator_list}
-    return bool(names & {"property", "cached_property", "contextmanager", "cache"})
+    return bool(names & {"property", "cached_property"})
 
 
 def is_participle(name: str) -> bool:

@@ -12,7 +12,7 @@ from tropism import Session, make
 from tropism.cli.policies import DRAW_SIZE, policy_of
 from tropism.core.rollout.policy import RandomPolicy
 from tropism.record import Reader
-from tropism.train.policies import StrategyPolicy
+from tropism.train.policies import SteppedPolicy
 from tropism.train.runner import LocalRunner
 
 
@@ -20,7 +20,7 @@ from tropism.train.runner import LocalRunner
 @pytest.mark.parametrize(("id", "steps"), [("CartPole-v1", DRAW_SIZE + 3), ("Pendulum-v1", 3), ("Echo-v0", 3)])
 def test_random_actions_equal_those_of_evaluate(id: str, steps: int):
     session = Session(*make(id))
-    fast, slow = policy_of("random", session, False), StrategyPolicy(RandomPolicy(session.action_space))
+    fast, slow = policy_of("random", session, False), SteppedPolicy(RandomPolicy(session.action_space))
     first = session.reset(seed=0)
     for seed in (5, 2**63 + 1, 5):
         fast.begin(seed)

@@ -13,7 +13,7 @@ from tests.train.worlds import brief
 from tropism.cli.evaluate import _with_progress  # pyright: ignore[reportPrivateUsage]
 from tropism.cli.terminal import announce_duration
 from tropism.core.registry import make
-from tropism.train.evaluate import evaluate
+from tropism.train.evaluation import evaluate
 from tropism.train.policies import resolve_policy
 from tropism.train.run import TrainingReport, train
 
@@ -85,7 +85,7 @@ def test_batched_evaluation_equals_unbatched(id: str, monkeypatch: pytest.Monkey
     policy: Any = resolve_policy("random", env, params)
     whole = evaluate("random", env, params, policy, 7, 13)
     shown: list[int] = []
-    monkeypatch.setattr(sys.modules["tropism.train.evaluate"], "MAX_BATCH", 6)
+    monkeypatch.setattr(sys.modules["tropism.train.evaluation"], "MAX_BATCH", 6)
     parts = evaluate("random", env, params, policy, 7, 13, shown.append)
     assert shown == [5, 10, 13]
     assert parts.lengths.tolist() == whole.lengths.tolist()

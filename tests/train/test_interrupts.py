@@ -160,7 +160,7 @@ exec("def trace():\\n    print('up', flush=True)\\n    end = time.monotonic() + 
      "    while time.monotonic() < end: pass", within)
 interrupts = Interrupts()
 try:
-    with interrupts.handled():
+    with interrupts.handle_signals():
         within["trace"]()
         whole = True
         while True:
@@ -173,7 +173,7 @@ except KeyboardInterrupt:
 DEAF = """
 import hashlib, threading
 from tropism.cli.interrupts import Interrupts
-with Interrupts().handled():
+with Interrupts().handle_signals():
     threading.Timer(0.3, print, ["up"], {"flush": True}).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """

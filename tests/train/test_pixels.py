@@ -15,7 +15,7 @@ from tropism.core.spaces import Box, Dict, Discrete, Image
 from tropism.core.transforms import frame_stack, grayscale
 from tropism.errors import ValidationError
 from tropism.train.config import Config
-from tropism.train.evaluate import evaluate
+from tropism.train.evaluation import evaluate
 from tropism.train.network import ActorCritic
 from tropism.train.pixels import ConvLayer, channels_last, has_image, is_image, patches, plan_convolutions
 from tropism.train.policies import resolve_policy

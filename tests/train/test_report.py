@@ -8,7 +8,7 @@ import pytest
 from tests.serve.page.browser import browsing
 
 from tropism.train import pictures
-from tropism.train.evaluate import Evaluation, SearchResults
+from tropism.train.evaluation import Evaluation, SearchResults
 from tropism.train.report import ReportImage, write_report
 
 

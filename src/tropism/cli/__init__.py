@@ -80,7 +80,7 @@ def main() -> None:
     """
     interrupts = Interrupts()
     try:
-        with interrupts.handled():
+        with interrupts.handle_signals():
             _run()
     except (SystemExit, KeyboardInterrupt):
         if not interrupts.received:

@@ -99,7 +99,7 @@ class _Demo:
         return agent.low > max(baseline.high for baseline in baselines)
 
     def _evaluate(self, name: str, episodes: int, label: str | None = None, seed: int = EVALUATION_SEED) -> Any:
-        from tropism.train.evaluate import evaluate
+        from tropism.train.evaluation import evaluate
         from tropism.train.policies import resolve_policy
 
         strategy: Any = resolve_policy(name, self.env, self.params)
@@ -136,14 +136,14 @@ class _Demo:
         from tropism.core.registry import make
         from tropism.core.session.session import Session
         from tropism.record import film
-        from tropism.train.policies import StrategyPolicy, resolve_policy
+        from tropism.train.policies import SteppedPolicy, resolve_policy
         from tropism.train.runner import LocalRunner
 
         agent = self.evaluations[-1]
         lengths = agent.lengths[:50] * agent.search.found[:50]
         session = Session(*make(ID, trail=150))
         strategy: Any = resolve_policy(str(self.out), self.env, self.params)
-        policy = StrategyPolicy(strategy)
+        policy = SteppedPolicy(strategy)
         seed = EVALUATION_SEED + int(lengths.argmax())
         policy.begin(seed)
         frames = film.frames(session, lambda session: policy.act(LocalRunner(session).current()), 150, seed)

@@ -93,8 +93,8 @@ def _evaluate_locally(
 ) -> Any:
     from tropism.core.rollout.policy import Policy
     from tropism.core.session.session import Session
-    from tropism.train.evaluate import evaluate as run
-    from tropism.train.evaluate import num_batches
+    from tropism.train.evaluation import evaluate as run
+    from tropism.train.evaluation import num_batches
     from tropism.train.language_model import LanguageModel
     from tropism.train.policies import resolve_policy
     from tropism.train.runner import LocalRunner
@@ -147,10 +147,10 @@ def _evaluate_remotely(
 def _run_episodes(name: str, runner: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
     """Run a policy one episode at a time, with a progress bar."""
     from tropism.core.rollout.policy import Policy
-    from tropism.train.evaluate import evaluate_episodes
-    from tropism.train.policies import StrategyPolicy
+    from tropism.train.evaluation import evaluate_episodes
+    from tropism.train.policies import SteppedPolicy
 
-    host_policy = StrategyPolicy(policy) if isinstance(policy, Policy) else policy
+    host_policy = SteppedPolicy(policy) if isinstance(policy, Policy) else policy
     return _with_progress(
         name, episodes, lambda show: evaluate_episodes(name, runner, host_policy, seed, episodes, steps, show)
     )
@@ -173,7 +173,7 @@ def _with_progress(name: str, episodes: int, run: Callable[[Callable[[int], None
 
 
 def to_json(target: str, results: list[Any]) -> dict[str, Any]:
-    from tropism.train.evaluate import Interval
+    from tropism.train.evaluation import Interval
 
     rows = [result.summary() for result in results]
     for row in rows:

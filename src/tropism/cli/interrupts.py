@@ -23,7 +23,7 @@ class Interrupts:
         self._raised = False
 
     @contextmanager
-    def handled(self) -> Generator[None]:
+    def handle_signals(self) -> Generator[None]:
         with _handler(signal.SIGINT, self._handle), _handler(signal.SIGALRM, self._handle), _watch(self._overdue):
             try:
                 yield

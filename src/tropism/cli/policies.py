@@ -30,12 +30,12 @@ def policy_of(name: str, session: Any, greedy: bool) -> SessionPolicy:
         raise ValidationError("policy", name, NOT_REMOTE)
     try:
         from tropism.core.rollout.policy import Policy
-        from tropism.train.policies import StrategyPolicy, resolve_policy
+        from tropism.train.policies import SteppedPolicy, resolve_policy
         from tropism.train.runner import LocalRunner
     except ImportError as error:
         return _function_policy(name, error)
     policy = resolve_policy(name, session.env, session.params, greedy)
-    host_policy = StrategyPolicy(policy) if isinstance(policy, Policy) else policy
+    host_policy = SteppedPolicy(policy) if isinstance(policy, Policy) else policy
     runner = LocalRunner(session)
     return SessionPolicy(host_policy.begin, lambda _: host_policy.act(runner.current()))
 

@@ -135,7 +135,7 @@ def identify(env: Environment) -> dict[str, Any] | None:
         kind = env.kind if isinstance(env, ClassBasedEnvironment) else type(env)
         matches = (spec for spec in _specs.values() if kind is spec.factory)
         equal = (spec for spec in matches if not _required_arguments(spec.factory) and _build(spec, {}) == env)
-        source = next(({"id": spec.id, "arguments": {}} for spec in equal), None) or _class_source(env, kind)
+        source = next(({"id": spec.id, "arguments": {}} for spec in equal), None) or _class_source(kind)
     try:
         json.dumps(source)
     except TypeError:
@@ -143,20 +143,20 @@ def identify(env: Environment) -> dict[str, Any] | None:
     return source
 
 
-def _class_source(env: Environment, kind: Any) -> dict[str, Any] | None:
-    """The class of an environment without an id, with its arguments if they are the defaults.
+def _class_source(kind: type) -> dict[str, Any] | None:
+    """The class of an environment without an id; its arguments are known only if it takes none.
 
-    None for adapters and transforms: their class does not identify the wrapped environment.
+    None for our adapters and transforms: their class does not identify the wrapped environment.
     """
     if "<locals>" in kind.__qualname__ or kind.__module__.startswith("tropism."):
         return None
-    default = not _required_arguments(kind) and build_environment(kind, {}) == env
-    return {"class": f"{kind.__module__}:{kind.__qualname__}", "arguments": {} if default else None}
+    arguments = None if inspect.signature(kind).parameters else {}
+    return {"class": f"{kind.__module__}:{kind.__qualname__}", "arguments": arguments}
 
 
 def set_source(env: Environment, target: str, arguments: Mapping[str, Any]) -> None:
     """Record that this environment is an instance of the class `target`, built with these arguments."""
-    if identify(env) is None or "class" in (identify(env) or {}):
+    if "id" not in (identify(env) or {}):
         _sources[env] = {"class": target, "arguments": dict(arguments)}
 
 

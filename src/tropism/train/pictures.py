@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tropism.core.episode import seed_words, start_episode, step_episode
 from tropism.envs.plume.nav import PlumeNav
 from tropism.plume import picture
-from tropism.train.evaluate import Evaluation, SearchResults
+from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over

@@ -1,6 +1,7 @@
 """Policies by name: trained agents, strategies, random actions, user functions, language models."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve
 from tropism.core.rollout.episodes import policy_key
-from tropism.core.rollout.policy import Policy, RandomPolicy, as_policy
+from tropism.core.rollout.policy import Policy, RandomPolicy, as_policy, check_result
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
@@ -38,23 +39,32 @@ STANDALONE_FORMS = (
 )
 
 
-class StrategyPolicy(HostPolicy):
-    """Runs a strategy in a session, with the same actions as when it is compiled."""
+class SteppedPolicy(HostPolicy):
+    """Runs a `Policy` in a session, with the same random numbers as when it is compiled.
 
-    def __init__(self, strategy: Policy):
-        self._strategy = strategy
-        self._act = strategy.act if isinstance(strategy, RandomPolicy) else eqx.filter_jit(strategy.act)
+    Strategies and trained agents are compiled; other policies are called as they are, since a host environment's
+    observations may be text and its policies impure.
+    """
+
+    def __init__(self, policy: Policy):
+        self._policy = policy
+        self._act = _compile(policy) if isinstance(policy, Strategy) else policy.act
 
     def begin(self, seed: int) -> None:
         self._steps, self._key = 0, policy_key(jnp.asarray(seed_words(seed)))
-        self._memory = self._strategy.init(self._key)
+        self._memory = self._policy.init(self._key)
 
     def act(self, outcome: StepOutcome) -> Any:
         key = random.fold_in(self._key, self._steps)
         self._steps += 1
-        obs = jax.tree.map(np.asarray, outcome.obs)  # a Python number would be compiled as a constant
-        action, self._memory = self._act(key, self._memory, obs)
+        action, self._memory = check_result(self._policy, self._act(key, self._memory, outcome.obs))
         return np.asarray(action) if isinstance(action, Array) else action
+
+
+def _compile(policy: Strategy) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    act = eqx.filter_jit(policy.act)
+    # As arrays: a Python number would be compiled as a constant.
+    return lambda key, memory, obs: act(key, memory, jax.tree.map(np.asarray, obs))
 
 
 def resolve_policy(name: str, env: Environment, params: Any, greedy: bool = False) -> Policy | HostPolicy:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tropism.train.evaluate import Evaluation, Interval
+from tropism.train.evaluation import Evaluation, Interval
 from tropism.train.pictures import dark_path
 
 TYPES = {".png": "image/png", ".gif": "image/gif"}

@@ -22,7 +22,7 @@ class ActionBuffer:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        self._host = _aligned(shape, np.dtype(dtype))
+        self._host = _allocate_aligned(shape, np.dtype(dtype))
         self._device = jax.device_put(self._host, batch_device())
         self.shared = self._device.unsafe_buffer_pointer() == self._host.ctypes.data
 
@@ -34,7 +34,7 @@ class ActionBuffer:
         return self._device
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT

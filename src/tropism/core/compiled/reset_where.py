@@ -80,7 +80,7 @@ class _Batch:
         return _select(done, replacement, value)
 
     def gather(self, done: Bool[Array, " batch"], source: Any, value: Any) -> Any:
-        finished, count = self._finished(done)
+        finished, count = self._finished_indices(done)
 
         def replace_chunk(carry: Any) -> Any:
             start, value = carry
@@ -91,7 +91,7 @@ class _Batch:
 
         return lax.while_loop(lambda carry: carry[0] < count, replace_chunk, (jnp.int32(0), value))[1]
 
-    def _finished(self, done: Bool[Array, " batch"]) -> Any:
+    def _finished_indices(self, done: Bool[Array, " batch"]) -> Any:
         """Indices of the finished members, padded with an index outside the batch, and their number."""
         rank = jnp.cumsum(done, dtype=jnp.int32)
         outside = self.size + self.chunk

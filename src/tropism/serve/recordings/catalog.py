@@ -73,7 +73,7 @@ class RecordingSource:
 
     def check(self, session: Session) -> None:
         """Compare the observation with the recorded one, bit for bit."""
-        episode, step = self._loaded, session.step_count
+        episode, step = self._loaded_episode, session.step_count
         column = episode.columns["obs"]
         recorded, replayed = column.write(episode.observation(step)), column.write(session.timestep.obs)
         if not bitwise_equal(recorded, replayed):
@@ -81,10 +81,10 @@ class RecordingSource:
             raise DivergedError("replay", replayed, f"the observation {recorded}", message)
 
     def status(self) -> tuple[str, int]:
-        return _lifecycle(self._loaded), len(self._loaded)
+        return _lifecycle(self._loaded_episode), len(self._loaded_episode)
 
     @property
-    def _loaded(self) -> RecordedEpisode:
+    def _loaded_episode(self) -> RecordedEpisode:
         assert self._episode is not None, "call `entries` first"
         return self._episode
 

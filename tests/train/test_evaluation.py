@@ -31,16 +31,16 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
 from tropism.train.checkpoint import Training
 from tropism.train.config import Config
-from tropism.train.evaluate import (
+from tropism.train.evaluation import (
     Evaluation,
     SearchResults,
     bootstrap_interval,
     evaluate,
-    evaluate_episodes,
     wilson_interval,
 )
+from tropism.train.evaluation import evaluate_episodes as play
 from tropism.train.language_model import LanguageModel
-from tropism.train.policies import StrategyPolicy, expand_agents, resolve_policy
+from tropism.train.policies import SteppedPolicy, expand_agents, resolve_policy
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.runner import LocalRunner
 
@@ -58,6 +58,15 @@ class Alternating:
     def act(self, key, memory, obs):
         return memory % 2, memory + 1
 
+class Parrot:
+    def __init__(self):
+        self.heard = []
+    def init(self, key):
+        return 0
+    def act(self, key, memory, obs):
+        self.heard.append(obs.echoed_message)
+        return {"message": str(memory)}, memory + 1
+
 class Counting:
     def reset(self, seed):
         self.steps = seed % 2
@@ -68,8 +77,6 @@ class Counting:
 
 word = "left"
 """
-
-play = evaluate_episodes
 
 
 @pytest.fixture
@@ -90,7 +97,7 @@ def test_strategy_acts_the_same_in_a_session_and_compiled(name: str, meander: An
     env, params = meander
     strategy: Any = resolve_policy(name, env, params)
     compiled = evaluate(name, env, params, strategy, 3, 4)
-    played = play(name, LocalRunner(Session(env, params)), StrategyPolicy(strategy), 3, 4)
+    played = play(name, LocalRunner(Session(env, params)), SteppedPolicy(strategy), 3, 4)
     assert compiled.search is not None
     assert played.search is not None
     assert played.lengths.tolist() == compiled.lengths.tolist()
@@ -172,8 +179,17 @@ def test_pure_user_policies_act_the_same_in_a_session_and_compiled(name: str) ->
     env, params = make("CartPole-v1")
     policy: Any = resolve_policy(name, env, params)
     compiled = evaluate(name, env, params, policy, 5, 4)
-    in_session = play(name, LocalRunner(Session(env, params)), StrategyPolicy(policy), 5, 4)
+    in_session = play(name, LocalRunner(Session(env, params)), SteppedPolicy(policy), 5, 4)
     assert compiled.lengths.tolist() == in_session.lengths.tolist()
+
+
+@pytest.mark.usefixtures("own")
+def test_a_policy_for_a_host_environment_may_be_impure_and_receives_its_observations() -> None:
+    env, params = make("Echo-v0")
+    policy: Any = resolve_policy("own_policies:Parrot", env, params)
+    played = play("parrot", LocalRunner(Session(env, params)), SteppedPolicy(policy), 0, 2, max_steps=3)
+    assert played.lengths.tolist() == [3, 3]
+    assert policy.heard == ["", "0", "1", "", "0", "1"]
 
 
 @pytest.mark.usefixtures("own")
