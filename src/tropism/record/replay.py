@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
-from tropism.core.environment import override
 from tropism.core.episode import Timestep
+from tropism.core.params import override
 from tropism.core.registry import make
 from tropism.core.resolve import resolve_environment
 from tropism.core.session.session import Session
@@ -64,12 +64,12 @@ def replay(session: Session, episode: RecordedEpisode) -> Generator[Timestep, No
 
 def replay_sessions(session: Session, episode: RecordedEpisode) -> Generator[Session, None, None]:
     """Replay an episode and yield the session after each step; reseeded steps continue in a fork."""
-    if not session.env.replayable:
+    if not session.env.traits.replayable:
         message = f"{name_of(session.env)} declares that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
-    identity = episode.id if session.env.takes_episode_id else None
+    identity = episode.id if session.env.traits.takes_episode_id else None
     session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     yield session
     with ExitStack() as forks:

@@ -11,7 +11,7 @@ from jax import lax, random
 from jaxtyping import Array, Float, Int
 
 from tropism.core.compiled.reset_where import Restarts, check_restarts, reset_where
-from tropism.core.environment import Environment, Info, override
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import (
     Timestep,
     check_seed,
@@ -21,6 +21,7 @@ from tropism.core.episode import (
     step_episode,
     step_timestep,
 )
+from tropism.core.params import override
 from tropism.core.rollout.policy import Policy, as_policy, check_result
 from tropism.core.spaces.space import check_count, is_integer
 from tropism.errors import ValidationError
@@ -97,7 +98,7 @@ def rollout(
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
     num_envs, num_steps = int(num_envs), int(num_steps)
     check_restarts(restarts)
-    if not isinstance(env, Environment) or not env.traced:
+    if not isinstance(env, Environment) or not env.pure:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)

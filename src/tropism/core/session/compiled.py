@@ -191,4 +191,4 @@ def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
 
 
 def make_engine(env: Environment, params: Any, copies: bool) -> Engine:
-    return CompiledEngine(env, params) if env.traced else HostEngine(env, params, copies)
+    return CompiledEngine(env, params) if env.pure else HostEngine(env, params, copies)

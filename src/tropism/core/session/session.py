@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from tropism.core.adapters.class_based import as_environment, name_of
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.params import override
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.compiled import Engine, make_engine
@@ -103,7 +104,7 @@ class Session:
             seed = self._check_seed(seed)
         if episode_id is not None:
             check_episode_id(episode_id)
-        if self.env.takes_episode_id:
+        if self.env.traits.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
             options = {**_check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
@@ -223,7 +224,7 @@ class Session:
         return _unpickle, (self.env, self.params, self._dump())
 
     def _check_seed(self, seed: Any) -> int:
-        if not self.env.seedable:
+        if not self.env.traits.seedable:
             expected = "None: its reset takes no seed, and it is not declared deterministic"
             raise ValidationError("seed", seed, expected, f"{name_of(self.env)} cannot be seeded; expected {expected}")
         return check_seed(seed)
@@ -233,7 +234,7 @@ class Session:
             return self.params
         _check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
-        if self.env.traced and _structure(params) != _structure(self.params):
+        if self.env.pure and _structure(params) != _structure(self.params):
             raise ValidationError("options", dict(options), "params with the same structure and shapes")
         return params
 
