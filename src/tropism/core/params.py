@@ -1,4 +1,4 @@
-"""The numbers of an environment, and replacing some of them by name."""
+"""The numbers of an environment: replacing some by name, and writing them to files."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -11,6 +11,8 @@ from jax.core import Tracer
 
 from tropism.core.module import Module
 from tropism.errors import ValidationError
+
+LARGEST_WRITTEN = 4096  # entries of an array
 
 
 class EnvParams(Module):
@@ -71,3 +73,37 @@ def _check_number(name: str, value: Any, default: Any) -> None:
         raise ValidationError(f"params[{name!r}]", value, f"a number like {default!r}, not NaN")
     if np.asarray(default).dtype.kind in "iu" and array.dtype.kind == "f":
         raise ValidationError(f"params[{name!r}]", value, f"an integer like {default!r}")
+
+
+def leaf_name(path: Any) -> str:
+    """The dotted name of a leaf, such as "field.sigma"."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def write_params(params: Any) -> dict[str, Any]:
+    """The leaves as JSON, by name; None for a large or non-numeric one, which is taken from the defaults."""
+    return {leaf_name(path): _write_leaf(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+
+
+def read_params(defaults: Any, written: Mapping[str, Any]) -> Any:
+    """The inverse of `write_params`; a leaf that was not written has its default."""
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(defaults)
+    named = {leaf_name(path): leaf for path, leaf in leaves}
+    for name in written:
+        if name not in named:
+            raise ValidationError("params", name, f"a number of this environment: {', '.join(named) or 'it has none'}")
+    return treedef.unflatten([_read_leaf(leaf, written.get(name)) for name, leaf in named.items()])
+
+
+def _write_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, bool | int | float):
+        return leaf
+    if isinstance(leaf, np.ndarray | np.generic | jax.Array) and np.size(leaf) <= LARGEST_WRITTEN:
+        return {"dtype": np.asarray(leaf).dtype.str, "values": np.asarray(leaf).tolist()}
+    return None
+
+
+def _read_leaf(default: Any, data: Any) -> Any:
+    if isinstance(data, dict):
+        return np.asarray(data["values"], data["dtype"])
+    return default if data is None else data

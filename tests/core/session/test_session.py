@@ -314,7 +314,7 @@ def test_restore_needs_the_environment_if_it_has_no_id():
 @both
 def test_a_damaged_snapshot_is_rejected(env: Environment):
     data = start_session(env, steps=1).snapshot()
-    damaged = [b"", b"tropism1", data[:-1], data + b"x", b"x" + data[1:], data[:40] + bytes([data[40] ^ 1]) + data[41:]]
+    damaged = [b"", b"tropism2", data[:-1], data + b"x", b"x" + data[1:], data[:40] + bytes([data[40] ^ 1]) + data[41:]]
     damaged.append(data[: -DIGEST - 1] + bytes([data[-DIGEST - 1] ^ 1]) + data[-DIGEST:])
     for bad in damaged:
         with pytest.raises(ValidationError, match="snapshot"):

@@ -170,7 +170,8 @@ class HostEngine:
             raise
 
     def _digest(self, last: Timestep) -> str:
-        text = json.dumps(self.obs_space.to_json(last.obs), sort_keys=True)
+        values = [self.obs_space.to_json(last.obs), last.reward, last.terminated, last.truncated]
+        text = json.dumps(values, sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, check_episode_id, check_seed
-from tropism.core.params import override
+from tropism.core.params import override, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.compiled import Engine, make_engine
@@ -32,7 +32,7 @@ class EnvironmentState(Enum):
 
 READY = EnvironmentState.READY
 WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
-SAVED_FIELDS = ("seed", "total_reward", "episode_count", "_step_count")
+SAVED_FIELDS = ("seed", "total_reward", "episode_count")
 
 ADVICE = {
     EnvironmentState.CREATED: "call reset() first",
@@ -166,7 +166,7 @@ class Session:
         if env is None:
             env = _rebuild(header["env"])
         if params is None:
-            params = snapshot.read_params(env.default_params(), header["params"])
+            params = read_params(env.default_params(), header["params"])
         session = cls(env, params)
         session._load(header, body)
         return session
@@ -241,12 +241,13 @@ class Session:
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED_FIELDS}
         header |= {
+            "step_count": self._step_count,
             "episode_id": self.episode_id,
             "lifecycle": self._lifecycle.value,
             "env": identify(self.env),
             "engine": None,
         }
-        header["params"] = snapshot.write_params(self.params)
+        header["params"] = write_params(self.params)
         body = b""
         if self._lifecycle not in WITHOUT_EPISODE:
             header["engine"], body = self._engine.dump()
@@ -257,6 +258,7 @@ class Session:
             self._engine.load(header["engine"], body)
         for field in SAVED_FIELDS:
             setattr(self, field, header[field])
+        self._step_count = header["step_count"]
         self._episode_id = header["episode_id"]
         self._lifecycle = EnvironmentState(header["lifecycle"])
 

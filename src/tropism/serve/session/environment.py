@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
-from tropism.core.session.snapshot import write_params
 from tropism.isolation import isolate
 from tropism.serve.session.json_form import JsonForm
 
