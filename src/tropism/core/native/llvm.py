@@ -19,7 +19,17 @@ except ImportError:
 MAX_INSTRUCTIONS = 40_000  # larger programs compile slowly, and XLA runs them as fast
 FLUSH_DENORMALS = 0x8040  # bits of x86's MXCSR register, which XLA sets while it runs a program
 
-TYPES = {"b1": "i1", "i1": "i8", "u1": "i8", "i2": "i16", "u2": "i16", "i4": "i32", "u4": "i32", "i8": "i64", "u8": "i64"}
+TYPES = {
+    "b1": "i1",
+    "i1": "i8",
+    "u1": "i8",
+    "i2": "i16",
+    "u2": "i16",
+    "i4": "i32",
+    "u4": "i32",
+    "i8": "i64",
+    "u8": "i64",
+}
 TYPES |= {"f4": "float", "f8": "double"}
 # `contract` permits fused multiply-adds, which XLA uses too.
 FLOAT_OPS = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv", "rem": "frem"}

@@ -1,5 +1,6 @@
 """The native form of an environment's program: step and reset, on the packed buffer of the compiled one."""
 
+import os
 import re
 from collections.abc import Callable
 from hashlib import blake2b
@@ -53,7 +54,7 @@ class NativeProgram:
         self.step = library.function("step")
         self.next_key = library.function("next_key")
         self.reset = None if self.reset_reason else library.function("reset")
-        self.digest = _digest(*self._texts, assembly, jaxlib.__version__, platform())
+        self.digest = _digest(*self._texts, assembly, jaxlib.__version__, os.environ.get("XLA_FLAGS", ""), platform())
 
     def _step(self, buffer: Any, action: Any, *params: Any) -> Any:
         return self.program.pure_step(buffer, self.action_layout.unpack(action), params)

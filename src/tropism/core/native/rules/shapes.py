@@ -108,5 +108,3 @@ def iota_2x32_shape(b: Builder, equation: Any) -> list[Scalars]:
     shape = equation.params["shape"]
     numbers = np.arange(np.prod(shape, dtype=int), dtype=np.uint64).reshape(shape)
     return [constants(b, (numbers >> np.uint64(32)).astype(np.uint32)), constants(b, numbers.astype(np.uint32))]
-
-
