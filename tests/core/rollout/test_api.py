@@ -11,8 +11,9 @@ import pytest
 from jax import random
 from tests.core.lines import HostLine, Line
 
-from tropism.core.rollout.api import Rollout, rollout
+from tropism.core.rollout.api import rollout
 from tropism.core.rollout.policy import random_policy
+from tropism.core.rollout.scan import Rollout
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 
