@@ -11,6 +11,7 @@ import pytest
 from jax import random
 from tests.core.lines import HostLine, Line
 
+from tropism import make
 from tropism.core.rollout.api import rollout
 from tropism.core.rollout.policy import random_policy
 from tropism.core.rollout.scan import Rollout
@@ -248,3 +249,17 @@ def test_a_reproducible_environment_is_a_session_with_seed_plus_lane(seed: int):
 def test_invalid_arguments_are_rejected(arguments: Any, options: Any):
     with pytest.raises(ValidationError):
         rollout(*arguments, **options)
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_a_rollout_in_x64_has_the_same_episodes(reproducible: bool):
+    env, params = make("CartPole-v1")
+    expected = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
+    with jax.enable_x64(True):
+        actual = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
+    assert actual.transitions is not None
+    assert expected.transitions is not None
+    assert actual.episodes.episodes > 0
+    assert actual.transitions.reward.dtype == jnp.float32
+    np.testing.assert_array_equal(actual.transitions.action, expected.transitions.action)
+    np.testing.assert_allclose(actual.transitions.obs, expected.transitions.obs, atol=1e-4)

@@ -93,7 +93,7 @@ def run_steps(
             after = lax.optimization_barrier(after)
         return after, transition if plan.collect else None
 
-    times = start + jnp.arange(length)
+    times = start + jnp.arange(length, dtype=jnp.int32)
     carry = _start(plan, key, params) if first else carry
     carry, transitions = lax.scan(scan_step, carry, (times, _keys(key, times)), unroll=unroll)
     if not last:
@@ -109,7 +109,7 @@ def _start(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
     none = jnp.zeros(plan.num_envs, jnp.int32)
     episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
     carry = ScanCarry(obs, state, memories, episodes, None)
-    totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, int))[0], params, 0)[1], carry)
+    totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry)
     return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
 
 
