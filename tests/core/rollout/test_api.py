@@ -252,14 +252,12 @@ def test_invalid_arguments_are_rejected(arguments: Any, options: Any):
 
 
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_a_rollout_in_x64_has_the_same_episodes(reproducible: bool):
+def test_a_rollout_in_x64_has_the_same_shapes_and_sums(reproducible: bool):
     env, params = make("CartPole-v1")
-    expected = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
     with jax.enable_x64(True):
-        actual = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
-    assert actual.transitions is not None
-    assert expected.transitions is not None
-    assert actual.episodes.episodes > 0
-    assert actual.transitions.reward.dtype == jnp.float32
-    np.testing.assert_array_equal(actual.transitions.action, expected.transitions.action)
-    np.testing.assert_allclose(actual.transitions.obs, expected.transitions.obs, atol=1e-4)
+        result = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
+        steps, episodes = jax.tree.map(np.asarray, (result.transitions, result.episodes))
+    assert (steps.obs.shape, steps.obs.dtype, steps.reward.dtype) == ((60, 4, 4), np.float32, np.float32)
+    ends = steps.terminated | steps.truncated
+    assert episodes.episodes == ends.sum() > 0
+    assert episodes.total_length == sum(int(np.flatnonzero(ends[:, env])[-1]) + 1 for env in range(4))

@@ -109,7 +109,9 @@ def _start(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
     none = jnp.zeros(plan.num_envs, jnp.int32)
     episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
     carry = ScanCarry(obs, state, memories, episodes, None)
-    totals = jax.eval_shape(lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry)
+    totals = jax.eval_shape(
+        lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry
+    )
     return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
 
 
