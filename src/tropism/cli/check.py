@@ -21,6 +21,7 @@ def check(
     Example: tropism check my_package.maze:Maze
     """
     from tropism.check import check_environment
+    from tropism.core.native.choice import choose_engine
 
     env, params = environment(target, param, arg)
     with progress_bar() as bar:
@@ -34,4 +35,6 @@ def check(
         print(json.dumps([dataclasses.asdict(result) for result in report.results], indent=2))
     else:
         console.print(str(report), highlight=False, markup=False, soft_wrap=True)
+        if env.pure and report.ok:
+            console.print(f"engine   {choose_engine(env, params)}", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if report.ok else 1)

@@ -19,6 +19,20 @@ class Level(StrEnum):
     error = "error"
 
 
+class EngineKind(StrEnum):
+    """Engines of pure environments."""
+
+    auto = "auto"
+    native = "native"
+    xla = "xla"
+
+
+EngineOption = Annotated[
+    EngineKind,
+    typer.Option(help="Engine of pure environments; auto: native where it is verified to give the same bits as xla."),
+]
+
+
 class Durability(StrEnum):
     """Failures that an acknowledged step survives."""
 
@@ -71,6 +85,7 @@ def serve(
         ),
     ] = None,
     processes: Processes = False,
+    engine: EngineOption = EngineKind.auto,
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = Level.warning,
@@ -99,7 +114,7 @@ def serve(
         processes=processes,
     )
     log_to_stderr(log_level.value)
-    environments = served_environments(ids, param, arg)
+    environments = served_environments(ids, param, arg, engine.value)
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
@@ -129,13 +144,13 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
     return Journal(path or default_path(settings.host, settings.port), kind)
 
 
-def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
+def served_environments(ids: Ids, param: Params, arg: Arguments, engine: Any = "auto") -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 
     params = dict(parse_pair("--param", text) for text in param or [])
     return load_environments(
-        [id_of(target) for target in ids or ()], params, **dict(parse_pair("--arg", text) for text in arg or [])
+        [id_of(target) for target in ids or ()], params, engine, **dict(parse_pair("--arg", text) for text in arg or [])
     )
 
 

@@ -90,6 +90,18 @@ def test_an_episode_continues_bit_for_bit_after_a_crash(id: str, monkeypatch: py
             assert begun == anew  # later episodes too
 
 
+@pytest.mark.parametrize("engines", [("native", "xla"), ("xla", "native")])
+def test_a_journal_is_resumed_on_another_engine(engines: tuple[Any, Any]):
+    id = "CartPole-v1"
+    written, resumed = (load_environments([id], engine=engine) for engine in engines)
+    with running(own=written) as server, server.ws(id) as first:
+        begun = talk(first, "reset", {"seed": 7})["data"]
+        for number in range(5):
+            talk(first, "step", {"value": number % 2})
+        with after_a_crash(server, own=resumed) as again, again.ws(id, f"?session_id={begun['session_id']}") as second:
+            assert talk(second, "step", STEP)["data"] == talk(first, "step", STEP)["data"]
+
+
 MESSAGES = {
     "Echo-v0": [{"message": "one"}, {"message": "two"}, {"message": "three"}],
     "Chat-v0": [{"role": "user", "content": "hello"}] * 3,

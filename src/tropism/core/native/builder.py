@@ -10,7 +10,7 @@ DType = np.dtype[Any]
 INDEX = np.dtype(np.int64)
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818 # a reason, which is reported, rather than an error
     """An environment that cannot be compiled natively: the primitive, and the reason."""
 
     def __init__(self, primitive: str, reason: str):

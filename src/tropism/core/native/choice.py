@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from tropism.core.compiled.program import Program, program_of
 from tropism.core.environment import Environment
-from tropism.core.native import llvm
+from tropism.core.native import jit
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.program import NativeProgram
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
@@ -56,7 +56,7 @@ def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") ->
 
 @cache
 def _compile(program: Program, space: Any) -> tuple[NativeProgram | None, str]:
-    if not llvm.available():
+    if not jit.available():
         return None, NOT_INSTALLED
     try:
         native = NativeProgram(program, space)

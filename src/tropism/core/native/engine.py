@@ -33,7 +33,7 @@ class NativeEngine(CompiledEngine):
     def _connect(self) -> None:
         """Bind what refers to the memory of this engine."""
         self._buffer = self._memory.words
-        self._words = memoryview(self._memory.words)
+        self._words = self._memory.words.data
         self._params, self._table = self._memory.params, self._memory.address
         self._write_action = _action_writer(self._space, self._memory)
         self._copy_obs = self._obs_reader()
@@ -94,7 +94,7 @@ def _action_writer(space: Space, memory: ProgramMemory) -> Callable[[Any], None]
 
 
 def _discrete_writer(space: Discrete, read: Callable[[Any], int], memory: ProgramMemory) -> Callable[[Any], None]:
-    first, end, cell = space.start, space.start + space.n, memoryview(memory.input.view(np.int32))
+    first, end, cell = space.start, space.start + space.n, memory.input.view(np.int32).data
 
     def write(action: Any) -> None:
         cell[0] = action if type(action) is int and first <= action < end else read(action)

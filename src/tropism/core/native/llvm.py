@@ -1,23 +1,17 @@
-"""The LLVM backend: emits LLVM assembly for the CPU and compiles it with llvmlite."""
+"""The LLVM backend: emits LLVM assembly for the CPU."""
 
-import ctypes
+import platform
 import struct
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tropism.core.native.builder import DType, Scalar, Unsupported
 
-try:
-    import llvmlite
-    import llvmlite.binding as llvm
-except ImportError:
-    llvmlite = llvm = None
-
 MAX_INSTRUCTIONS = 40_000  # larger programs compile slowly, and XLA runs them as fast
 FLUSH_DENORMALS = 0x8040  # bits of x86's MXCSR register, which XLA sets while it runs a program
+
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
 
 TYPES = {
     "b1": "i1",
@@ -29,12 +23,19 @@ TYPES = {
     "u4": "i32",
     "i8": "i64",
     "u8": "i64",
+    "f4": "float",
+    "f8": "double",
 }
-TYPES |= {"f4": "float", "f8": "double"}
 # `contract` permits fused multiply-adds, which XLA uses too.
 FLOAT_OPS = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv", "rem": "frem"}
-FLOAT_INTRINSICS = {"abs": "fabs", "min": "minimum", "max": "maximum", "round_even": "roundeven", "round_away": "round"}
-FLOAT_INTRINSICS |= {name: name for name in ("floor", "ceil", "sqrt", "sin", "cos", "tan", "pow", "copysign")}
+FLOAT_INTRINSICS = {
+    "abs": "fabs",
+    "min": "minimum",
+    "max": "maximum",
+    "round_even": "roundeven",
+    "round_away": "round",
+    **{name: name for name in ("floor", "ceil", "sqrt", "sin", "cos", "tan", "pow", "copysign")},
+}
 LIBM = {"cbrt", "atan2"}
 INTEGER_OPS = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr"}
 DIRECTIONS = {"eq": ("oeq", "eq"), "ne": ("une", "ne")}
@@ -151,9 +152,9 @@ class LlvmBuilder:
         self._lines.append(f"  store {kind} {value}, ptr {address}, align {min(dtype.itemsize, 4)}")
         return None
 
-    def load_pointer(self, table: Scalar, index: int) -> Scalar:
-        """Entry `index` of a table of pointers."""
-        address = self.emit(f"getelementptr ptr, ptr {table}, i64 {index}")
+    def load_pointer(self, index: int) -> Scalar:
+        """Entry `index` of the table of pointers."""
+        address = self.emit(f"getelementptr ptr, ptr %table, i64 {index}")
         return self.emit(f"load ptr, ptr {address}")
 
     def function(self, name: str) -> tuple[set[str], str]:
@@ -165,7 +166,7 @@ class LlvmBuilder:
 
 def assemble(builders: dict[str, LlvmBuilder]) -> str:
     """One module of named functions."""
-    declarations = {f"declare void @llvm.x86.sse.{register}mxcsr(ptr)" for register in ("st", "ld") if _is_x86()}
+    declarations = {f"declare void @llvm.x86.sse.{register}mxcsr(ptr)" for register in ("st", "ld") if IS_X86}
     functions: list[str] = []
     for name, builder in builders.items():
         needed, text = builder.function(name)
@@ -176,7 +177,7 @@ def assemble(builders: dict[str, LlvmBuilder]) -> str:
 
 def _entry(name: str) -> str:
     call = f"  call void @{name}.body(ptr %table)\n"
-    if not _is_x86():
+    if not IS_X86:
         return call
     return (
         "  %saved = alloca i32\n  %flush = alloca i32\n"
@@ -193,53 +194,3 @@ def type_of(dtype: DType) -> str:
     if kind is None:
         raise Unsupported("dtype", f"{dtype.name} has no native form")
     return kind
-
-
-def available() -> bool:
-    """Whether llvmlite is installed."""
-    return llvm is not None
-
-
-@cache
-def _is_x86() -> bool:
-    return llvm.get_process_triple().startswith("x86_64")
-
-
-@cache
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-
-
-def _target_machine() -> Any:
-    _initialize()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
-    )
-
-
-@cache
-def platform() -> str:
-    """What decides the bits of compiled code: the CPU, its features, and the compiler."""
-    cpu = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
-    return f"llvmlite {llvmlite.__version__} on {cpu}"
-
-
-class Library:
-    """Compiled functions of a pointer table; the machine code is freed with this object."""
-
-    def __init__(self, assembly: str):
-        machine = _target_machine()
-        module = llvm.parse_assembly(assembly)
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.slp_vectorization = False  # with `contract` it changes values
-        passes = llvm.create_pass_builder(machine, options)
-        passes.getModulePassManager().run(module, passes)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
-
-    def function(self, name: str) -> Callable[[int], None]:
-        """The function `name`; it takes the address of a pointer table and keeps the interpreter's lock."""
-        function = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._engine.get_function_address(name))
-        function.library = self  # pyright: ignore[reportFunctionMemberAccess] # keeps the code in memory
-        return function

@@ -2,27 +2,28 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from importlib import metadata
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 
-import tropism.core.native.rules  # noqa: F401 # registers the rules
 from tropism.core.compiled.packing import Layout
 from tropism.core.compiled.program import Program
 from tropism.core.episode import next_episode_key
 from tropism.core.native.builder import INDEX, Memory, Unsupported
-from tropism.core.native.llvm import Library, LlvmBuilder, assemble, platform
+from tropism.core.native.jit import Library, platform_identity
+from tropism.core.native.llvm import LlvmBuilder, assemble
+from tropism.core.native.rules import FAMILIES
 from tropism.core.native.scalarize import evaluate, load_all, row_strides
 from tropism.core.spaces import Discrete, Space
 
 BUFFER, INPUT, PARAMS = 0, 1, 2  # entries of the table of pointers; large arrays of params follow
 KEY_WORDS = 2
-WORD_TYPE = np.dtype(np.uint32)
+SUPPORTED = FAMILIES  # families of primitives; importing them registers their rules
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -54,7 +55,9 @@ class NativeProgram:
         self.step = library.function("step")
         self.next_key = library.function("next_key")
         self.reset = None if self.reset_reason else library.function("reset")
-        self.digest = _digest(*self._texts, assembly, jaxlib.__version__, os.environ.get("XLA_FLAGS", ""), platform())
+        self.digest = _digest(
+            *self._texts, assembly, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", ""), platform_identity()
+        )
 
     def _step(self, buffer: Any, action: Any, *params: Any) -> Any:
         return self.program.pure_step(buffer, self.action_layout.unpack(action), params)
@@ -63,19 +66,24 @@ class NativeProgram:
         return self.program.pure_reset(key, params)
 
     def _emit(self, function: Callable[..., Any], target: int, *structs: jax.ShapeDtypeStruct) -> LlvmBuilder:
-        """Emit a function whose arguments are in the table's memory, and store its result there."""
         closed = jax.make_jaxpr(function)(*structs)
         self._texts.append(ADDRESS.sub("", str(closed)))
-        b = LlvmBuilder()
-        pointers = [b.load_pointer("%table", position) for position in range(len(structs))]
-        inputs = [
-            Memory(pointer, np.dtype(struct.dtype), struct.shape, row_strides(struct.shape))
-            for pointer, struct in zip(pointers, structs, strict=True)
-        ]
-        (result,) = evaluate(b, closed.jaxpr, closed.consts, inputs)
-        for index, word in enumerate(load_all(b, result)):
-            b.store(pointers[target], WORD_TYPE, b.constant(index, INDEX), word)
-        return b
+        return emit(closed, [target])
+
+
+def emit(closed: Any, targets: Sequence[int]) -> LlvmBuilder:
+    """Emit a closed jaxpr: argument i is read through pointer i of the table, results are stored at `targets`."""
+    b = LlvmBuilder()
+    inputs: list[Memory] = []
+    for position, var in enumerate(closed.jaxpr.invars):
+        shape = tuple(var.aval.shape)
+        inputs.append(Memory(b.load_pointer(position), np.dtype(var.aval.dtype), shape, row_strides(shape)))
+    results = [load_all(b, result) for result in evaluate(b, closed.jaxpr, closed.consts, inputs)]
+    for target, result, var in zip(targets, results, closed.jaxpr.outvars, strict=True):
+        pointer = b.load_pointer(target)
+        for index, item in enumerate(result.reshape(-1)):
+            b.store(pointer, np.dtype(var.aval.dtype), b.constant(index, INDEX), item)
+    return b
 
 
 def _action_struct(space: Space) -> Any:

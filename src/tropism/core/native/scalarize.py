@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def evaluate(b: Builder, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Val
     values.update((var, constants(b, const)) for var, const in zip(jaxpr.constvars, consts, strict=True))
 
     def read(atom: Any) -> Value:
-        return constants(b, atom.val, atom.aval.dtype) if isinstance(atom, Literal) else values[atom]
+        return constants(b, atom.val, physical_dtype(atom.aval)) if isinstance(atom, Literal) else values[atom]
 
     for equation in _needed(jaxpr):
         values.update(zip(equation.outvars, _apply(b, equation, [read(x) for x in equation.invars]), strict=True))
@@ -79,7 +80,7 @@ def trace_into(b: Builder, function: Callable[..., Any], avals: Sequence[Any], i
 
 
 def is_key(aval: Any) -> bool:
-    return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
 
 def physical_shape(aval: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from tropism.core.episode import Timestep
 from tropism.core.native.choice import EngineName, check_engine
 from tropism.core.native.engine import compiled_engine
 from tropism.core.session.host import HostEngine
+from tropism.errors import ValidationError
 
 
 @runtime_checkable
@@ -33,4 +34,6 @@ class Engine(Protocol):
 
 def make_engine(env: Environment, params: Any, copies: bool, engine: EngineName) -> Engine:
     check_engine(engine)
+    if engine == "native" and not env.pure:
+        raise ValidationError("engine", engine, "auto, or a pure environment")
     return compiled_engine(env, params, engine) if env.pure else HostEngine(env, params, copies)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.native.choice import EngineName
 from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
@@ -30,11 +31,12 @@ T = TypeVar("T")
 class ServedEnvironment:
     """Compiled in a thread when the first session is opened; `summary` is a one-line description."""
 
-    def __init__(self, id: str, env: Environment, params: Any, summary: str):
+    def __init__(self, id: str, env: Environment, params: Any, summary: str, engine: EngineName = "auto"):
         self.id = id
         self.env = env
         self.params = params
         self.summary = summary
+        self.engine: EngineName = engine
         self.inline = False
         self._ready = False
         self._lock = asyncio.Lock()
@@ -64,7 +66,7 @@ class ServedEnvironment:
     @cached_property
     def _template(self) -> Session:
         """Never reset; other sessions share its compiled program."""
-        return Session(self.env, self.params, copies=False)
+        return Session(self.env, self.params, copies=False, engine=self.engine)
 
     async def prepare_form(self, threads: ThreadPoolExecutor) -> None:
         """Build `form` in a thread: an environment's spaces may be slow to build."""

@@ -22,18 +22,21 @@ from tropism.core.native.scalarize import (
     trace_into,
 )
 
-BODIES = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
-BODIES |= {"custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_vmap_call": "call"}
-BODIES |= {"remat": "jaxpr", "checkpoint": "jaxpr", "core_call": "call_jaxpr"}
+BODIES = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_vmap_call": "call",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 WORD = np.dtype(np.uint32)
 
 
 @rule(*BODIES, reads_memory=True)
 def call(b: Builder, equation: Any, *inputs: Value) -> list[Value]:
-    name = equation.primitive.name
-    parameter = BODIES[name] if BODIES[name] in equation.params else "jaxpr"
-    body = equation.params[parameter]
+    body = equation.params[BODIES[equation.primitive.name]]
     return evaluate(b, getattr(body, "jaxpr", body), getattr(body, "consts", ()), inputs)
 
 
@@ -96,6 +99,11 @@ def _threefry(b: Builder, k0: Scalar, k1: Scalar, x0: Scalar, x1: Scalar) -> tup
         x0 = op("add", x0, keys[(block + 1) % 3])
         x1 = op("add", op("add", x1, keys[(block + 2) % 3]), block + 1)
     return x0, x1
+
+
+@rule("random_seed")
+def random_seed(b: Builder, equation: Any, seeds: Scalars) -> list[Value]:
+    return _random(b, equation, threefry_prng_impl.seed, seeds)
 
 
 @rule("random_fold_in")

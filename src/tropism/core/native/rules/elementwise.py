@@ -11,6 +11,7 @@ from tropism.core.native.scalarize import Scalars, as_scalars, map_scalars, rule
 
 DIRECT = {
     "add": "add",
+    "add_any": "add",
     "sub": "sub",
     "mul": "mul",
     "neg": "neg",
@@ -26,7 +27,7 @@ BOOL = np.dtype(bool)
 BYTE = np.dtype(np.uint8)
 
 
-def elementwise(b: Builder, equation: Any, function: Callable[..., Scalar], *arrays: Scalars) -> list[Scalars]:
+def elementwise(equation: Any, function: Callable[..., Scalar], *arrays: Scalars) -> list[Scalars]:
     """Apply `function(dtype, *scalars)`, with the dtype of the first input."""
     dtype = dtype_of(equation)
     return [map_scalars(lambda *items: function(dtype, *items), *arrays)]
@@ -41,18 +42,13 @@ def direct(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
     name = DIRECT[equation.primitive.name]
     if dtype_of(equation) == BOOL and name not in ("and", "or", "xor"):
         raise Unsupported(name, "booleans")
-    return elementwise(b, equation, lambda dtype, *items: b.op(name, dtype, *items), *arrays)
-
-
-@rule("add_any")
-def add_any(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
-    return elementwise(b, equation, lambda dtype, *items: b.op("add", dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: b.op(name, dtype, *items), *arrays)
 
 
 @rule("max", "min")
 def extremum(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
     name = equation.primitive.name
-    return elementwise(b, equation, lambda dtype, *items: extreme(b, name, dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: extreme(b, name, dtype, *items), x, y)
 
 
 def extreme(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
@@ -64,20 +60,20 @@ def clamp(b: Builder, equation: Any, low: Scalars, x: Scalars, high: Scalars) ->
     def limit(dtype: DType, low: Scalar, x: Scalar, high: Scalar) -> Scalar:
         return extreme(b, "min", dtype, extreme(b, "max", dtype, low, x), high)
 
-    return elementwise(b, equation, limit, low, x, high)
+    return elementwise(equation, limit, low, x, high)
 
 
 @rule("not")
 def invert(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     ones = 1 if dtype_of(equation) == BOOL else -1
-    return elementwise(b, equation, lambda dtype, item: b.op("xor", dtype, item, b.constant(ones, dtype)), x)
+    return elementwise(equation, lambda dtype, item: b.op("xor", dtype, item, b.constant(ones, dtype)), x)
 
 
 @rule("abs")
 def absolute(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     if dtype_of(equation).kind in "bu":
         return [x]
-    return elementwise(b, equation, lambda dtype, item: b.op("abs", dtype, item), x)
+    return elementwise(equation, lambda dtype, item: b.op("abs", dtype, item), x)
 
 
 @rule("sign")
@@ -90,13 +86,13 @@ def sign(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
             return b.select(is_nan, dtype, item, b.op("copysign", dtype, nonzero, item))
         return b.select(b.compare("lt", dtype, item, zero), dtype, b.constant(-1, dtype), nonzero)
 
-    return elementwise(b, equation, of, x)
+    return elementwise(equation, of, x)
 
 
 @rule("round")
 def rounding(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     even = equation.params["rounding_method"] == RoundingMethod.TO_NEAREST_EVEN
-    return elementwise(b, equation, lambda dtype, item: b.op("round_even" if even else "round_away", dtype, item), x)
+    return elementwise(equation, lambda dtype, item: b.op("round_even" if even else "round_away", dtype, item), x)
 
 
 @rule("is_finite")
@@ -104,14 +100,14 @@ def is_finite(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     def of(dtype: DType, item: Scalar) -> Scalar:
         return b.compare("lt", dtype, b.op("abs", dtype, item), b.constant(np.inf, dtype))
 
-    return elementwise(b, equation, of, x)
+    return elementwise(equation, of, x)
 
 
 @rule("div", "rem")
 def division(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
     name = equation.primitive.name
     of = b.op if dtype_of(equation).kind == "f" else lambda *args: divide_integers(b, *args)
-    return elementwise(b, equation, lambda dtype, *items: of(name, dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: of(name, dtype, *items), x, y)
 
 
 def divide_integers(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
@@ -143,12 +139,12 @@ def integer_pow(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
 
     if exponent < 0 and dtype_of(equation).kind != "f":
         raise Unsupported("integer_pow", "a negative power of an integer")
-    return elementwise(b, equation, power, x)
+    return elementwise(equation, power, x)
 
 
 @rule("square")
 def square(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
-    return elementwise(b, equation, lambda dtype, item: b.op("mul", dtype, item, item), x)
+    return elementwise(equation, lambda dtype, item: b.op("mul", dtype, item, item), x)
 
 
 @rule("shift_left", "shift_right_logical", "shift_right_arithmetic")
@@ -165,13 +161,13 @@ def shift(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
         limited = b.op(name, dtype, item, b.select(inside, dtype, amount, last))
         return limited if name == "ashr" else b.select(inside, dtype, limited, b.constant(0, dtype))
 
-    return elementwise(b, equation, of, x, y)
+    return elementwise(equation, of, x, y)
 
 
 @rule("eq", "ne", "lt", "le", "gt", "ge")
 def comparison(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
     direction = equation.primitive.name
-    return elementwise(b, equation, lambda dtype, *items: b.compare(direction, dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: b.compare(direction, dtype, *items), x, y)
 
 
 @rule("select_n")
@@ -192,7 +188,7 @@ def select_n(b: Builder, equation: Any, which: Scalars, *cases: Scalars) -> list
 @rule("convert_element_type")
 def convert(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     target = np.dtype(equation.params["new_dtype"])
-    return elementwise(b, equation, lambda dtype, item: b.convert(item, dtype, target), x)
+    return elementwise(equation, lambda dtype, item: b.convert(item, dtype, target), x)
 
 
 @rule("bitcast_convert_type")

@@ -30,14 +30,17 @@ LOG1P_LOWER = (0x3F800000, 0x417101AD, 0x42A6185B, 0x435DC32D, 0x439A8CA3, 0x435
 TANH_LIMIT = 0x40FFF644
 TANH_UPPER = (0xA59F25C0, 0x2A61337E, 0xAEBD37FF, 0x335C0041, 0x3779434A, 0x3A270DED, 0x3BA059DC)
 TANH_LOWER = (0x35A0D3D8, 0x38F895D6, 0x3B14AA05, 0x3BA059DD)
-ERF_INV_CENTRE = (
-    (0x32F16588, 0x34B84B36, 0xB66C7357, 0xB6935AC1, 0x396532DB)
-    + (0xBAA45408, 0xBB88E4EF, 0x3E7C8F63, 0x3FC02E2F)
-)  # fmt: skip
-ERF_INV_TAIL = (
-    (0xB951F09B, 0x38D3B56B, 0x3AB0DC72, 0xBB70BDE7, 0x3BBC127B)
-    + (0xBBF9C5D7, 0x3C1AA57E, 0x3F8036DB, 0x40354F7E)
-)  # fmt: skip
+ERF_INV = (  # in the centre and in the tails
+    (0x32F16588, 0xB951F09B),
+    (0x34B84B36, 0x38D3B56B),
+    (0xB66C7357, 0x3AB0DC72),
+    (0xB6935AC1, 0xBB70BDE7),
+    (0x396532DB, 0x3BBC127B),
+    (0xBAA45408, 0xBBF9C5D7),
+    (0xBB88E4EF, 0x3C1AA57E),
+    (0x3E7C8F63, 0x3F8036DB),
+    (0x3FC02E2F, 0x40354F7E),
+)
 
 
 class Float:
@@ -166,12 +169,9 @@ def erf_inv(x: Float) -> Float:
     log_term = log1p(x * -x)
     is_centre = log_term > -5.0
     w = (x.of(-2.5) - log_term).where(is_centre, (-log_term).op("sqrt") + -3.0)
-    pairs = [
-        x.of(to_float(centre)).where(is_centre, to_float(tail))
-        for centre, tail in zip(ERF_INV_CENTRE, ERF_INV_TAIL, strict=True)
-    ]
-    series = pairs[0]
-    for coefficient in pairs[1:]:
+    first, *rest = (x.of(to_float(centre)).where(is_centre, to_float(tail)) for centre, tail in ERF_INV)
+    series = first
+    for coefficient in rest:
         series = coefficient + w * series
     return x * x.of(np.inf).where(x.op("abs").is_equal(1.0), series)
 
@@ -206,4 +206,4 @@ def library_function(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalar
     name = equation.primitive.name
     if any(np.dtype(var.aval.dtype) != dtype_of(equation) for var in equation.invars):
         raise Unsupported(name, "operands of different types")
-    return elementwise(b, equation, lambda dtype, *items: b.op(name, dtype, *items), *arrays)
+    return elementwise(equation, lambda dtype, *items: b.op(name, dtype, *items), *arrays)

@@ -19,8 +19,7 @@ from tropism.core.native.scalarize import (
     store_all,
 )
 
-COMBINE = {"scatter": None, "scatter-add": "add", "scatter_add": "add", "scatter-mul": "mul", "scatter_mul": "mul"}
-COMBINE |= {"scatter-min": "min", "scatter_min": "min", "scatter-max": "max", "scatter_max": "max"}
+COMBINE = {"scatter": None, "scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "scatter-max": "max"}
 
 
 @rule("dynamic_slice", reads_memory=True)

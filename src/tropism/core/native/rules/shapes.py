@@ -8,7 +8,7 @@ from tropism.core.native.builder import Builder, Memory, Unsupported
 from tropism.core.native.scalarize import Scalars, Value, constants, rule
 
 
-@rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "random_wrap", "random_unwrap")
+@rule("stop_gradient", "copy", "optimization_barrier", "random_wrap", "random_unwrap")
 def unchanged(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
     if equation.primitive.name == "random_wrap" and equation.params["impl"].name != "threefry2x32":
         raise Unsupported(equation.primitive.name, "keys that are not threefry2x32")
@@ -42,11 +42,6 @@ def static_slice(b: Builder, equation: Any, x: Value) -> list[Value]:
             )
         ]
     return [x[tuple(slice(*bounds) for bounds in zip(start, limit, steps, strict=True))]]
-
-
-@rule("expand_dims")
-def expand_dims(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
-    return [np.expand_dims(x, equation.params["dimensions"])]
 
 
 @rule("transpose")
@@ -85,15 +80,19 @@ def split(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
 
 @rule("pad")
 def pad(b: Builder, equation: Any, x: Scalars, filling: Scalars) -> list[Scalars]:
+    """A negative width removes elements at that end."""
     config = equation.params["padding_config"]
-    if any(interior for _, _, interior in config):
-        raise Unsupported("pad", "interior padding")
+    spread = [size + max(size - 1, 0) * interior for size, (_, _, interior) in zip(x.shape, config, strict=True)]
     widths = [(max(low, 0), max(high, 0)) for low, high, _ in config]
-    cut = tuple(slice(max(-low, 0), size - max(-high, 0)) for (low, high, _), size in zip(config, x.shape, strict=True))
-    result = np.full(equation.outvars[0].aval.shape, filling.item(), object)
-    inner = x[cut]
-    result[tuple(slice(low, low + size) for (low, _), size in zip(widths, inner.shape, strict=True))] = inner
-    return [result]
+    full = [low + size + high for size, (low, high) in zip(spread, widths, strict=True)]
+    result = np.full(full, filling.item(), object)
+    places = zip(spread, widths, config, strict=True)
+    result[tuple(slice(low, low + size, interior + 1) for size, (low, _), (_, _, interior) in places)] = x
+    return [
+        result[
+            tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(full, config, strict=True))
+        ]
+    ]
 
 
 @rule("iota")
