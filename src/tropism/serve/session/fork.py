@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
-import msgspec
 from msgspec.structs import replace
 
 from tropism.core.session.session import Session
@@ -16,6 +15,7 @@ from tropism.serve.inspect.timeline import Source, entries_to_step, replay_entri
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import session_state
+from tropism.serve.session.requests import ForkRequest, StepOrigin
 from tropism.serve.storage.protocol import Entry, Store
 from tropism.wire.codec import encode
 
@@ -23,23 +23,6 @@ MAX_SNAPSHOTS = 1024  # per session
 MAX_SNAPSHOT_BYTES = 2**26  # per session, all snapshots together
 
 MakeFork = Callable[[], tuple[Session, list[Entry]]]  # returns the fork and the entries that led to it
-
-
-class StepOrigin(msgspec.Struct, forbid_unknown_fields=True):
-    """The position after this many steps."""
-
-    step: int
-
-
-class ForkRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """`origin` is the session's current position, one of its snapshots, or a step of its episode."""
-
-    origin: str | StepOrigin = msgspec.field(default="now", name="from")
-    seed: Any = None
-
-
-class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
-    origin: str = msgspec.field(name="from")
 
 
 @runtime_checkable

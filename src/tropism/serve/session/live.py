@@ -16,8 +16,6 @@ from tropism.serve import errors
 from tropism.serve.recordings.protocol import RECORDING_KEY, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import (
-    ForkRequest,
-    RestoreRequest,
     ServerContext,
     fork,
     fork_from_origin,
@@ -29,7 +27,14 @@ from tropism.serve.session.idempotency import reply_once, request_key, with_dige
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.replay import checkpoint, restore_session
-from tropism.serve.session.requests import EmptyRequest, convert, parse_history, parse_reset
+from tropism.serve.session.requests import (
+    EmptyRequest,
+    ForkRequest,
+    HistoryRequest,
+    RestoreRequest,
+    convert,
+    parse_reset,
+)
 from tropism.serve.storage.protocol import Entry, RequestKey, wait_durable
 from tropism.wire.codec import encode
 
@@ -330,7 +335,7 @@ class LiveSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), parse_history(data), self.session.step_count))
+        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
