@@ -23,7 +23,7 @@ from tropism.serve.app import App
 from tropism.serve.http.messages import error_response
 from tropism.serve.session.environment import THREAD_NAME_PREFIX, ServedEnvironment
 from tropism.serve.settings import Settings
-from tropism.serve.websocket.fast_path import FastPathSocket
+from tropism.serve.websocket.fast_path import websocket_protocol
 
 DRAIN_TIMEOUT = 10  # seconds that running steps have to finish when the server stops
 CLOSE_TIMEOUT = 2  # seconds that connections have to close after that
@@ -91,7 +91,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 http=type("Protocol", (HeaderTimeoutProtocol,), {"header_timeout": settings.header_timeout}),
-                ws=FastPathSocket,
+                ws="none",  # `startup` chooses the protocol
                 ws_max_size=settings.max_body,
                 ws_per_message_deflate=False,
                 log_config=None,
@@ -105,6 +105,7 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
+        self.config.ws_protocol_class = websocket_protocol(self.config)
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # objects loaded by now are permanent: exclude them from garbage collection
