@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from tropism.errors import ServerError, ValidationError, shorten
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.thumbnail import Thumbnail, thumbnail
-from tropism.serve.inspect.timeline import Source, Timeline
+from tropism.serve.inspect.timeline import Timeline
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import fork, replay_to_step
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
+from tropism.serve.session.replay import Source
 from tropism.serve.session.requests import (
     ForkStepRequest,
     HistoryRequest,

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from tropism.core.session.session import Session
 from tropism.errors import StateError, ValidationError
-from tropism.serve.inspect.replay_pool import ReplayPool
-from tropism.serve.inspect.timeline import Source, entries_to_step, replay_entries
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import session_state
+from tropism.serve.session.replay import Source, entries_to_step, replay_to_end
+from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.session.requests import ForkRequest, StepOrigin
 from tropism.serve.storage.protocol import Entry, Store
 from tropism.wire.codec import encode
@@ -104,16 +104,12 @@ def replay_to_step(source: Source, step: int, seed: Any) -> tuple[Session, list[
     # An environment that receives the episode id must be replayed with the same one.
     episode_id = entries[0].payload["episode_id"] if environment.env.takes_episode_id else None
     entries[0] = entries[0].with_payload({"episode_id": episode_id})
-    session = replay_entries(environment, entries, environment.new_session())
-    try:
-        source.check(session)
-        if seed is None:
-            return session, entries
-        with closing(session):
-            return session.fork(seed), entries
-    except BaseException:
-        session.close()
-        raise
+    session = environment.new_session()
+    replay_to_end(environment, session, entries, source.compare)
+    if seed is None:
+        return session, entries
+    with closing(session):
+        return session.fork(seed), entries
 
 
 def fork(

@@ -26,7 +26,7 @@ from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key, with_digest
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
-from tropism.serve.session.replay import checkpoint, restore_session
+from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
 from tropism.serve.session.requests import (
     EmptyRequest,
     ForkRequest,
@@ -207,11 +207,10 @@ class LiveSession:
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         form, session = self.environment.form, self.session
-        text = form.action_text(data)
         try:
-            action = form.action(data) if text is None else session.parse(text)
+            action = self.environment.read_action(data)
         except ValidationError as error:
-            if text is None or session.lifecycle.value != "ready":
+            if form.action_text(data) is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
         restore_point = self._context.recordings.restore_point("step", self)
@@ -327,8 +326,8 @@ class LiveSession:
         """Counts resets and restores; `entries` are those of this episode."""
         return self.episodes_started
 
-    def check(self, session: Session) -> None:
-        """No check: of a live episode only rewards are stored, and the replay compares those itself."""
+    def compare(self, session: Session, entry: Entry) -> None:
+        compare_reward(session, entry)
 
     def status(self) -> tuple[str, int]:
         """Lifecycle, and steps taken."""
