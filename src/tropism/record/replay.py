@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
-from tropism.core.environment import override
 from tropism.core.episode import Timestep
+from tropism.core.params import override, read_params
 from tropism.core.registry import make
 from tropism.core.resolve import resolve_environment
 from tropism.core.session import replay as core_replay
@@ -13,7 +13,7 @@ from tropism.core.session.replay import ReplayEntry
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import bitwise_equal
-from tropism.record.manifest import Manifest, params_of
+from tropism.record.manifest import Manifest
 from tropism.record.reader import RecordedEpisode
 
 EXPECTED = "a registered id; pass the recorded class with --env {}"
@@ -40,7 +40,7 @@ def session_of(manifest: Manifest) -> Session:
         env, _ = make(recorded["id"], **recorded["arguments"])
     except UnknownEnvironmentError:
         raise ValidationError("env", recorded["id"], EXPECTED.format("module:Class")) from None
-    return Session(env, params_of(env, manifest.params))
+    return Session(env, read_params(env.default_params(), manifest.params))
 
 
 def session_for_target(
@@ -49,18 +49,18 @@ def session_for_target(
     """A session of `target`, a class or id, with the recorded params and arguments, overridden by the given ones."""
     recorded = manifest.env or {}
     env, _ = resolve_environment(target, {}, {**(recorded.get("arguments") or {}), **arguments})
-    as_recorded = params_of(env, manifest.params) if manifest.params else env.default_params()
+    as_recorded = read_params(env.default_params(), manifest.params) if manifest.params else env.default_params()
     return Session(env, override(as_recorded, dict(params)))
 
 
 def replay(session: Session, episode: RecordedEpisode) -> Iterator[Timestep]:
     """Replay an episode and yield the timesteps of its reset and its steps."""
-    if not session.env.replayable:
+    if not session.env.traits.replayable:
         message = f"{name_of(session.env)} declares that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
-    for entry in core_replay.replay(session, _entries(episode, session.env.takes_episode_id)):
+    for entry in core_replay.replay(session, _entries(episode, session.env.traits.takes_episode_id)):
         if entry.kind != "reseed":
             yield session.timestep
 

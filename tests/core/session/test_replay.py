@@ -10,8 +10,8 @@ from tropism.core.session.replay import ReplayEntry, replay
 from tropism.errors import DivergedError, StateError, ValidationError
 
 RESET = ReplayEntry("reset", {"seed": 3, "options": None, "episode_id": "mine"})
-ENTRIES = [RESET, *(ReplayEntry("step", column) for column in (0, 1)), ReplayEntry("reseed", 77)]
-ENTRIES += [ReplayEntry("step", column) for column in (2, 3, 4)]
+STEPS = [ReplayEntry("step", column) for column in range(5)]
+ENTRIES = [RESET, *STEPS[:2], ReplayEntry("reseed", 77), *STEPS[2:]]
 
 
 def connect_four() -> Session:
