@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tropism.serve.http.messages import Route
 from tropism.serve.http.openapi import json_schema, request_schema
-from tropism.serve.http.route import Route
 from tropism.serve.http.routes import ROUTES
 
 PAGE = Path(__file__).parent / "serve.md"

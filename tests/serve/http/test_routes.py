@@ -13,8 +13,8 @@ from tests.serve.replies import assert_refused
 from tests.serve.requests import act
 from tests.serve.running import Running, running
 
+from tropism.serve.http.messages import Route, Trait
 from tropism.serve.http.openapi import document
-from tropism.serve.http.route import Route, Trait
 from tropism.serve.http.routes import ROUTES, find_route
 
 ID = "GridWorld-v0"

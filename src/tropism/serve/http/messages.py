@@ -1,8 +1,10 @@
-"""HTTP requests and responses, and how they are read and sent."""
+"""Routes, requests and responses of the HTTP interface, and how they are read and sent."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from enum import Flag, auto
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -69,6 +71,32 @@ class Response(msgspec.Struct):
             headers.append((b"content-type", self.media_type.encode()))
             headers.append((b"content-length", str(len(self.body)).encode()))
         return headers
+
+
+class Trait(Flag):
+    """What else is true of a route."""
+
+    NONE = 0
+    SESSION = auto()  # concerns the session that the header X-Session-Id or a cookie names
+    REQUEST_ID = auto()  # takes a request_id, which makes it idempotent
+    PUBLIC = auto()  # needs no token: a browser loads the page before it has one
+    ROOT = auto()  # not under /envs/{id}
+
+
+class Route(NamedTuple):
+    """One request of the HTTP interface. Its path follows /envs/{id}, or stands alone for the default environment.
+
+    `request` is the type of the body, or of the query of a GET; None if neither is read. `reply` is the type of the
+    JSON reply, or the media types of another one.
+    """
+
+    method: str
+    path: str
+    request: Any
+    reply: Any
+    handler: Callable[[Any, HttpRequest], Awaitable[Response]]
+    summary: str
+    traits: Trait = Trait.NONE
 
 
 def json_response(value: Any) -> Response:

@@ -8,7 +8,7 @@ import msgspec
 
 from tropism import __version__
 from tropism.serve.errors import STATUS
-from tropism.serve.http.route import Route, Trait
+from tropism.serve.http.messages import Route, Trait
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.requests import EmptyRequest, Number, RequestId, WatchId
 
@@ -33,23 +33,15 @@ def document(routes: Iterable[Route], environment: ServedEnvironment, root: str)
     for route in routes:
         if Trait.ROOT not in route.traits:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, spaces)
-    return _without_prefix_items(
-        {
-            "openapi": "3.1.0",
-            "info": {
-                "title": environment.id,
-                "version": PROTOCOL,
-                "description": environment.summary,
-                "x-server": __version__,
-            },
-            "servers": [{"url": root or "/"}],
-            "paths": paths,
-            "components": {
-                "schemas": {"Error": ERROR},
-                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            },
-        }
-    )
+    about = {"title": environment.id, "version": PROTOCOL, "description": environment.summary, "x-server": __version__}
+    schemes = {"token": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": about,
+        "servers": [{"url": root or "/"}],
+        "paths": paths,
+        "components": {"schemas": {"Error": ERROR}, "securitySchemes": schemes},
+    }
 
 
 def _operation(route: Route, spaces: dict[str, Any]) -> dict[str, Any]:
@@ -110,20 +102,12 @@ def json_schema(kind: Any, spaces: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Replace references, and remove `prefixItems`, which some tools misread as an older draft; `/schema` has them."""
     if isinstance(schema, list):
         return [_inline(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {name: _inline(part, definitions) for name, part in schema.items()}
-
-
-def _without_prefix_items(schema: Any) -> Any:
-    """Remove `prefixItems`, which some tools misread as an older draft of JSON Schema; `/schema` has them."""
-    if isinstance(schema, list):
-        return [_without_prefix_items(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
     hidden = ("prefixItems", "items") if "prefixItems" in schema else ()
-    return {name: _without_prefix_items(part) for name, part in schema.items() if name not in hidden}
+    return {name: _inline(part, definitions) for name, part in schema.items() if name not in hidden}

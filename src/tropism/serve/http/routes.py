@@ -6,7 +6,7 @@ from typing import Any
 from tropism.errors import ServerError
 from tropism.serve.http import openapi
 from tropism.serve.http.api import HttpApi
-from tropism.serve.http.messages import HttpRequest, Response, json_response
+from tropism.serve.http.messages import HttpRequest, Response, Route, Trait, json_response
 from tropism.serve.http.replies import (
     CloseReply,
     EnvironmentReply,
@@ -22,7 +22,6 @@ from tropism.serve.http.replies import (
     TimelineReply,
     TimestepReply,
 )
-from tropism.serve.http.route import Route, Trait
 from tropism.serve.session.requests import (
     EmptyRequest,
     ForkRequest,

@@ -33,7 +33,7 @@ class McpPath:
         self._sessions = sessions
         self._settings = settings
         installed = find_spec("mcp") is not None
-        self._sdk = import_module("tropism.serve.tools.mcp").McpEndpoint(tools) if installed else None
+        self._sdk = import_module("tropism.serve.tools.mcp").session_manager(tools) if installed else None
 
     def run(self) -> AbstractAsyncContextManager[None]:
         """Enter this once, before the first request."""
@@ -62,7 +62,7 @@ class McpPath:
             reply = openenv.error(None, openenv.NO_METHOD, NO_MCP)
             await send_response(scope, send, json_response(reply))
         else:
-            await self._sdk.handle(scope, receive, add_headers(send, [*SAFE_HEADERS, NO_FRAMES]))
+            await self._sdk.handle_request(scope, receive, add_headers(send, [*SAFE_HEADERS, NO_FRAMES]))
 
 
 def _replay_body(body: bytes, receive: Any) -> Any:
