@@ -120,10 +120,13 @@ class CompiledEngine:
     def fork(self, seed: int | None) -> Self:
         twin = self.new_like()
         if seed is not None:
-            words = np.array(self._buffer)
-            words[:2] = seed_words(seed)
-            twin._set_buffer(words)
+            twin.reseed(seed)
         return twin
+
+    def reseed(self, seed: int) -> None:
+        words = np.array(self._buffer)
+        words[:2] = seed_words(seed)
+        self._set_buffer(words)
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         words, *large = self._params
