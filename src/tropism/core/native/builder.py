@@ -19,7 +19,7 @@ class Unsupported(Exception):  # noqa: N818 # a reason, which is reported, rathe
         self.reason = reason
 
 
-class Memory(NamedTuple):
+class StridedView(NamedTuple):
     """An array in memory: element `i` is at index `offset + base + i · strides`; `base` is computed at run time."""
 
     pointer: Scalar

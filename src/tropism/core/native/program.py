@@ -14,7 +14,7 @@ import numpy as np
 from tropism.core.compiled.packing import Layout
 from tropism.core.compiled.program import Program
 from tropism.core.episode import next_episode_key
-from tropism.core.native.builder import INDEX, Memory, Unsupported
+from tropism.core.native.builder import INDEX, StridedView, Unsupported
 from tropism.core.native.jit import Library, platform_identity
 from tropism.core.native.llvm import LlvmBuilder, assemble
 from tropism.core.native.rules import FAMILIES
@@ -74,10 +74,10 @@ class NativeProgram:
 def emit(closed: Any, targets: Sequence[int]) -> LlvmBuilder:
     """Emit a closed jaxpr: argument i is read through pointer i of the table, results are stored at `targets`."""
     b = LlvmBuilder()
-    inputs: list[Memory] = []
+    inputs: list[StridedView] = []
     for position, var in enumerate(closed.jaxpr.invars):
         shape = tuple(var.aval.shape)
-        inputs.append(Memory(b.load_pointer(position), np.dtype(var.aval.dtype), shape, row_strides(shape)))
+        inputs.append(StridedView(b.load_pointer(position), np.dtype(var.aval.dtype), shape, row_strides(shape)))
     results = [load_all(b, result) for result in evaluate(b, closed.jaxpr, closed.consts, inputs)]
     for target, result, var in zip(targets, results, closed.jaxpr.outvars, strict=True):
         pointer = b.load_pointer(target)

@@ -10,16 +10,16 @@ import numpy as np
 from jax.extend.core import Literal
 from numpy.typing import NDArray
 
-from tropism.core.native.builder import INDEX, Builder, DType, Memory, Scalar, Unsupported
+from tropism.core.native.builder import INDEX, Builder, DType, Scalar, StridedView, Unsupported
 
 MAX_ELEMENTS = 16_384  # of one array
 
 Scalars = NDArray[Any]  # an object array of scalars, with the shape of the traced array
-Value = Scalars | Memory
+Value = Scalars | StridedView
 Rule = Callable[..., Sequence[Value]]  # (builder, equation, *inputs) -> outputs
 
 RULES: dict[str, Rule] = {}
-READS_MEMORY: set[str] = set()  # primitives whose rules accept a Memory
+READS_MEMORY: set[str] = set()  # primitives whose rules accept a StridedView
 
 
 def rule(*primitives: str, reads_memory: bool = False) -> Callable[[Rule], Rule]:
@@ -42,12 +42,12 @@ def evaluate(b: Builder, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Val
     def read(atom: Any) -> Value:
         return constants(b, atom.val, physical_dtype(atom.aval)) if isinstance(atom, Literal) else values[atom]
 
-    for equation in _needed(jaxpr):
+    for equation in _live_equations(jaxpr):
         values.update(zip(equation.outvars, _apply(b, equation, [read(x) for x in equation.invars]), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _needed(jaxpr: Any) -> list[Any]:
+def _live_equations(jaxpr: Any) -> list[Any]:
     live = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     kept: list[Any] = []
     for equation in reversed(jaxpr.eqns):
@@ -116,7 +116,7 @@ def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def memory_index(b: Builder, memory: Memory, position: Sequence[int], extra: Scalar | None = None) -> Scalar:
+def memory_index(b: Builder, memory: StridedView, position: Sequence[int], extra: Scalar | None = None) -> Scalar:
     """The index of an element, at a position known now plus an offset computed at run time."""
     index = b.constant(memory.offset + sum(i * s for i, s in zip(position, memory.strides, strict=True)), INDEX)
     for part in (memory.base, extra):
@@ -126,21 +126,21 @@ def memory_index(b: Builder, memory: Memory, position: Sequence[int], extra: Sca
 
 def load_all(b: Builder, value: Value) -> Scalars:
     """The elements of an array as scalars."""
-    if not isinstance(value, Memory):
+    if not isinstance(value, StridedView):
         return value
     _check_size(math.prod(value.shape))
     items = [b.load(value.pointer, value.dtype, memory_index(b, value, at)) for at in np.ndindex(value.shape)]
     return as_scalars(items, value.shape)
 
 
-def store_all(b: Builder, value: Value, dtype: DType, spare: int = 0) -> Memory:
+def store_all(b: Builder, value: Value, dtype: DType, spare: int = 0) -> StridedView:
     """The array in memory, so that it can be indexed at run time; `spare` elements follow it."""
-    if isinstance(value, Memory):
+    if isinstance(value, StridedView):
         return value
     pointer = b.allocate(dtype, value.size + spare)
     for index, item in enumerate(value.reshape(-1)):
         b.store(pointer, dtype, b.constant(index, INDEX), item)
-    return Memory(pointer, dtype, value.shape, row_strides(value.shape))
+    return StridedView(pointer, dtype, value.shape, row_strides(value.shape))
 
 
 def _check_size(items: int) -> None:

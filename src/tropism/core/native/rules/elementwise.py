@@ -203,7 +203,7 @@ def bitcast(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
 
 
 def _split(b: Builder, x: Scalars, source: DType, target: DType) -> Scalars:
-    whole, part = _unsigned(source), _unsigned(target)
+    whole, part = unsigned_of(source), unsigned_of(target)
     items: list[Scalar] = []
     for item in x.reshape(-1):
         bits = b.bitcast(item, source, whole)
@@ -214,7 +214,7 @@ def _split(b: Builder, x: Scalars, source: DType, target: DType) -> Scalars:
 
 
 def _join(b: Builder, x: Scalars, source: DType, target: DType) -> Scalars:
-    whole, part = _unsigned(target), _unsigned(source)
+    whole, part = unsigned_of(target), unsigned_of(source)
     items: list[Scalar] = []
     for row in x.reshape(-1, target.itemsize // source.itemsize):
         bits = b.constant(0, whole)
@@ -226,5 +226,5 @@ def _join(b: Builder, x: Scalars, source: DType, target: DType) -> Scalars:
     return as_scalars(items, x.shape[:-1])
 
 
-def _unsigned(dtype: DType) -> DType:
+def unsigned_of(dtype: DType) -> DType:
     return np.dtype(f"u{dtype.itemsize}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from tropism.core.native.builder import INDEX, Builder, DType, Memory, Scalar, Unsupported
+from tropism.core.native.builder import INDEX, Builder, DType, Scalar, StridedView, Unsupported
 from tropism.core.native.rules.elementwise import BOOL, dtype_of, extreme
 from tropism.core.native.scalarize import (
     Scalars,
@@ -32,13 +32,13 @@ def dynamic_slice(b: Builder, equation: Any, x: Value, *starts: Value) -> list[V
         sizes, memory.shape, memory.strides, starts, equation.invars[1:], strict=True
     ):
         if whole > size:
-            first = _clamped(b, load_all(b, start).item(), np.dtype(var.aval.dtype), whole - size)
+            first = _clamp_index(b, load_all(b, start).item(), np.dtype(var.aval.dtype), whole - size)
             part = b.op("mul", INDEX, first, b.constant(stride, INDEX))
             base = part if base is None else b.op("add", INDEX, base, part)
     return [memory._replace(shape=tuple(sizes), base=base)]
 
 
-def _clamped(b: Builder, index: Scalar, dtype: DType, last: int) -> Scalar:
+def _clamp_index(b: Builder, index: Scalar, dtype: DType, last: int) -> Scalar:
     wide = b.convert(index, dtype, INDEX)
     if dtype.itemsize == 8 and dtype.kind == "u":
         raise Unsupported("index", "uint64 indices")
@@ -51,7 +51,7 @@ def dynamic_update_slice(b: Builder, equation: Any, x: Scalars, update: Scalars,
     memory = store_all(b, x, dtype)
     base = b.constant(0, INDEX)
     for axis, (start, var) in enumerate(zip(starts, equation.invars[2:], strict=True)):
-        first = _clamped(b, start.item(), np.dtype(var.aval.dtype), x.shape[axis] - update.shape[axis])
+        first = _clamp_index(b, start.item(), np.dtype(var.aval.dtype), x.shape[axis] - update.shape[axis])
         base = b.op("add", INDEX, base, b.op("mul", INDEX, first, b.constant(memory.strides[axis], INDEX)))
     for position in np.ndindex(update.shape):
         b.store(memory.pointer, dtype, memory_index(b, memory, position, base), update[position])
@@ -102,7 +102,7 @@ class _Starts:
             raise Unsupported("index", "uint64 indices")
         self.b, self.indices, self.dtype, self.axes = b, indices, dtype, axes
 
-    def limit(self, memory: Memory, sizes: Any) -> None:
+    def limit(self, memory: StridedView, sizes: Any) -> None:
         self.strides = [memory.strides[axis] for axis in self.axes]
         self.last = [memory.shape[axis] - sizes[axis] for axis in self.axes]
 
@@ -110,7 +110,7 @@ class _Starts:
         """The clamped offset of a corner, and whether it needed no clamping."""
         b, base, inside = self.b, self.b.constant(0, INDEX), self.b.constant(1, BOOL)
         for index, stride, last in zip(np.atleast_1d(self.indices[position]), self.strides, self.last, strict=True):
-            wide, first = b.convert(index, self.dtype, INDEX), _clamped(b, index, self.dtype, last)
+            wide, first = b.convert(index, self.dtype, INDEX), _clamp_index(b, index, self.dtype, last)
             inside = b.op("and", BOOL, inside, b.compare("eq", INDEX, wide, first))
             base = b.op("add", INDEX, base, b.op("mul", INDEX, first, b.constant(stride, INDEX)))
         return base, inside
@@ -146,7 +146,7 @@ def scatter(b: Builder, equation: Any, x: Scalars, indices: Scalars, updates: Sc
     return [load_all(b, memory._replace(strides=row_strides(x.shape)))]
 
 
-def _combine(b: Builder, name: str | None, memory: Memory, index: Scalar, value: Scalar) -> None:
+def _combine(b: Builder, name: str | None, memory: StridedView, index: Scalar, value: Scalar) -> None:
     if name is not None:
         old = b.load(memory.pointer, memory.dtype, index)
         combine = extreme if name in ("min", "max") else _apply

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.native.builder import Builder, Memory, Unsupported
+from tropism.core.native.builder import Builder, StridedView, Unsupported
 from tropism.core.native.scalarize import Scalars, Value, constants, rule
 
 
 @rule("stop_gradient", "copy", "optimization_barrier", "random_wrap", "random_unwrap")
-def unchanged(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
+def identity(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
     if equation.primitive.name == "random_wrap" and equation.params["impl"].name != "threefry2x32":
         raise Unsupported(equation.primitive.name, "keys that are not threefry2x32")
     return list(arrays)
@@ -23,7 +23,7 @@ def reshape(b: Builder, equation: Any, x: Scalars, *_: Any) -> list[Scalars]:
 @rule("squeeze", reads_memory=True)
 def squeeze(b: Builder, equation: Any, x: Value) -> list[Value]:
     dimensions = equation.params["dimensions"]
-    if not isinstance(x, Memory):
+    if not isinstance(x, StridedView):
         return [np.squeeze(x, dimensions)]
     kept = [axis for axis in range(len(x.shape)) if axis not in dimensions]
     return [x._replace(shape=tuple(x.shape[i] for i in kept), strides=tuple(x.strides[i] for i in kept))]
@@ -33,7 +33,7 @@ def squeeze(b: Builder, equation: Any, x: Value) -> list[Value]:
 def static_slice(b: Builder, equation: Any, x: Value) -> list[Value]:
     start, limit = equation.params["start_indices"], equation.params["limit_indices"]
     steps = equation.params["strides"] or (1,) * len(start)
-    if isinstance(x, Memory):
+    if isinstance(x, StridedView):
         return [
             x._replace(
                 shape=tuple(equation.outvars[0].aval.shape),
