@@ -41,12 +41,19 @@ class Library:
         level = 3 if assembly.count("\n") < LONG else 1
         machine = llvm.Target.from_default_triple().create_target_machine(cpu, features, opt=level, jit=True)
         module = llvm.parse_assembly(assembly)
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.slp_vectorization = False  # with `contract` it changes values
-        passes = llvm.create_pass_builder(machine, options)
-        passes.getModulePassManager().run(module, passes)
+        self._optimize(module, machine)
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
+
+    def _optimize(self, module: Any, machine: Any) -> None:
+        """Passes for straight-line code. A standard pipeline reassociates sums, which XLA's does not: that changes
+        which product a fused multiply-add absorbs. So does the vectoriser of straight-line code."""
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_new_gvn_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_aggressive_dce_pass()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
     def function(self, name: str) -> Callable[[int], None]:
         """The function `name`; it takes the address of a pointer table and keeps the interpreter's lock."""
