@@ -32,6 +32,7 @@ class Program:
         self.head = Layout(example[0])
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
         self.reset_info = tuple(self._reset_info())
+        self.native_form: Any = None  # set by core.native
 
     def _first_step(self, params: Any) -> tuple[Episode, Timestep]:
         episode, _ = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)

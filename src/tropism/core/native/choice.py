@@ -1,6 +1,6 @@
 """Chooses the engine of a pure environment: native where it is verified to give XLA's bits, else XLA."""
 
-from functools import cache
+import logging
 from typing import Any, Literal, NamedTuple, get_args
 
 from tropism.core.compiled.program import Program, program_of
@@ -10,7 +10,10 @@ from tropism.core.native.builder import Unsupported
 from tropism.core.native.program import NativeProgram
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
 from tropism.core.native.verification import verify
+from tropism.core.spaces import Space
 from tropism.errors import ValidationError
+
+log = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "native", "xla"]
 
@@ -41,7 +44,9 @@ def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") ->
     if engine == "xla":
         return Choice(None, False, "requested")
     program = program_of(env, params)
-    native, reason = _compile(program, env.action_space(params))
+    if program.native_form is None:
+        program.native_form = _compile(program, env.action_space(params))
+    native, reason = program.native_form
     if native is None and engine == "native":
         raise ValidationError("engine", engine, "auto or xla", f"{type(env).__name__} has no native engine: {reason}")
     if native is None or engine == "native":
@@ -54,14 +59,17 @@ def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") ->
     return Choice(native, verdict.reset, "" if verdict.reset else f"native resets differ: {verdict.reason}")
 
 
-@cache
-def _compile(program: Program, space: Any) -> tuple[NativeProgram | None, str]:
+def _compile(program: Program, space: Space) -> tuple[NativeProgram | None, str]:
+    """The native form of a program; without one, the reason."""
     if not jit.available():
         return None, NOT_INSTALLED
     try:
         native = NativeProgram(program, space)
     except Unsupported as error:
         return None, str(error)
+    except Exception as error:  # whatever fails in an optional compiler, the environment still runs on XLA
+        log.exception("%s could not be compiled natively", type(program.env).__name__)
+        return None, f"{type(error).__name__}: {error}"
     return native, native.reset_reason
 
 
