@@ -51,6 +51,10 @@ def extremum(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]
     return elementwise(equation, lambda dtype, *items: extreme(b, name, dtype, *items), x, y)
 
 
+def apply_op(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
+    return b.op(name, dtype, x, y)
+
+
 def extreme(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
     return b.op({"max": "or", "min": "and"}[name] if dtype == BOOL else name, dtype, x, y)
 

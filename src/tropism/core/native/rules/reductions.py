@@ -1,24 +1,18 @@
 """Reductions, scans and products of matrices, in XLA's order of summation."""
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
+from itertools import accumulate
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
 
 from tropism.core.native.builder import Builder, DType, Scalar, Unsupported
-from tropism.core.native.rules.elementwise import BOOL, dtype_of, extreme
-from tropism.core.native.scalarize import Scalars, Value, as_scalars, rule, trace_into
+from tropism.core.native.rules.elementwise import BOOL, apply_op, dtype_of, extreme
+from tropism.core.native.scalarize import Scalars, as_scalars, map_scalars, rule
 
 OPERATIONS = {"reduce_sum": ("add", 0), "reduce_prod": ("mul", 1), "reduce_and": ("and", -1), "reduce_or": ("or", 0)}
-SCANS: dict[str, Callable[..., Any]] = {
-    "cumsum": lax.add,
-    "cumprod": lax.mul,
-    "cummax": lax.max,
-    "cummin": lax.min,
-}
+SCANS = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
 @rule(*OPERATIONS)
@@ -74,14 +68,13 @@ def argument(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
 
 
 @rule(*SCANS)
-def cumulative(b: Builder, equation: Any, x: Scalars) -> list[Value]:
-    operation, (aval,) = SCANS[equation.primitive.name], (var.aval for var in equation.invars)
-    axis, reverse = equation.params["axis"], equation.params["reverse"]
-
-    def scan(array: Any) -> Any:
-        return lax.associative_scan(operation, array, reverse=reverse, axis=axis)
-
-    return trace_into(b, jax.jit(scan), [aval], [x])
+def cumulative(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
+    name, dtype, axis = SCANS[equation.primitive.name], dtype_of(equation), equation.params["axis"]
+    rows = list(np.moveaxis(x, axis, 0))
+    rows = rows[::-1] if equation.params["reverse"] else rows
+    apply = extreme if name in ("max", "min") else apply_op
+    results = list(accumulate(rows, lambda total, row: map_scalars(partial(apply, b, name, dtype), total, row)))
+    return [np.moveaxis(np.stack(results[::-1] if equation.params["reverse"] else results), 0, axis)]
 
 
 @rule("dot_general")
