@@ -29,8 +29,6 @@ from tropism.plume.sensors import Concat, Concentration, Odour, Position, WindSe
 from tropism.plume.strategies.catalog import NAMES, make_strategy
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
-from tropism.train.checkpoint import Training
-from tropism.train.config import Config
 from tropism.train.evaluation import (
     Evaluation,
     SearchResults,
@@ -41,8 +39,10 @@ from tropism.train.evaluation import (
 from tropism.train.evaluation import evaluate_episodes as play
 from tropism.train.language_model import LanguageModel
 from tropism.train.policies import SteppedPolicy, expand_agents, resolve_policy
+from tropism.train.ppo import PPOConfig
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.runner import LocalRunner
+from tropism.train.training import Training
 
 OWN = """
 def upright(obs):
@@ -327,7 +327,7 @@ def test_failing_language_model_raises_an_error(model: tuple[str, type[Model]]) 
 @pytest.fixture(scope="module")
 def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    train(Training("CartPole-v1", {}, {}, Config(total_steps=2048), seed=0, seeds=2), folder)
+    train(Training("CartPole-v1", {}, {}, PPOConfig(total_steps=2048), seed=0, seeds=2), folder)
     return folder
 
 

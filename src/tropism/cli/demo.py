@@ -69,15 +69,15 @@ class _Demo:
 
     def __init__(self, out: Path, seed: int, steps: int):
         from tropism.core.registry import make
-        from tropism.train.checkpoint import Training
-        from tropism.train.config import Config
+        from tropism.train.ppo import PPOConfig
         from tropism.train.presets import PRESETS
         from tropism.train.run import CHECKPOINT
+        from tropism.train.training import Training
 
         self.out = out
         self.env, self.params = make(ID)
         numbers: dict[str, Any] = PRESETS[ID] | {"total_steps": steps}
-        self.training = Training(ID, {}, {}, Config(**numbers), seed, 1)
+        self.training = Training(ID, {}, {}, PPOConfig(**numbers), seed, 1)
         self.evaluations: list[Any] = []
         self.history: list[Any] = []
         if (out / CHECKPOINT).exists() and not (out / "report.html").exists():

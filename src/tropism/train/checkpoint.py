@@ -5,52 +5,27 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import equinox as eqx
 
 from tropism.core.episode import seed_words
-from tropism.core.resolve import resolve_environment
 from tropism.errors import ValidationError
-from tropism.train.config import Config
-from tropism.train.ppo import Trainer, TrainState, init_agents, init_agents_compiled
-from tropism.train.user_network import network_name
+from tropism.train.algorithm import algorithm_class
+from tropism.train.training import Training
+from tropism.train.updates import init_agents
 
 MAGIC = b"tropism-train-3\n"
 PART = ".part"  # suffix of a file that is being written
 
 
-class Training(NamedTuple):
-    """The settings of a training run, sufficient to rebuild its trainer."""
-
-    id: str  # or module:Class
-    arguments: dict[str, Any]
-    params: dict[str, Any]
-    config: Config
-    seed: int
-    seeds: int
-    network: Any = None  # user-defined: a class, or module:Class
-
-    def trainer(self) -> Trainer:
-        return Trainer(*resolve_environment(self.id, self.params, self.arguments), self.config, self.network)
-
-    @property
-    def network_class(self) -> type | None:
-        """The network, if it was passed as a class, which need not be importable."""
-        return self.network if isinstance(self.network, type) else None
-
-    def with_network_name(self) -> "Training":
-        """The settings as stored in a checkpoint, where the network is a name."""
-        return self._replace(network=network_name(self.network))
-
-    def start(self, trainer: Trainer) -> TrainState:
-        """The state of `seeds` agents before the first update."""
-        return init_agents_compiled(trainer, seed_words(self.seed), self.seeds)
-
-
-def save(path: Path, training: Training, train: TrainState, history: list[Any]) -> None:
+def save(path: Path, training: Training, train: Any, history: list[Any]) -> None:
     """Write a checkpoint atomically: if the process is killed, the previous checkpoint remains."""
-    header = training.with_network_name()._asdict() | {"config": asdict(training.config), "history": history}
+    header = training.with_network_name()._asdict() | {
+        "algorithm": training.config.algorithm,
+        "config": asdict(training.config),
+        "history": history,
+    }
     body = io.BytesIO()
     eqx.tree_serialise_leaves(body, train)
     write_atomically(path, MAGIC + json.dumps(header).encode() + b"\n" + body.getvalue())
@@ -70,12 +45,12 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path: Path, network: type | None = None) -> tuple[Training, TrainState, list[Any]]:
+def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[Any]]:
     """The settings, state and learning curve; `network` is a class that cannot be imported by its name."""
     with _open(path) as file:
         training, history = _read_header(file)
         training = training if network is None else training._replace(network=network)
-        like = eqx.filter_eval_shape(init_agents, training.trainer(), seed_words(training.seed), training.seeds)
+        like = eqx.filter_eval_shape(init_agents, training.make_algorithm(), seed_words(training.seed), training.seeds)
         try:
             return training, eqx.tree_deserialise_leaves(file, like), history
         except (EOFError, OSError, RuntimeError, ValueError) as error:
@@ -113,4 +88,5 @@ def _open(path: Path) -> IO[bytes]:
 def _read_header(file: IO[bytes]) -> tuple[Training, list[Any]]:
     header = json.loads(file.readline())
     history = header.pop("history")
-    return Training(**header | {"config": Config(**header["config"])}), history
+    config = algorithm_class(header.pop("algorithm")).Config(**header["config"])
+    return Training(**header | {"config": config}), history

@@ -1,6 +1,5 @@
 """Policies by name: trained agents, strategies, random actions, user functions, language models."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from tropism.errors import ValidationError
 from tropism.plume.strategies import Strategy
 from tropism.plume.strategies.catalog import NAMES, make_strategy
 from tropism.train import checkpoint
-from tropism.train import trained as policy
 from tropism.train.language_model import LanguageModel
 from tropism.train.run import CHECKPOINT
 from tropism.train.runner import HostFunctionPolicy, HostPolicy, StepOutcome
@@ -98,25 +96,25 @@ def _split_agent(name: str) -> tuple[Path, int | None]:
     return path / CHECKPOINT if path.is_dir() else path, int(number) if place and number.isdecimal() else None
 
 
-def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Strategy:
+def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Policy:
     path, number = _split_agent(name)
     if not path.exists():
         raise ValidationError("policy", name, POLICY_FORMS)
-    agent = policy.load(path, number or 0, greedy=greedy)
-    if agent.actions.space != env.action_space(params):
+    trained_env, trained_params = checkpoint.load_training(path).environment()
+    if trained_env.action_space(trained_params) != env.action_space(params):
         raise ValidationError("policy", name, f"an agent that acts in {env.action_space(params)!r}")
-    _check_observations(name, agent, env.observation_space(params))
-    return agent
+    space, trained_space = env.observation_space(params), trained_env.observation_space(trained_params)
+    if _array_specs(space) != _array_specs(trained_space):
+        raise ValidationError("policy", name, f"an agent that observes {space!r}, not {trained_space!r}")
+    return load(path, number or 0, greedy=greedy)
 
 
-def _check_observations(name: str, agent: policy.TrainedPolicy, space: Space) -> None:
-    """An agent on vectors needs the size it was trained with, any other agent the same arrays."""
-    actual, trained = _array_specs(space), _array_specs(agent.observation_space)
-    sizes = [sum(math.prod(shape) for shape, _ in arrays) for arrays in (actual, trained)]
-    if agent.preprocess.flatten and sizes[0] != sizes[1]:
-        raise ValidationError("policy", name, f"an agent that observes {sizes[0]} numbers, not {sizes[1]}")
-    if not agent.preprocess.flatten and actual != trained:
-        raise ValidationError("policy", name, f"an agent that observes {space!r}, not {agent.observation_space!r}")
+def load(path: Path, seed: int = 0, greedy: bool = False, network: type | None = None) -> Policy:
+    """Agent number `seed` of a checkpoint; `network` is a class that cannot be imported by its name."""
+    training, state, _ = checkpoint.load(path, network)
+    if not 0 <= seed < training.seeds:
+        raise ValidationError("seed", seed, f"one of the {training.seeds} agents of this training, from 0")
+    return training.make_algorithm().policy(jax.tree.map(lambda leaf: leaf[seed], state), greedy)
 
 
 def _array_specs(space: Space) -> list[tuple[tuple[int, ...], Any]]:
