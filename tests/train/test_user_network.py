@@ -19,7 +19,7 @@ from tropism.core.spaces import Box, Discrete, Image
 from tropism.errors import ValidationError
 from tropism.train.evaluation import evaluate, evaluate_episodes
 from tropism.train.network import ActorCritic
-from tropism.train.policies import SteppedPolicy, load, resolve_policy
+from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPO, PPOConfig
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.runner import LocalRunner
@@ -57,7 +57,7 @@ def test_user_network_memory_in_training_and_evaluation(tmp_path: Path) -> None:
     env, params = make("GridWorld-v0", params={"max_steps": 12})
     agent: Any = resolve_policy(str(tmp_path), env, params)
     compiled = evaluate("counting", env, params, agent, 3, 4)
-    played = evaluate_episodes("counting", LocalRunner(Session(env, params)), SteppedPolicy(agent), 3, 4)
+    played = evaluate_episodes("counting", LocalRunner(Session(env, params)), agent, 3, 4)
     assert compiled.lengths.tolist() == played.lengths.tolist()
     np.testing.assert_allclose(compiled.returns, played.returns, rtol=1e-6)
 

@@ -133,20 +133,18 @@ class _Demo:
 
     def _film(self) -> None:
         """Film the longest successful search among the first 50 episodes."""
+        from tropism.cli.policies import policy_of
         from tropism.core.registry import make
         from tropism.core.session.session import Session
         from tropism.record import film
-        from tropism.train.policies import SteppedPolicy, resolve_policy
-        from tropism.train.runner import LocalRunner
 
         agent = self.evaluations[-1]
         lengths = agent.lengths[:50] * agent.search.found[:50]
         session = Session(*make(ID, trail=150))
-        strategy: Any = resolve_policy(str(self.out), self.env, self.params)
-        policy = SteppedPolicy(strategy)
+        policy = policy_of(str(self.out), session, greedy=False)
         seed = EVALUATION_SEED + int(lengths.argmax())
-        policy.begin(seed)
-        frames = film.frames(session, lambda session: policy.act(LocalRunner(session).current()), 150, seed)
+        policy.reset(seed)
+        frames = film.frames(session, lambda session: policy.act(session.timestep.obs), 150, seed)
         film.save(self.out / "agent.gif", frames)
 
     def write_report(self, lead: str | None = None) -> None:

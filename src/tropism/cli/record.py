@@ -43,16 +43,16 @@ def record(
     from tropism.record import Recorder
 
     session = Session(*environment(target, param, arg))
-    session_policy = policy_of(policy, session, greedy)
+    stepped = policy_of(policy, session, greedy)
     returns: list[float] = []
     total_steps = 0
     try:
         with Recorder(session, out) as recorder, progress_bar() as bar:
             for number in bar.track(range(episodes), description=target):
-                session_policy.begin(seed + number)
+                stepped.reset(seed + number)
                 timestep = recorder.reset(seed=seed + number)
                 while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(session_policy.act(timestep.obs))
+                    timestep = recorder.step(stepped.act(timestep.obs))
                 returns.append(session.total_reward)
                 total_steps += session.step_count
     except OSError as error:

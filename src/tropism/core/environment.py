@@ -1,7 +1,7 @@
 """An environment is a pure function of (key, state, action, params)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar
 
@@ -144,6 +144,10 @@ class Environment(Module):
 
     def message(self, obs: Any, info: Info) -> dict[str, Any]:
         """The fields of `observation_message` as JSON values, from the obs and info of a reset or step."""
+        return {}
+
+    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+        """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}
 
     def state_is_lost(self, state: Any) -> bool:

@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tropism.core.module import Module
+from tropism.core.rollout.policy import jax_key
 from tropism.core.spaces import Box, Space
 from tropism.train.actions import ActionDistribution
 from tropism.train.network import ActorCritic
@@ -150,5 +151,8 @@ class AgentPolicy(Module):
 
     def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
         outputs, _, memory = self.agent(self.preprocess(self.statistics, jax.tree.map(jnp.asarray, obs)), memory)
-        action = self.actions.mode(outputs) if self.greedy else self.actions.sample(key, self.agent.log_std, outputs)
+        if self.greedy:
+            action = self.actions.mode(outputs)
+        else:
+            action = self.actions.sample(jax_key(key), self.agent.log_std, outputs)
         return self.actions.to_env(action), self.agent.remember(memory, action)

@@ -14,15 +14,13 @@ from tropism.core.compiled.reset_where import Restarts, check_restarts, reset_wh
 from tropism.core.environment import Environment, Info, override
 from tropism.core.episode import (
     Timestep,
-    check_seed,
-    seed_words,
     start_episode,
     start_next_episode,
     step_episode,
     step_timestep,
 )
-from tropism.core.rollout.policy import Policy, as_policy, check_result
-from tropism.core.spaces.space import check_count, is_integer
+from tropism.core.rollout.policy import Policy, as_policy, check_result, jax_key
+from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
 FIRST_MEMORIES = 2**32 - 1  # folded into the key: no step has this number
@@ -101,9 +99,7 @@ def rollout(
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
-    key = (
-        random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
-    )
+    key = jax_key(key)
     plan = _Plan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
     carry: Any = None
     pieces: list[Any] = []

@@ -1,8 +1,8 @@
 """PlumeNav: find the source of an odour plume."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.scene import AgentPose, Arena, Mask, Scene, pair
 from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
+from tropism.plume.strategies import Strategy
+from tropism.plume.strategies.catalog import NAMES, make_strategy
 
 FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part has its own
 
@@ -252,6 +254,9 @@ class PlumeNav(Environment):
 
     def observation_words(self) -> tuple[str, ...]:
         return self.sensor.words()
+
+    def strategies(self) -> Mapping[str, Callable[[], Strategy]]:
+        return {name: partial(make_strategy, name, self.sensor, self.motion) for name in NAMES}
 
 
 @cache
