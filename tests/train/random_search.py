@@ -40,7 +40,7 @@ class LinearPolicy(eqx.Module):
 class RandomSearch(Algorithm):
     """Each environment runs one candidate; the candidate with the highest return is the next centre."""
 
-    Config: ClassVar[type[RandomSearchConfig]] = RandomSearchConfig
+    Config = RandomSearchConfig
 
     def __init__(self, env: Any, params: Any, config: RandomSearchConfig, network: Any = None):
         if network is not None:

@@ -65,7 +65,8 @@ def test_resume_with_other_settings_is_rejected(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="started with"):
         train(SHORT._replace(seed=1), tmp_path, resume=True)
-    assert load(tmp_path / CHECKPOINT, seed=1).agent.network.hidden == SHORT.config.hidden
+    policy: Any = load(tmp_path / CHECKPOINT, seed=1)
+    assert policy.agent.network.hidden == SHORT.config.hidden
     with pytest.raises(ValidationError, match="agents"):
         load(tmp_path / CHECKPOINT, seed=2)
 
@@ -107,7 +108,7 @@ def test_file_that_is_not_a_checkpoint_is_rejected(tmp_path: Path):
 def test_continuous_actions_stay_in_bounds(tmp_path: Path):
     config = PPOConfig(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
     train(Training("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
-    agent = load(tmp_path / CHECKPOINT)
+    agent: Any = load(tmp_path / CHECKPOINT)
     actions = [agent.act(jax.random.key(i), agent.init(None), np.ones(3, np.float32))[0] for i in range(20)]
     assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)
 

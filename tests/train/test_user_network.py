@@ -84,7 +84,7 @@ def test_user_network_receives_structured_observations(tmp_path: Path) -> None:
     state, _ = train(training, tmp_path)
     assert state.obs_statistics.mean["picture"] is None  # integers are not normalized
     assert state.obs_statistics.mean["place"].shape == (1, 2)
-    agent = load(tmp_path / CHECKPOINT)
+    agent: Any = load(tmp_path / CHECKPOINT)
     action, _ = agent.act(
         jax.random.key(0), None, {"place": np.zeros(2, np.float32), "picture": np.zeros((8, 8, 3), "u1")}
     )
@@ -96,7 +96,7 @@ def test_log_std_of_a_user_network_is_trained(tmp_path: Path) -> None:
     state, _ = train(brief("Pendulum-v1", network=Net, updates=2), tmp_path)
     assert state.agent.log_std.shape == (1, 1)
     assert state.agent.log_std != 0
-    agent = load(tmp_path / CHECKPOINT)
+    agent: Any = load(tmp_path / CHECKPOINT)
     action, _ = agent.act(jax.random.key(0), None, np.ones(3, np.float32))
     assert action.shape == (1,)
 
@@ -109,7 +109,8 @@ def test_network_class_that_is_not_importable_is_passed_to_load(tmp_path: Path) 
     train(brief("GridWorld-v0", network=Local, updates=1), tmp_path)
     with pytest.raises(ValidationError, match="an importable module:Class"):
         load(tmp_path / CHECKPOINT)
-    assert isinstance(load(tmp_path / CHECKPOINT, network=Local).agent.network, Local)
+    policy: Any = load(tmp_path / CHECKPOINT, network=Local)
+    assert isinstance(policy.agent.network, Local)
 
 
 @pytest.mark.slow

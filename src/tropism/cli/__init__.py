@@ -1,6 +1,7 @@
 """The command line: one file per command."""
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -46,7 +47,7 @@ for command in (show, check, rollout, render, record, replay, evaluate, serve, m
 def _add_train() -> None:
     """Add the command train; without the extra of that name it reports what to install."""
     try:
-        import tropism.train  # noqa: F401  raises without the extra
+        import_module("tropism.train")
     except MissingExtraError as missing:
         error = missing
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}

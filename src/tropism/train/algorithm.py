@@ -71,7 +71,7 @@ class Algorithm(Module):
     defaults. A state is a pytree of arrays, complete: an update depends on nothing else.
     """
 
-    Config: ClassVar[type[Config]]
+    Config: ClassVar[Any]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     env: Environment

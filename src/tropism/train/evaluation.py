@@ -15,8 +15,7 @@ from tropism.core.environment import Environment
 from tropism.core.rollout.episodes import run_episodes
 from tropism.core.rollout.policy import Policy, observes_text
 from tropism.core.rollout.stepped import SteppedPolicy
-from tropism.envs.plume.nav import PlumeNav
-from tropism.plume.search import rate_interval, search
+from tropism.core.search_task import SearchTask, rate_interval
 from tropism.train.runner import EpisodeRunner, StepOutcome
 
 RESAMPLES = 2000
@@ -53,7 +52,7 @@ class Evaluation:
     seed: int
     returns: NDArray[Any]
     lengths: NDArray[Any]
-    search: SearchResults | None = None  # of plume environments
+    search: SearchResults | None = None  # of a SearchTask
 
     def summary(self) -> dict[str, Any]:
         """Summary statistics; time and efficiency cover only episodes that found the source."""
@@ -97,8 +96,8 @@ def num_batches(num_episodes: int) -> int:
 def _evaluate_batch(
     name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
-    if isinstance(env, PlumeNav):
-        outcome = search(env, policy, seed, num_episodes, params=params, paths=True)
+    if isinstance(env, SearchTask):
+        outcome = env.search(policy, seed, num_episodes, params)
         results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), results)
     done = run_episodes(env, policy, seed, num_episodes, params, _no_probe)

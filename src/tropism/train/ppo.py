@@ -101,7 +101,7 @@ class Sample(NamedTuple):
 
 
 class PPO(Algorithm):
-    Config: ClassVar[type[PPOConfig]] = PPOConfig
+    Config = PPOConfig
     presets = PRESETS
 
     network_spec: NetworkSpec = eqx.field(static=True)
@@ -156,20 +156,20 @@ class PPO(Algorithm):
     def finite_parts(self, state: TrainState) -> dict[str, Any]:
         return {name: part for name, part in vars(state).items() if name not in ("rollout", "key")}
 
-    def update(self, train: TrainState) -> tuple[TrainState, UpdateMetrics]:
+    def update(self, state: TrainState) -> tuple[TrainState, UpdateMetrics]:
         """Collect a rollout, compute advantages, optimize."""
-        rollout_key, optimize_key, key = random.split(random.wrap_key_data(train.key), 3)
-        rollout, samples = self._collect(train, rollout_key)
-        return_statistics = train.return_statistics.with_batch(samples.discounted_return)
-        train = eqx.tree_at(lambda train: train.return_statistics, train, return_statistics)
-        advantage = self._advantages(train, samples)
-        agent, optimizer, loss = self._optimize(train, samples, advantage, optimize_key)
+        rollout_key, optimize_key, key = random.split(random.wrap_key_data(state.key), 3)
+        rollout, samples = self._collect(state, rollout_key)
+        return_statistics = state.return_statistics.with_batch(samples.discounted_return)
+        state = eqx.tree_at(lambda state: state.return_statistics, state, return_statistics)
+        advantage = self._advantages(state, samples)
+        agent, optimizer, loss = self._optimize(state, samples, advantage, optimize_key)
         features = jax.vmap(jax.vmap(self.preprocess.features))(samples.obs)
-        obs_statistics = train.obs_statistics.with_batch(features)  # used from the next update on
-        train = TrainState(agent, optimizer, obs_statistics, return_statistics, rollout, random.key_data(key))
+        obs_statistics = state.obs_statistics.with_batch(features)  # used from the next update on
+        state = TrainState(agent, optimizer, obs_statistics, return_statistics, rollout, random.key_data(key))
         episodes = (samples.done.sum(), samples.finished_return.sum(), rollout.last_return.mean())
         fault = find_fault(self.observation_space(), samples.obs, samples.next_obs, samples.reward)
-        return train, UpdateMetrics(*episodes, loss.mean(), fault)
+        return state, UpdateMetrics(*episodes, loss.mean(), fault)
 
     def _collect(self, train: TrainState, key: Any) -> tuple[RolloutState, Sample]:
         """Run all environments for `num_steps` steps."""

@@ -98,7 +98,7 @@ class RemoteRunner:
             obs = (
                 np.asarray(obs["value"]) if self._space is None else self._space.from_json(obs["value"], "observation")
             )
-        self._text = str(obs) if result.text is None else result.text
+        self._text = result.text
         place = _search_state(result.metadata or {})
         return StepOutcome(obs, result.reward or 0.0, result.done, *place, result.error)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve_environment
-from tropism.train.algorithm import Algorithm, Config, algorithm_class
+from tropism.train.algorithm import Algorithm, algorithm_class
 from tropism.train.updates import init_agents_compiled
 from tropism.train.user_network import network_name
 
@@ -16,7 +16,7 @@ class Training(NamedTuple):
     id: str  # or module:Class
     arguments: dict[str, Any]
     params: dict[str, Any]
-    config: Config
+    config: Any  # the Config of an algorithm
     seed: int
     seeds: int
     network: Any = None  # user-defined: a class, or module:Class

@@ -19,6 +19,7 @@ from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.scene import AgentPose, Arena, Mask, Scene, pair
+from tropism.plume.search import Outcome, search
 from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
 from tropism.plume.strategies import Strategy
@@ -98,7 +99,7 @@ class PlumeNav(Environment):
     ):
         self.grid_size = validate_size(grid_size)
         width, height = self.grid_size
-        field = Gaussian(source=(float(width // 2), float(height // 2)), sigma=20.0) if field is None else field
+        field = Gaussian.for_grid(width, height) if field is None else field
         self.field = _validate_part("field", field, Field, PlumeRecording)
         self.sensor = _validate_part("sensor", sensor, Sensor)
         self.motion = _validate_part("motion", motion, Motion)
@@ -254,6 +255,15 @@ class PlumeNav(Environment):
 
     def observation_words(self) -> tuple[str, ...]:
         return self.sensor.words()
+
+    def goal(self, params: Any) -> tuple[tuple[Any, Any], Any]:
+        return params.field.source, params.goal_radius
+
+    def background(self, state: Any, params: Any) -> Array:
+        return picture.paint_plume(self.scene(state, params))
+
+    def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Outcome:
+        return search(self, policy, seed, num_episodes, params=params, paths=True)
 
     def strategies(self) -> Mapping[str, Callable[[], Strategy]]:
         return {name: partial(make_strategy, name, self.sensor, self.motion) for name in NAMES}
