@@ -97,7 +97,7 @@ def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int,
     from tropism.train.runner import LocalRunner
 
     policy = resolve_policy(name, env, params, greedy)
-    if env.traced and not runs_on_host(policy):
+    if env.pure and not runs_on_host(policy):
         if num_batches(episodes) > 1:
             return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
@@ -128,7 +128,7 @@ def _evaluate_remotely(
         policy, known = resolve_standalone(name), ()
     else:
         env, params = local
-        policy, known = resolve_policy(name, env, params, greedy), (env.observation_space(params), env.traced)
+        policy, known = resolve_policy(name, env, params, greedy), (env.observation_space(params), env.pure)
     with Client(url, token=token) as client:
         runner = RemoteRunner(client, *known)
         return _run_episodes(name, runner, policy, seed, episodes, steps)

@@ -18,7 +18,7 @@ def policy_of(name: str, session: Any, greedy: bool) -> Any:
     if name.startswith("llm:"):
         raise ValidationError("policy", name, NO_TEXT)
     policy = named_policy(name, session.env, session.params) or _trained_policy(name, session, greedy)
-    return SteppedPolicy(policy, session.env.traced)
+    return SteppedPolicy(policy, session.env.pure)
 
 
 def _trained_policy(name: str, session: Any, greedy: bool) -> Any:

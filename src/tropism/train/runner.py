@@ -46,7 +46,7 @@ class LocalRunner:
 
     def __init__(self, session: Session):
         self._session = session
-        self.pure = session.env.traced
+        self.pure = session.env.pure
 
     def reset(self, seed: int) -> StepOutcome:
         return self._outcome(self._session.reset(seed=seed))

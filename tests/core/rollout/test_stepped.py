@@ -73,7 +73,7 @@ def test_policy_in_a_host_environment_is_not_compiled_and_gets_ints() -> None:
 def test_random_policy_samples_the_spaces_of_host_environments(id: str) -> None:
     env, params = make(id)
     space = env.action_space(params)
-    stepped = SteppedPolicy(RandomPolicy(space), env.traced)
+    stepped = SteppedPolicy(RandomPolicy(space), env.pure)
     stepped.reset(2**63 + 1)
     actions = [stepped.act(None) for _ in range(4)]
     assert all(space.contains(action) for action in actions)

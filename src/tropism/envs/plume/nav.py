@@ -10,9 +10,12 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, check_options, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, check_options
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
+from tropism.envs.plume.steps import FIELD, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
@@ -24,8 +27,6 @@ from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
 from tropism.plume.strategies import Strategy
 from tropism.plume.strategies.catalog import NAMES, make_strategy
-
-FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part has its own
 
 
 class PlumeNavParams(EnvParams):
@@ -145,17 +146,7 @@ class PlumeNav(Environment):
         return obs, PlumeNavState(jnp.int32(0), agent, field, memory, trail)
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
-        before = self.scene(state, params)
-        agent = params.motion.move(random.fold_in(key, MOTION), action, before)
-        field = params.field.advance(random.fold_in(key, FIELD), state.field)
-        after = Scene(agent, params.arena, params.field, field)
-        reached = after.distance <= params.goal_radius
-        reward = params.reward(before, action, after, reached).astype(jnp.float32)
-        obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), state.sensor, after)
-        trail = jnp.concatenate([state.trail[1:], agent.xy[None]]) if self.trail else state.trail
-        state = PlumeNavState(state.time + 1, agent, field, memory, trail)
-        done_and_info = outcome(reached | agent.absorbed, state.time >= params.max_steps, self.info(state, params))
-        return obs, state, reward, *done_and_info
+        return take_step(PureSteps(self, key, params), state, action)
 
     def scene(self, state: Any, params: Any) -> Scene:
         return Scene(state.agent, params.arena, params.field, state.field)
@@ -163,15 +154,8 @@ class PlumeNav(Environment):
     def info(self, state: Any, params: Any) -> Info:
         scene = self.scene(state, params)
         position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
-        return {
-            "goal_reached": scene.distance <= params.goal_radius,
-            "agent_xy": position,
-            "agent_position": position,
-            "source_location": goal,
-            "goal_location": goal,
-            "distance_to_goal": scene.distance,
-            "concentration_at_agent": scene.smell(scene.agent.xy),
-        }
+        reached, concentration = scene.distance <= params.goal_radius, scene.smell(scene.agent.xy)
+        return search_info(reached, position, goal, scene.distance, concentration)
 
     def _whole_on_grid(self, xy: Any) -> tuple[Any, Any]:
         x, y = (jnp.asarray(side, float) for side in (xy[0], xy[1]))
@@ -243,18 +227,16 @@ class PlumeNav(Environment):
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
             f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). "
-            f"You sense {_format_values(obs, self.observation_words())}.\n"
+            f"You sense {_format_values(obs, self.sensor.words())}.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}. {_describe_actions(self.motion)}"
         )
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
         return picture.position_in_image(params.arena, state.agent)
 
-    def action_words(self) -> tuple[str, ...]:
-        return self.motion.words
-
-    def observation_words(self) -> tuple[str, ...]:
-        return self.sensor.words()
+    @property
+    def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Language(self.motion.words, self.sensor.words())
 
     def goal(self, params: Any) -> tuple[tuple[Any, Any], Any]:
         return params.field.source, params.goal_radius
