@@ -2,7 +2,6 @@
 
 import linecache
 import os
-import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +12,10 @@ from jax import errors
 
 from tropism.check.report import Status
 from tropism.core.environment import Environment
+from tropism.user_code import is_library
 
 LONGEST_ERROR = 300  # characters
 PLACES = ("default_params", "reset", "step", "observation_space", "action_space", "render", "describe", "parse", "info")
-LIBRARIES = frozenset({"beartype", "equinox", "jax", "jaxlib", "jaxtyping", "numpy"})  # never the user's code
-STDLIB = Path(sysconfig.get_paths()["stdlib"])
-INSTALLED = {"site-packages", "dist-packages"}
 BRANCH = "Compiled code cannot branch in Python on a traced value: use jnp.where or jax.lax.cond."
 NUMBER = "A traced value is not known before the compiled code runs: use jnp, not float(), int(), range() or NumPy."
 TRACING_ERRORS = (
@@ -42,53 +39,37 @@ def attempt(check: Callable[[], Finding | None], place: str = "env") -> Finding 
     try:
         return check()
     except Exception as error:  # noqa: BLE001  any exception of a user's environment belongs in the report
-        return Finding(_place_of(error) or place, describe_error(error))
+        frames = list(traceback.walk_tb(error.__traceback__))
+        methods = [(frame, line) for frame, line in frames if _is_method(frame)]
+        # If a package that the user's code calls raises, the user's own line is more helpful.
+        own = [(frame, line) for frame, line in frames if not is_library(frame.f_code.co_filename)]
+        lines = [_describe(error), *_location(*(own or methods)[-1:]), _advice(error)]
+        name = methods[0][0].f_code.co_name if methods else place
+        return Finding(name, "\n".join(line for line in lines if line))
 
 
-def describe_error(error: Exception) -> str:
-    """Type and message of an exception, with the line of the user's source that raised it."""
-    if isinstance(error, TRACING_ERRORS):
-        message = str(error).partition("\n")[0]
-        advice = BRANCH if isinstance(error, errors.TracerBoolConversionError) else NUMBER
-    else:
-        message, advice = " ".join(str(error).split()), ""
-    message = message if len(message) <= LONGEST_ERROR else f"{message[:LONGEST_ERROR]}…"
-    lines = [f"{type(error).__name__}: {message}", *_location(error), advice]
-    return "\n".join(line for line in lines if line)
+def _is_method(frame: FrameType) -> bool:
+    return frame.f_code.co_name in PLACES and isinstance(frame.f_locals.get("self"), Environment)
 
 
-def _location(error: Exception) -> list[str]:
-    """The innermost line of the user's code, in the form of a traceback."""
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _is_library(frame)]
-    # If a package that the user's code calls raises, the user's own line is more helpful.
-    own = [(frame, line) for frame, line in frames if not _is_installed(frame)]
-    if not frames:
-        return []
-    frame, line = (own or frames)[-1]
-    file = frame.f_code.co_filename
-    source = linecache.getline(file, line, frame.f_globals).strip()
-    return [f'  File "{_short(file)}", line {line}, in {frame.f_code.co_name}', f"    {source}" if source else ""]
+def _describe(error: Exception) -> str:
+    """Type and message of an exception on one line."""
+    text = str(error).partition("\n")[0] if isinstance(error, TRACING_ERRORS) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {text if len(text) <= LONGEST_ERROR else f'{text[:LONGEST_ERROR]}…'}"
 
 
-def _is_library(frame: FrameType) -> bool:
-    module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
-    if module.partition(".")[0] in LIBRARIES or module.startswith("tropism.core."):
-        return True
-    return file.startswith("<frozen ") or (Path(file).is_relative_to(STDLIB) and not _is_installed(frame))
+def _advice(error: Exception) -> str:
+    if not isinstance(error, TRACING_ERRORS):
+        return ""
+    return BRANCH if isinstance(error, errors.TracerBoolConversionError) else NUMBER
 
 
-def _is_installed(frame: FrameType) -> bool:
-    return not INSTALLED.isdisjoint(Path(frame.f_code.co_filename).parts)
-
-
-def _short(file: str) -> str:
-    """The path relative to the working directory, if it is below it."""
-    path, here = Path(file), Path.cwd()
-    return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else file
-
-
-def _place_of(error: Exception) -> str | None:
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if isinstance(frame.f_locals.get("self"), Environment) and frame.f_code.co_name in PLACES:
-            return frame.f_code.co_name
-    return None
+def _location(*innermost: tuple[FrameType, int]) -> list[str]:
+    """The lines that a traceback has for a frame; the file relative to the working directory, if it is below it."""
+    lines: list[str] = []
+    for frame, line in innermost:
+        path = Path(frame.f_code.co_filename)
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        source = linecache.getline(os.fspath(path), line, frame.f_globals).strip()
+        lines += [f'  File "{shown}", line {line}, in {frame.f_code.co_name}', f"    {source}" if source else ""]
+    return lines

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tropism.check.compare import format_value
+from tropism.check.compare import format_value, is_flag, layout
 from tropism.check.finding import Finding
 from tropism.core import spaces
 from tropism.core.arity import accepts
@@ -80,9 +80,9 @@ def find_wrong_space(name: str, space: Any) -> Finding | None:
 def explain_reset(result: Any) -> str | None:
     """Why the result of `reset` is not `(obs, state)`."""
     if not isinstance(result, tuple) or len(result) != 2:
-        return f"returned {_layout(result)}, not {RESET}"
+        return f"returned {layout(result)}, not {RESET}"
     if isinstance(result[1], dict):
-        return f"returned {_layout(result)}: Gymnasium's (obs, info); return {RESET}, and define `info(state, params)`"
+        return f"returned {layout(result)}: Gymnasium's (obs, info); return {RESET}, and define `info(state, params)`"
     return None
 
 
@@ -90,9 +90,9 @@ def explain_step(result: Any) -> str | None:
     """Why the result of `step` is not `(obs, state, reward, done, info)`."""
     advice = _explain_order(result) if isinstance(result, tuple) else None
     if advice is not None:
-        return f"returned {_layout(result)}: {advice}"
+        return f"returned {layout(result)}: {advice}"
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
-        return f"returned {_layout(result)}, not {STEP} with a dict as info"
+        return f"returned {layout(result)}, not {STEP} with a dict as info"
     return None
 
 
@@ -100,12 +100,12 @@ def explain_state(state: Any) -> str | None:
     """Why the state of a pure environment is not an EnvState."""
     if isinstance(state, EnvState):
         return None
-    return f"the state is {_layout(state)}, not an EnvState; make it a subclass of EnvState, which counts `time`"
+    return f"the state is {layout(state)}, not an EnvState; make it a subclass of EnvState, which counts `time`"
 
 
 def _explain_order(result: tuple[Any, ...]) -> str | None:
     """Which known mistake the result looks like: Gymnasium's order, or a missing info."""
-    are_flags = [_is_flag(value) for value in result]
+    are_flags = [is_flag(value) for value in result]
     has_info = bool(result) and isinstance(result[-1], dict)
     match are_flags:
         case [_, _, True, False] if has_info:
@@ -117,18 +117,3 @@ def _explain_order(result: tuple[Any, ...]) -> str | None:
             return f"the info is missing; return {STEP}, where info may be {{}}"
         case _:
             return None
-
-
-def _is_flag(value: Any) -> bool:
-    """Whether a value is a bool scalar, of Python, NumPy or JAX."""
-    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
-    return isinstance(value, bool) or (is_array and value.dtype == np.bool_ and value.shape == ())
-
-
-def _layout(value: Any) -> str:
-    """The shapes and types of a returned value, such as `(float32[4], MazeState, float32[])`."""
-    if isinstance(value, tuple):
-        return f"({', '.join(_layout(item) for item in value)})"
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return f"{value.dtype}[{','.join(str(size) for size in value.shape)}]"
-    return type(value).__name__
