@@ -19,6 +19,8 @@ from tropism.cli.terminal import (
     console,
     environment,
     make_folder,
+    print_json,
+    print_text,
     progress_bar,
 )
 from tropism.errors import ValidationError
@@ -81,11 +83,11 @@ def evaluate(
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
-        print(json.dumps(to_json(target, results), indent=2))
+        print_json(to_json(target, results))
         return
     print_evaluations(results)
     if out is not None:
-        console.print(f"Results and plots are in {escape(str(out))}/.")
+        print_text(f"Results and plots are in {out}/.")
 
 
 def _evaluate_locally(
