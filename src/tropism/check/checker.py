@@ -5,8 +5,8 @@ from typing import Any
 
 from tropism.check import compilation, determinism, flags, interface, session_laws
 from tropism.check.context import CheckContext
-from tropism.check.finding import attempt
 from tropism.check.law import Law
+from tropism.check.law_error import attempt
 from tropism.check.report import Report, Result
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.episode import check_seed
@@ -91,11 +91,11 @@ def _check_law(law: Law, context: CheckContext, results: dict[str, Result]) -> R
     reason = _failed_dependency(law, results) or law.skip_reason(context)
     if reason is not None:
         return Result(law.name, law.statement, "skipped", "", reason)
-    finding = attempt(lambda: law.check(context))
-    if finding is None:
+    failure = attempt(lambda: law.check(context))
+    if failure is None:
         return Result(law.name, law.statement, "passed")
-    message = f"{law.name} {finding.status} in {finding.place}: {finding.message}"
-    return Result(law.name, law.statement, finding.status, finding.place, message)
+    message = f"{law.name} {failure.status} in {failure.place}: {failure.message}"
+    return Result(law.name, law.statement, failure.status, failure.place, message)
 
 
 def _failed_dependency(law: Law, results: dict[str, Result]) -> str | None:

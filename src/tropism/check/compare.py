@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 
-from tropism.check.finding import Finding
+from tropism.check.law_error import LawError
 from tropism.errors import shorten
 
 TOLERANCE = 1e-4  # between two compilations of the same arithmetic, over a few steps
@@ -22,17 +22,23 @@ def to_host(tree: Any) -> Any:
 
 
 def compare_runs(
-    actual: Iterable[Any], expected: Iterable[Any], context: str = "", tolerance: float = 0.0
-) -> Finding | None:
-    """The first step where two runs of one episode differ; `context` comes before the message."""
+    actual: Iterable[Any],
+    expected: Iterable[Any],
+    context: str = "",
+    *,
+    place: str | None = None,
+    tolerance: float = 0.0,
+) -> None:
+    """Raise a LawError for the first step where two runs of one episode differ; `context` comes before its message."""
     actual, expected = list(actual), list(expected)
     for time, (x, y) in enumerate(zip(actual, expected, strict=False)):
         found = difference(x, y, tolerance)
         if found is not None:
-            return Finding("step" if time else "reset", f"{context}{f'step {time}' if time else 'reset'}: {found}")
+            call, at = ("step", f"step {time}") if time else ("reset", "reset")
+            raise LawError(place or call, f"{context}{at}: {found}")
     if len(actual) != len(expected):
-        return Finding("step", f"{context}the episode ended after {len(actual) - 1} steps, not {len(expected) - 1}")
-    return None
+        lengths = f"{len(actual) - 1} steps, not {len(expected) - 1}"
+        raise LawError(place or "step", f"{context}the episode ended after {lengths}")
 
 
 def difference(actual: Any, expected: Any, tolerance: float = 0.0) -> str | None:

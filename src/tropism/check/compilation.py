@@ -10,7 +10,6 @@ from jax import lax
 
 from tropism.check.compare import TOLERANCE, compare_runs, to_host
 from tropism.check.context import CheckContext, StepRecord, calls_of, compile_quickly
-from tropism.check.finding import Finding
 from tropism.check.law import law, on_episodes, unless_pure
 from tropism.core.episode import seed_words, step_key
 
@@ -22,9 +21,9 @@ PERTURBATION = 0.9  # a factor below 1, since some numbers are probabilities
 
 @law("jit", "compiled calls equal plain calls", "global-state", skip=unless_pure)
 @on_episodes()
-def check_jit(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_jit(context: CheckContext, seed: int, actions: list[Any]) -> None:
     compiled = context.run(context.compiled, seed, actions)
-    return compare_runs(compiled, context.reference(seed, actions), tolerance=TOLERANCE)
+    compare_runs(compiled, context.reference(seed, actions), tolerance=TOLERANCE)
 
 
 class Scans:
@@ -51,55 +50,55 @@ class Scans:
         return StepRecord(obs, state), lax.scan(step, state, (times, actions))[1]
 
 
-def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> Finding | None:
+def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> None:
     """Compare a scan, which continues after the end of the episode, with the records of a loop."""
+    compare_runs(_records(scan, len(expected) - 1), expected, context, tolerance=TOLERANCE)
+
+
+def _records(scan: Any, steps: int) -> list[StepRecord]:
     first, later = scan
-    records = [first, *(_pick(later, i) for i in range(len(expected) - 1))]
-    return compare_runs(records, expected, context, TOLERANCE)
+    return [first, *(_pick(later, step) for step in range(steps))]
 
 
 @law("scan", "a scan equals a loop", "jit", skip=unless_pure)
 @on_episodes(SCANNED)
-def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
-    if not actions:
-        return None
-    scan = context.compute_once(Scans).one(seed_words(seed), _stack(actions))
-    return _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
+def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    if actions:
+        scan = context.compute_once(Scans).one(seed_words(seed), _stack(actions))
+        _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
 
 
 @law("vmap", "a batch equals its members one by one", "scan", skip=unless_pure)
 @on_episodes(LANES)
-def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if not actions:
-        return None
+        return
     seeds = range(seed, seed + LANES)
-    words = np.stack([seed_words(lane) for lane in seeds])
+    words = np.stack([seed_words(lane_seed) for lane_seed in seeds])
     batch = to_host(context.compute_once(Scans).seeds(words, _stack(actions)))
-    loops = [list(context.run(context.compiled, lane, actions)) for lane in seeds]
-    found = (_compare_scan(_pick(batch, i), loop, f"lane {i} of {LANES}, ") for i, loop in enumerate(loops))
-    return next(filter(None, found), None)
+    for lane, lane_seed in enumerate(seeds):
+        loop = list(context.run(context.compiled, lane_seed, actions))
+        _compare_scan(_pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
 
 
 @law("params", "params can be vmapped, and a new value does not recompile", "vmap", skip=unless_pure)
 @on_episodes(PARAMS_STEPS)
-def check_params(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_params(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Each number is perturbed in its own lane of a batch, and each lane is compared with a separate episode.
 
     The last lane has all of them perturbed; only that one is compared with plain calls too, which are slow.
     """
     names, rows = _variants(context.params)
     if not actions or len(rows) <= 2:
-        return None
+        return
     scans, words = context.compute_once(Scans), seed_words(seed)
     arrays = [jax.tree.map(_as_array, row) for row in rows]
     episodes = [to_host(scans.one_params(params, words, _stack(actions))) for params in arrays]
     batch = to_host(scans.params(_stack(arrays), words, _stack(actions)))
     for lane, (name, mine) in enumerate(zip(names, episodes, strict=True)):
-        found = compare_runs(_pick(batch, lane), mine, f"with {name} under vmap, ", TOLERANCE)
-        if found is not None:
-            return found
+        _compare_scan(_pick(batch, lane), _records(mine, len(actions)), f"with {name} under vmap, ")
     plain = list(context.run(calls_of(context.env, rows[-1]), seed, actions))
-    return _compare_scan(episodes[-1], plain, f"with {names[-1]} under jit, ")
+    _compare_scan(episodes[-1], plain, f"with {names[-1]} under jit, ")
 
 
 def _stack(trees: list[Any]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import random
 
 from tropism.check.compare import to_host
-from tropism.check.finding import attempt
+from tropism.check.law_error import attempt
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key, seed_words, step_key
 from tropism.core.params import override
@@ -162,7 +162,9 @@ class CheckContext:
 
     def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
         """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
-        return (self.cached_run if self.pure else lambda *call: list(self.run(*call)))(self.plain, seed, actions)
+        if self.pure:
+            return self.cached_run(self.plain, seed, actions)
+        return list(self.run(self.plain, seed, actions))
 
     def session(self) -> Session:
         return Session(self.env, self.params)

@@ -6,24 +6,24 @@ from typing import Any
 
 from tropism.check.compare import compare_runs, to_host
 from tropism.check.context import SHORT, CheckContext, calls_of, episode
-from tropism.check.finding import Finding
 from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.law_error import LawError
 from tropism.core.session.session import EnvironmentState
 
 
 @law("same-seed", "the same seed and actions give the same episode", "purity", skip=unless_seedable)
 @on_episodes()
-def check_same_seed(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_same_seed(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if context.pure and context.fast is context.plain:
-        return None  # where compilation fails, only plain calls are left, which the next law covers
+        return  # where compilation fails, only plain calls are left, which the next law covers
     actions = _without_last_step(context, seed, actions)
     first = list(context.run(context.fast, seed, actions))
-    return compare_runs(context.run(context.fast, seed, actions), first)
+    compare_runs(context.run(context.fast, seed, actions), first)
 
 
 @law("global-state", "an episode depends only on its arguments, not on global state", "same-seed", skip=unless_seedable)
 @on_episodes()
-def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Plain calls read global state that compilation would freeze: counters, clocks, global generators."""
     others = _without_last_step(context, seed + 1, context.actions(seed + 1, len(actions)))
     actions = _without_last_step(context, seed, actions)
@@ -31,8 +31,8 @@ def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> 
     first = context.reference(seed, actions)
     again = _interleave(context.run(context.plain, seed, actions), context.run(context.plain, seed + 1, others))
     if hash(context.env) != before:
-        return Finding("step", "the environment object changed during the steps: its hash differs")
-    return compare_runs(again, first)
+        raise LawError("step", "the environment object changed during the steps: its hash differs")
+    compare_runs(again, first)
 
 
 def _without_last_step(context: CheckContext, seed: int, actions: list[Any]) -> list[Any]:
@@ -52,25 +52,24 @@ def _interleave(run: Iterator[Any], other: Iterator[Any]) -> list[Any]:
 
 @law("episodes", "an episode does not affect the next one", "params", skip=unless_seedable)
 @on_episodes(None, "session")
-def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> None:
     with context.session() as session:
         whole = [to_host(timestep) for timestep in episode(session, seed, actions)]
         ended = session.lifecycle is not EnvironmentState.READY
         again = [to_host(timestep) for timestep in episode(session, seed, actions[:SHORT])]
     first, separate = whole[: 1 + SHORT], context.run_session(seed, actions[:SHORT])
     after = f"after an episode of {len(whole) - 1} steps{'' if ended else ' cut short'}, "
-    return compare_runs(again, first, after) or compare_runs(separate, first, after)
+    compare_runs(again, first, after)
+    compare_runs(separate, first, after)
 
 
 @law("instances", "two environments or sessions do not affect each other", "episodes", skip=unless_seedable)
 @on_episodes(place="session")
-def check_instances(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_instances(context: CheckContext, seed: int, actions: list[Any]) -> None:
     twin = context.run(calls_of(copy.deepcopy(context.env), context.params), seed, actions)
-    found = compare_runs(twin, context.reference(seed, actions), "an equal environment behaves differently: ")
-    if found is not None:
-        return found
+    compare_runs(twin, context.reference(seed, actions), "an equal environment behaves differently: ")
     alone = context.run_session(seed, actions)
     with context.session() as session, context.session() as second:
         others = episode(second, seed + 1, context.actions(seed + 1, len(actions)))
         interleaved = _interleave(episode(session, seed, actions), others)
-    return compare_runs(interleaved, alone, "interleaved with a second session, ")
+    compare_runs(interleaved, alone, "interleaved with a second session, ")

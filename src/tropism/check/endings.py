@@ -11,8 +11,8 @@ from jax import lax
 
 from tropism.check.compare import format_value
 from tropism.check.context import POOL, CheckContext, StepRecord, compile_quickly
-from tropism.check.finding import Finding, attempt
-from tropism.check.law import NUM_SEEDS, EpisodeCheck, with_example
+from tropism.check.law import NUM_SEEDS, EpisodeCheck, example
+from tropism.check.law_error import LawError, attempt
 from tropism.core.environment import flags
 from tropism.core.episode import seed_words, step_key
 
@@ -48,24 +48,23 @@ def explain_reward(record: StepRecord) -> str | None:
     return None if np.isfinite(record.reward) else f"reward is {format_value(record.reward)}, not a finite number"
 
 
-def first_fault(records: Iterable[StepRecord], explain: Callable[[StepRecord], str | None]) -> Finding | None:
-    """The first step of an episode for which there is an explanation."""
+def check_records(records: Iterable[StepRecord], explain: Callable[[StepRecord], str | None]) -> None:
+    """Raise a LawError for the first step of an episode for which there is an explanation."""
     for time, record in enumerate(records):
         message = explain(record) if time else None
         if message:
-            return Finding("step", f"step {time}: {message}")
-    return None
+            raise LawError("step", f"step {time}: {message}")
 
 
-def check_fault(context: CheckContext, check: EpisodeCheck) -> Finding | None:
+def check_fault(context: CheckContext, check: EpisodeCheck) -> None:
     """Check the shortest random episode with a fault, up to the faulty step."""
     faults = context.compute_once(find_endings).faults
     if not any(faults):
-        return None
+        return
     time, lane = min((time, lane) for lane, time in enumerate(faults) if time)
     seed, actions = context.seed + lane, [_action(context, lane, number) for number in range(time)]
-    finding = check(context, seed, actions)
-    return finding and with_example(context, finding, seed, actions)
+    with example(context, seed, actions):
+        check(context, seed, actions)
 
 
 def find_endings(context: CheckContext) -> Endings:

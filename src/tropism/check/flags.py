@@ -11,9 +11,9 @@ from jax.tree_util import GetAttrKey
 
 from tropism.check.compare import format_value, is_flag, layout, structure_of
 from tropism.check.context import CheckContext, StepRecord
-from tropism.check.endings import check_fault, explain_flags, find_endings, first_fault
-from tropism.check.finding import Finding
+from tropism.check.endings import check_fault, check_records, explain_flags, find_endings
 from tropism.check.law import law, on_episodes
+from tropism.check.law_error import LawError
 from tropism.core.environment import flags
 from tropism.core.spaces.space import is_integer
 
@@ -23,24 +23,22 @@ FINITE_HORIZON = 'If the task itself ends there, return {"terminated": done, "tr
 
 
 @law("flags", "rewards, flags and info have the right types, and done is terminated or truncated", "interface")
-def check_flags(context: CheckContext) -> Finding | None:
-    return (
-        _check_types(context)
-        or check_fault(context, _check_agreement)
-        or _check_late_flags(context)
-        or _find_time_limit(context)
-    )
+def check_flags(context: CheckContext) -> None:
+    _check_types(context)
+    check_fault(context, _check_agreement)
+    _check_late_flags(context)
+    _check_time_limit(context)
 
 
 @on_episodes()
-def _check_types(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def _check_types(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Plain calls, since compilation would turn every number into an array."""
     records = context.cached_run(context.plain, seed, actions)
-    return first_fault(records, lambda record: _explain_types(context, record, records[1].info))
+    check_records(records, lambda record: _explain_types(context, record, records[1].info))
 
 
-def _check_agreement(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
-    return first_fault(context.run(context.fast, seed, actions), explain_flags)
+def _check_agreement(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    check_records(context.run(context.fast, seed, actions), explain_flags)
 
 
 def _explain_types(context: CheckContext, record: StepRecord, first_info: Any) -> str | None:
@@ -64,13 +62,12 @@ def _format_typed(value: Any) -> str:
     return f"{format_value(value)} ({layout(value)})"
 
 
-def _check_late_flags(context: CheckContext) -> Finding | None:
+def _check_late_flags(context: CheckContext) -> None:
     """Set the clock to reach time limits that random episodes do not."""
     for time, record in _late_steps(context):
         message = explain_flags(record)
         if message:
-            return Finding("step", f"a step from state.time = {time}: {message}")
-    return None
+            raise LawError("step", f"a step from state.time = {time}: {message}")
 
 
 def _late_steps(context: CheckContext) -> Iterator[tuple[int, StepRecord]]:
@@ -96,20 +93,20 @@ def _with_time(state: Any, time: int) -> Any:
     return jax.tree_util.tree_map_with_path(set_clock, state)
 
 
-def _find_time_limit(context: CheckContext) -> Finding | None:
+def _check_time_limit(context: CheckContext) -> None:
     """Without flags in info, an end that depends only on the clock is a time limit."""
     endings = context.compute_once(find_endings)
     if endings.has_flags:
-        return None
+        return
     lengths = set(endings.lengths)
     if len(lengths) == 1 and max(lengths) > 1:
         observed = f"all {len(endings.lengths)} random episodes ended at step {max(lengths)}"
     elif any(record.done for _, record in _late_steps(context)) and endings.lengths[0] != 1:
         observed = "an episode ends when state.time is large"
     else:
-        return None
+        return
     message = f"{observed}, and info has no flags: this looks like a time limit, but counts as termination; {LIMIT}. "
-    return Finding("step", message + FINITE_HORIZON, "warned")
+    raise LawError("step", message + FINITE_HORIZON, "warned")
 
 
 def _if_endless(context: CheckContext) -> str | None:
@@ -117,12 +114,12 @@ def _if_endless(context: CheckContext) -> str | None:
 
 
 @law("termination", "at least one random episode ends", "params", skip=_if_endless)
-def check_termination(context: CheckContext) -> Finding | None:
+def check_termination(context: CheckContext) -> None:
     endings = context.compute_once(find_endings)
     if any(endings.lengths):
-        return None
+        return
     count = len(endings.lengths)
     observed = f"`done` was never True in {count} random episodes of up to {endings.limit} steps (seed {context.seed})"
     limit = "Return done = terminated | truncated, such as with truncated = state.time >= params.max_steps"
     endless = "if episodes never end by design, declare `endless: ClassVar[bool] = True` in the class"
-    return Finding("step", f"{observed}. {limit}; {endless}.")
+    raise LawError("step", f"{observed}. {limit}; {endless}.")

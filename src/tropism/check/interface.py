@@ -2,27 +2,21 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tropism.check.compare import difference, format_value, to_host
+from tropism.check.compare import difference, format_value, layout, to_host
 from tropism.check.context import CheckContext, compile_quickly
-from tropism.check.endings import check_fault, explain_reward, first_fault
-from tropism.check.finding import Finding, attempt
-from tropism.check.law import law, on_episodes, with_example
-from tropism.check.mistakes import (
-    explain_reset,
-    explain_state,
-    explain_step,
-    find_unhashable_field,
-    find_wrong_signature,
-    find_wrong_space,
-)
+from tropism.check.endings import check_fault, check_records, explain_reward
+from tropism.check.law import example, law, on_episodes
+from tropism.check.law_error import LawError, attempt
+from tropism.check.mistakes import check_fields, check_reset, check_signatures, check_space_type, check_step
 from tropism.check.report import Status
-from tropism.core.environment import Environment
+from tropism.core.environment import Environment, EnvState
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Dict, Space, Tuple
 
@@ -30,129 +24,111 @@ NUM_RESETS = 8
 
 
 @law("interface", "the methods return the declared types, and copies of the environment are equal")
-def check_interface(context: CheckContext) -> Finding | None:
+def check_interface(context: CheckContext) -> None:
     env = context.env
     if not isinstance(env, Environment):
-        return Finding("env", f"{format_value(env)} is not an Environment; make(id) returns (env, params)")
-    return (
-        find_unhashable_field(env)
-        or find_wrong_signature(env)
-        or _check_identity(env)
-        or _check_params("default_params()", env.default_params())
-        or _check_params("params", context.params)
-        or find_wrong_space("observation_space", context.observation_space)
-        or find_wrong_space("action_space", context.action_space)
-        or _check_calls(context)
-    )
-
-
-def _check_identity(env: Environment) -> Finding | None:
+        raise LawError("env", f"{format_value(env)} is not an Environment; make(id) returns (env, params)")
+    check_fields(env)
+    check_signatures(env)
     twin = copy.deepcopy(env)
     if hash(env) != hash(copy.copy(env)) or env != twin or hash(env) != hash(twin):
-        return Finding("env", f"a copy of {format_value(env)} is not equal to it, or hashes differently")
-    return None
+        raise LawError("env", f"a copy of {format_value(env)} is not equal to it, or hashes differently")
+    for name, params in (("default_params()", env.default_params()), ("params", context.params)):
+        if not isinstance(params, EnvParams):
+            raise LawError("default_params", f"{name} is {format_value(params)}, not an EnvParams")
+    check_space_type("observation_space", context.observation_space)
+    check_space_type("action_space", context.action_space)
+    _check_calls(context)
 
 
-def _check_params(name: str, params: Any) -> Finding | None:
-    if isinstance(params, EnvParams):
-        return None
-    return Finding("default_params", f"{name} is {format_value(params)}, not an EnvParams")
-
-
-def _check_calls(context: CheckContext) -> Finding | None:
+def _check_calls(context: CheckContext) -> None:
     seed, actions = context.seed, context.actions(context.seed, 3)
-    result, done = context.plain.reset(context.key(seed, 0)), False
-    message = explain_reset(result) or _explain_time(context, result[1], 0)
+    with example(context, seed, []):
+        result = context.plain.reset(context.key(seed, 0))
+        check_reset(result)
+        _check_state("reset", context, result[1], 0)
     for time, action in enumerate(actions, 1):
-        if message or np.any(done):
+        with example(context, seed, actions[:time]):
+            result = context.plain.step(context.key(seed, time), result[1], action)
+            check_step(result)
+            _check_state("step", context, result[1], time)
+        if np.any(result[3]):
             break
-        result = context.plain.step(context.key(seed, time), result[1], action)
-        message = explain_step(result) or _explain_time(context, result[1], time)
-        if message:
-            return with_example(context, Finding("step", message), seed, actions[:time])
-        done = result[3]
-    return with_example(context, Finding("reset", message), seed, []) if message else None
 
 
-def _explain_time(context: CheckContext, state: Any, expected: int) -> str | None:
-    """Why `state.time` of a pure environment is wrong."""
+def _check_state(place: str, context: CheckContext, state: Any, expected: int) -> None:
+    """The state of a pure environment is an EnvState, and `state.time` counts the steps."""
     if not context.pure:
-        return None
-    message = explain_state(state)
-    if message:
-        return message
+        return
+    if not isinstance(state, EnvState):
+        advice = "make it a subclass of EnvState, which counts `time`"
+        raise LawError(place, f"the state is {layout(state)}, not an EnvState; {advice}")
     time = jnp.asarray(state.time)
-    if time.dtype == jnp.int32 and time.shape == () and int(time) == expected:
-        return None
-    return f"state.time is {format_value(time)} ({time.dtype}, shape {time.shape}), not {expected} (int32, shape ())"
+    if time.dtype != jnp.int32 or time.shape != () or int(time) != expected:
+        observed = f"state.time is {format_value(time)} ({time.dtype}, shape {time.shape})"
+        raise LawError(place, f"{observed}, not {expected} (int32, shape ())")
 
 
 @law("spaces", "spaces are constant and contain their samples and the observations", "interface")
-def check_spaces(context: CheckContext) -> Finding | None:
-    return (
-        _check_space(context, "observation_space")
-        or _check_space(context, "action_space")
-        or _check_first_obs(context)
-        or _check_later_obs(context)
-    )
+def check_spaces(context: CheckContext) -> None:
+    _check_space(context, "observation_space")
+    _check_space(context, "action_space")
+    _check_first_obs(context)
+    _check_later_obs(context)
 
 
-def _check_space(context: CheckContext, name: str) -> Finding | None:
+def _check_space(context: CheckContext, name: str) -> None:
     build: Callable[[Any], Any] = getattr(context.env, name)
     space = build(context.params)
     if space != build(context.params):
-        return Finding(name, f"returned {space!r} and then {build(context.params)!r}")
+        raise LawError(name, f"returned {space!r} and then {build(context.params)!r}")
     samples = context.samples(space)
     for number, sample in enumerate(samples):
         if not space.contains(sample):
-            return Finding(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
-    if not context.pure:
-        return None
-
-    def build_traced(params: Any) -> Any:
-        return build(params).contains(samples[0])
-
-    found = attempt(lambda: compile_quickly(build_traced)(context.params) and None)
-    return found and Finding(name, f"cannot be built under jit with params as an argument: {found.message}")
+            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
+    if context.pure:
+        traced = compile_quickly(lambda params: build(params).contains(samples[0]))
+        found = attempt(partial(traced, context.params))
+        if found is not None:
+            raise LawError(name, f"cannot be built under jit with params as an argument: {found.message}")
 
 
-def _check_first_obs(context: CheckContext) -> Finding | None:
+def _check_first_obs(context: CheckContext) -> None:
     for seed in range(context.seed, context.seed + NUM_RESETS):
         (record,) = context.run(context.fast, seed, [])
-        found = _check_obs(context.observation_space, record.obs, context.pure)
+        found = _explain_obs(context.observation_space, record.obs, context.pure)
         if found is not None:
-            return with_example(context, Finding("reset", found.message), seed, [])
-    return None
+            with example(context, seed, []):
+                raise LawError("reset", found.message)
 
 
 @on_episodes(None)
-def _check_later_obs(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def _check_later_obs(context: CheckContext, seed: int, actions: list[Any]) -> None:
     for time, record in enumerate(context.cached_run(context.fast, seed, actions)):
-        found = _check_obs(context.observation_space, record.obs, context.pure)
+        found = _explain_obs(context.observation_space, record.obs, context.pure)
         if found is not None:
             state = format_value([np.asarray(leaf).tolist() for leaf in jax.tree.leaves(record.state)])
             shown = f"; state {state}" if found.status == "warned" else ""
-            return found._replace(message=f"step {time}: {found.message}{shown}")
-    return None
+            raise LawError("step", f"step {time}: {found.message}{shown}", found.status)
 
 
-def _check_obs(space: Space, obs: Any, pure: bool, name: str = "observation") -> Finding | None:
+def _explain_obs(space: Space, obs: Any, pure: bool, name: str = "observation") -> LawError | None:
     """Why an observation is not in its space, or has another dtype; a warning if it is only out of bounds."""
-    found = [_check_obs(part, value, pure, f"{name}[{key!r}]") for key, part, value in _parts(space, obs)]
-    wrong = [finding for finding in found if finding is not None]
+    found = [_explain_obs(part, value, pure, f"{name}[{key!r}]") for key, part, value in _parts(space, obs)]
+    wrong = [failure for failure in found if failure is not None]
     if wrong:
-        return min(wrong, key=lambda finding: finding.status == "warned")
+        return min(wrong, key=lambda failure: failure.status == "warned")
     if isinstance(space, Box) and isinstance(obs, np.ndarray | np.generic):
         if obs.shape != space.shape:
-            return Finding("step", f"{name} has shape {obs.shape}, but {space!r} has shape {space.shape}")
+            return LawError("step", f"{name} has shape {obs.shape}, but {space!r} has shape {space.shape}")
         dtype = jax.dtypes.canonicalize_dtype(space.dtype) if pure else space.dtype
         if obs.dtype != dtype:
             advice = f"cast it with .astype({'jnp' if pure else 'np'}.{dtype}), or declare the space with its dtype"
             observed = f"{name} {format_value(obs)} has dtype {obs.dtype}, but {space!r} has dtype {dtype}"
-            return Finding("step", f"{observed}; {advice}")
+            return LawError("step", f"{observed}; {advice}")
     if space.contains(obs):
         return None
-    return Finding("step", f"{name} {format_value(obs)} is not in {space!r}", _out_of_space(space, obs))
+    return LawError("step", f"{name} {format_value(obs)} is not in {space!r}", _out_of_space(space, obs))
 
 
 def _parts(space: Space, obs: Any) -> list[tuple[Any, Space, Any]]:
@@ -172,17 +148,18 @@ def _out_of_space(space: Space, obs: Any) -> Status:
 
 
 @law("finite-rewards", "every reward is a finite number", "spaces", "flags")
-def check_finite_rewards(context: CheckContext) -> Finding | None:
-    return on_episodes(None)(_check_rewards)(context) or check_fault(context, _check_rewards)
+def check_finite_rewards(context: CheckContext) -> None:
+    on_episodes(None)(_check_rewards)(context)
+    check_fault(context, _check_rewards)
 
 
-def _check_rewards(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
-    return first_fault(context.cached_run(context.fast, seed, actions), explain_reward)
+def _check_rewards(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    check_records(context.cached_run(context.fast, seed, actions), explain_reward)
 
 
 @law("purity", "reset and step do not change their inputs", "spaces", "flags")
 @on_episodes(5)
-def check_purity(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_purity(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """A host environment may change its state, but not its action and params."""
     state = None
     for time, action in enumerate([None, *actions]):
@@ -192,9 +169,8 @@ def check_purity(context: CheckContext, seed: int, actions: list[Any]) -> Findin
         found = difference(inputs, before)
         if found is not None:
             place, call = ("step", f"step {time}") if time else ("reset", "reset")
-            return Finding(place, f"{call} changed its input: {found}")
+            raise LawError(place, f"{call} changed its input: {found}")
         state, done = result[1], result[3]
         if done:
             break
     context.env.close(state)
-    return None

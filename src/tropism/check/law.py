@@ -1,18 +1,19 @@
-"""A law is a function of a context that returns a finding; most laws are checked on random episodes."""
+"""A law is a function of a context that raises a LawError; most laws are checked on random episodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 from tropism.check.context import SHORT, CheckContext
-from tropism.check.finding import Finding, attempt
+from tropism.check.law_error import LawError, attempt
 
 NUM_SEEDS = 2
 MAX_TRIALS = 60  # attempts to shorten an example
 LONGEST_EXAMPLE = 20  # actions shown in full
 
-Check = Callable[[CheckContext], Finding | None]
-EpisodeCheck = Callable[[CheckContext, int, list[Any]], Finding | None]
+Check = Callable[[CheckContext], None]
+EpisodeCheck = Callable[[CheckContext, int, list[Any]], None]
 
 
 class Law(NamedTuple):
@@ -46,42 +47,45 @@ def on_episodes(num_steps: int | None = SHORT, place: str = "step") -> Callable[
     given to `check_environment`. `place` is reported for an exception raised outside the environment's methods."""
 
     def decorate(check: EpisodeCheck) -> Check:
-        def check_episodes(context: CheckContext) -> Finding | None:
+        def check_episodes(context: CheckContext) -> None:
             for seed in range(context.seed, context.seed + NUM_SEEDS):
                 actions = context.actions(seed, num_steps or context.num_steps)
-                finding = attempt(partial(check, context, seed, actions), place)
-                if finding is not None:
-                    finding, actions = _shrink(partial(check, context, seed), finding, actions)
-                    return with_example(context, finding, seed, actions)
-            return None
+                failure = attempt(partial(check, context, seed, actions), place)
+                if failure is not None:
+                    failure, actions = _shrink(partial(check, context, seed), failure, actions)
+                    with example(context, seed, actions):
+                        raise failure
 
         return check_episodes
 
     return decorate
 
 
-def with_example(context: CheckContext, finding: Finding, seed: int, actions: list[Any]) -> Finding:
-    """The finding with the seed and actions that lead to it."""
-    shown = [context.action_space.to_json(action) for action in actions[:LONGEST_EXAMPLE]]
-    more = f" and {len(actions) - LONGEST_EXAMPLE} more" if len(actions) > LONGEST_EXAMPLE else ""
-    space = "\n" if "\n" in finding.message else " "
-    return finding._replace(message=f"{finding.message}{space}(seed {seed}, actions {shown}{more})")
+@contextmanager
+def example(context: CheckContext, seed: int, actions: list[Any]) -> Generator[None]:
+    """Add the seed and actions to the message of a LawError that is raised."""
+    try:
+        yield
+    except LawError as failure:
+        shown = [context.action_space.to_json(action) for action in actions[:LONGEST_EXAMPLE]]
+        more = f" and {len(actions) - LONGEST_EXAMPLE} more" if len(actions) > LONGEST_EXAMPLE else ""
+        space = "\n" if "\n" in failure.message else " "
+        failure.message += f"{space}(seed {seed}, actions {shown}{more})"
+        raise
 
 
-def _shrink(
-    check: Callable[[list[Any]], Finding | None], finding: Finding, actions: list[Any]
-) -> tuple[Finding, list[Any]]:
+def _shrink(check: Callable[[list[Any]], None], failure: LawError, actions: list[Any]) -> tuple[LawError, list[Any]]:
     """The shortest prefix of `actions` that fails in the same place, without the actions that do not matter."""
     candidates = _prefixes(actions)
     for _ in range(MAX_TRIALS):
         fewer = next(candidates, None)
         if fewer is None:
             break
-        found = attempt(partial(check, fewer), finding.place)
-        if found is not None and found.place == finding.place:
-            finding, actions = found, fewer
+        found = attempt(partial(check, fewer), failure.place)
+        if found is not None and found.place == failure.place:
+            failure, actions = found, fewer
             candidates = _without_one(actions)  # an action that was needed before may not be any more
-    return finding, actions
+    return failure, actions
 
 
 def _prefixes(actions: list[Any]) -> Iterator[list[Any]]:

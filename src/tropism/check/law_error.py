@@ -1,4 +1,4 @@
-"""A finding: a law that does not hold, or an exception with the user's source line."""
+"""The error that the check of a law raises, and other exceptions with the user's source line."""
 
 import linecache
 import os
@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
 
 from jax import errors
 
@@ -26,18 +25,21 @@ TRACING_ERRORS = (
 )
 
 
-class Finding(NamedTuple):
-    """A law that does not hold: where, and what was observed."""
+class LawError(Exception):
+    """Raised by the check of a law that does not hold: where, and what was observed."""
 
-    place: str
-    message: str
-    status: Status = "failed"
+    def __init__(self, place: str, message: str, status: Status = "failed"):
+        super().__init__(place, message, status)
+        self.place, self.message = place, message
+        self.status: Status = status
 
 
-def attempt(check: Callable[[], Finding | None], place: str = "env") -> Finding | None:
-    """The result of `check`, or the exception that it raised as a finding."""
+def attempt(check: Callable[[], None], place: str = "env") -> LawError | None:
+    """The LawError that `check` raises; any other exception is turned into one."""
     try:
-        return check()
+        check()
+    except LawError as failure:
+        return failure
     except Exception as error:  # noqa: BLE001  any exception of a user's environment belongs in the report
         frames = list(traceback.walk_tb(error.__traceback__))
         methods = [(frame, line) for frame, line in frames if _is_method(frame)]
@@ -45,7 +47,8 @@ def attempt(check: Callable[[], Finding | None], place: str = "env") -> Finding 
         own = [(frame, line) for frame, line in frames if not is_library(frame.f_code.co_filename)]
         lines = [_describe(error), *_location(*(own or methods)[-1:]), _advice(error)]
         name = methods[0][0].f_code.co_name if methods else place
-        return Finding(name, "\n".join(line for line in lines if line))
+        return LawError(name, "\n".join(line for line in lines if line))
+    return None
 
 
 def _is_method(frame: FrameType) -> bool:

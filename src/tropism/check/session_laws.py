@@ -8,8 +8,8 @@ import numpy as np
 
 from tropism.check.compare import compare_runs, difference, format_value, layout, to_host
 from tropism.check.context import CheckContext, continue_episode, episode
-from tropism.check.finding import Finding
 from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.law_error import LawError
 from tropism.core.session.session import Session
 from tropism.core.spaces import Record, Text
 from tropism.errors import ValidationError
@@ -20,21 +20,21 @@ STEPS = 6
 
 @law("immutability", "a returned observation never changes", "episodes", skip=unless_seedable)
 @on_episodes(STEPS, "session")
-def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> None:
     # Called on the environment itself, since a session returns copies.
     returned = [(obs, to_host(obs)) for obs, *_ in context.play(context.fast, seed, actions)]
     for time, (obs, copied) in enumerate(returned):
         found = difference(obs, copied)
         if found is not None:
             place = "step" if time else "reset"
-            return Finding(place, f"the observation of step {time} was changed by a later step: {found}")
+            raise LawError(place, f"the observation of step {time} was changed by a later step: {found}")
     overwritten: list[Any] = []
     with context.session() as session:
         for timestep in episode(session, seed, actions):
             overwritten.append(to_host(timestep))
             _overwrite(timestep.obs)
     expected = context.run_session(seed, actions)
-    return compare_runs(overwritten, expected, "writing into a returned observation changed the episode: ")
+    compare_runs(overwritten, expected, "writing into a returned observation changed the episode: ")
 
 
 def _overwrite(obs: Any) -> None:
@@ -51,7 +51,7 @@ def _unless_replayable(context: CheckContext) -> str | None:
     "snapshot", "snapshot, restore and fork continue identically", "instances", "immutability", skip=_unless_replayable
 )
 @on_episodes(STEPS, "session")
-def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> None:
     expected = context.run_session(seed, actions)
     with context.session() as session:
         half = len(list(episode(session, seed, actions[: len(actions) // 2]))) - 1
@@ -62,15 +62,13 @@ def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> Find
                 for name, copy in copies.items():
                     runs[name] += [to_host(timestep) for timestep in continue_episode(copy, [action])]
     for name, run in runs.items():
-        found = compare_runs(run, expected[half:], f"{name} does not continue like the episode from step {half}: ")
-        if found is not None:
-            return found._replace(place="session")
-    return None
+        continues = f"{name} does not continue like the episode from step {half}: "
+        compare_runs(run, expected[half:], continues, place="session")
 
 
 @law("render", "render returns (H, W, 3) uint8 or None and changes nothing", "episodes", skip=unless_seedable)
 @on_episodes(2, "render")
-def check_render(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def check_render(context: CheckContext, seed: int, actions: list[Any]) -> None:
     expected = context.run_session(seed, actions)
     rendered: list[Any] = []
     with context.session() as session:
@@ -78,9 +76,8 @@ def check_render(context: CheckContext, seed: int, actions: list[Any]) -> Findin
             rendered.append(to_host(timestep))
             frame = session.render()
             if frame is not None and not _is_image(frame):
-                return Finding("render", f"step {time}: the image is {layout(frame)}, not (H, W, 3) uint8")
-    found = compare_runs(rendered, expected, "rendering changed the episode: ")
-    return found and found._replace(place="render")
+                raise LawError("render", f"step {time}: the image is {layout(frame)}, not (H, W, 3) uint8")
+    compare_runs(rendered, expected, "rendering changed the episode: ", place="render")
 
 
 def _is_image(frame: Any) -> bool:
@@ -88,31 +85,31 @@ def _is_image(frame: Any) -> bool:
 
 
 @law("words", "describe returns text; parse reads actions and rejects other text", "episodes")
-def check_words(context: CheckContext) -> Finding | None:
-    return _check_describe(context) or _check_parse(context)
+def check_words(context: CheckContext) -> None:
+    _check_describe(context)
+    _check_parse(context)
 
 
 @on_episodes(2, "describe")
-def _check_describe(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
+def _check_describe(context: CheckContext, seed: int, actions: list[Any]) -> None:
     with context.session() as session:
         for _ in episode(session, seed, actions):
             text = session.describe()
             if not isinstance(text, str) or not text:
-                return Finding("describe", f"returned {format_value(text)}, not text")
-    return None
+                raise LawError("describe", f"returned {format_value(text)}, not text")
 
 
-def _check_parse(context: CheckContext) -> Finding | None:
+def _check_parse(context: CheckContext) -> None:
     space = context.action_space
     for action in context.actions(context.seed, STEPS):
         text = space.to_json(action) if isinstance(space, Text) else json.dumps(space.to_json(action))
         parsed = context.env.parse(text, context.params)
         if difference(space.to_json(space.coerce(parsed)), space.to_json(action)):
-            return Finding("parse", f"parse({text!r}) is {format_value(parsed)}, not the action it encodes")
+            raise LawError("parse", f"parse({text!r}) is {format_value(parsed)}, not the action it encodes")
     if isinstance(space, Text | Record):  # any text may be an action
-        return None
+        return
     try:
         parsed = context.env.parse(NONSENSE, context.params)
     except ValidationError:
-        return None
-    return Finding("parse", f"parse({NONSENSE!r}) is {format_value(parsed)}, not a ValidationError")
+        return
+    raise LawError("parse", f"parse({NONSENSE!r}) is {format_value(parsed)}, not a ValidationError")

@@ -200,16 +200,16 @@ def print_evaluations(results: list[Any]) -> None:
         "steps": "steps",
     }
     rows = [result.summary() for result in results]
-    runner = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
-    runner.add_column("policy")
+    table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
+    table.add_column("policy")
     if "success" in rows[0]:
         del names["return"]  # success matters more than the return of a search
     shown = [name for name in names if any(name in row for row in rows)]
     for name in shown:
-        runner.add_column(names[name], justify="right")
+        table.add_column(names[name], justify="right")
     for row in rows:
-        runner.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
-    console.print(runner)
+        table.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
+    console.print(table)
 
 
 FORMATS = {  # of a mean and its interval; short, so that four columns fit a terminal

@@ -32,10 +32,9 @@ class StepResult:
 
 def message_fields(message: Any) -> dict[str, Any]:
     """The fields of an action or observation; a bare value is the field `value`."""
-    if isinstance(message, Mapping):
-        return dict(message)
-    is_message = is_dataclass(message) and not isinstance(message, type)
-    return asdict(message) if is_message else {"value": message}
+    if is_dataclass(message) and not isinstance(message, type):
+        return asdict(message)
+    return dict(message) if isinstance(message, Mapping) else {"value": message}
 
 
 def _to_text(value: Any) -> str:

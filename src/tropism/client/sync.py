@@ -98,8 +98,9 @@ class Client:
 
     @classmethod
     def _connect_to(cls, server: ServerProcess, **settings: Any) -> "Client":
+        settings = {"token": server.token, **settings}
         try:
-            client = cls(server.url, **{"token": server.token, **settings})
+            client = cls(server.url, **settings)
         except BaseException:
             server.stop()
             raise
