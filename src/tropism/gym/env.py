@@ -1,12 +1,12 @@
 """One environment as a `gymnasium.Env`: an adapter of `Session`."""
 
-import sys
 from typing import Any, ClassVar
 
 import gymnasium
 
 from tropism.core.environment import Environment
 from tropism.core.session.session import EnvironmentState, Session
+from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
 from tropism.gym.spaces import from_gym_value, to_gym_value, to_gymnasium_space
@@ -132,9 +132,7 @@ class SearchEnv(GymEnv):
 
 def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
     """Convert any environment to a `gymnasium.Env`."""
-    searches = sys.modules.get("tropism.envs.plume.nav")  # imported if such an environment exists
-    is_search = searches is not None and isinstance(env, searches.PlumeNav)
-    return (SearchEnv if is_search else GymEnv)(env, params, render_mode)
+    return (SearchEnv if isinstance(env, PlumeNav) else GymEnv)(env, params, render_mode)
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

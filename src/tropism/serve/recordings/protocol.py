@@ -6,8 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.errors import ServerError
-from tropism.serve.inspect.timeline import Source
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import Source
 from tropism.serve.storage.protocol import Entry
 
 RestorePoint = Callable[[], Session]

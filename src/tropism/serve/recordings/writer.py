@@ -13,10 +13,10 @@ from tropism.core.episode import Timestep
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
-from tropism.serve.inspect.timeline import Source
 from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
 from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import Source
 from tropism.serve.storage.protocol import Entry
 
 T = TypeVar("T")

@@ -61,6 +61,11 @@ class ServedEnvironment:
     def form(self) -> JsonForm:
         return JsonForm(self._template)
 
+    def read_action(self, data: dict[str, Any]) -> Any:
+        """The action in a request: as JSON or, if the environment parses text, as text."""
+        text = self.form.action_text(data)
+        return self.form.action(data) if text is None else self._template.parse(text)
+
     @cached_property
     def _template(self) -> Session:
         """Never reset; other sessions share its compiled program."""

@@ -6,16 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
-import msgspec
 from msgspec.structs import replace
 
 from tropism.core.session.session import Session
 from tropism.errors import StateError, ValidationError
-from tropism.serve.inspect.replay_pool import ReplayPool
-from tropism.serve.inspect.timeline import Source, entries_to_step, replay_entries
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import session_state
+from tropism.serve.session.replay import Source, entries_to_step, replay_to_end
+from tropism.serve.session.replay_pool import ReplayPool
+from tropism.serve.session.requests import ForkRequest, StepOrigin
 from tropism.serve.storage.protocol import Entry, Store
 from tropism.wire.codec import encode
 
@@ -23,23 +23,6 @@ MAX_SNAPSHOTS = 1024  # per session
 MAX_SNAPSHOT_BYTES = 2**26  # per session, all snapshots together
 
 MakeFork = Callable[[], tuple[Session, list[Entry]]]  # returns the fork and the entries that led to it
-
-
-class StepOrigin(msgspec.Struct, forbid_unknown_fields=True):
-    """The position after this many steps."""
-
-    step: int
-
-
-class ForkRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """`origin` is the session's current position, one of its snapshots, or a step of its episode."""
-
-    origin: str | StepOrigin = msgspec.field(default="now", name="from")
-    seed: Any = None
-
-
-class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
-    origin: str = msgspec.field(name="from")
 
 
 @runtime_checkable
@@ -121,16 +104,12 @@ def replay_to_step(source: Source, step: int, seed: Any) -> tuple[Session, list[
     # An environment that receives the episode id must be replayed with the same one.
     episode_id = entries[0].payload["episode_id"] if environment.env.traits.takes_episode_id else None
     entries[0] = entries[0].with_payload({"episode_id": episode_id})
-    session = replay_entries(environment, entries, environment.new_session())
-    try:
-        source.check(session)
-        if seed is None:
-            return session, entries
-        with closing(session):
-            return session.fork(seed), entries
-    except BaseException:
-        session.close()
-        raise
+    session = environment.new_session()
+    replay_to_end(environment, session, entries, source.compare)
+    if seed is None:
+        return session, entries
+    with closing(session):
+        return session.fork(seed), entries
 
 
 def fork(

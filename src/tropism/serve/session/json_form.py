@@ -3,12 +3,15 @@
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
-from tropism.core.spaces import Dict, Model, Record, Space
+from tropism.core.spaces import Box, Dict, Model, Record, Space
 from tropism.errors import ValidationError
-from tropism.serve.inspect.images import image_names
 
+WHOLE = "value"  # the field of an action or observation that has no fields
+CHANNELS = (1, 3)  # of an image: greyscale, or RGB
 HOISTED = ("reward", "done")  # fields of the reply, not of its observation
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
 TEXT_SCHEMA = {"type": "string", "description": "The observation as text."}
@@ -178,3 +181,14 @@ def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 def session_state(session: Session) -> dict[str, Any]:
     return asdict(session.state)
+
+
+def image_names(space: Space) -> tuple[str, ...]:
+    """The fields of an observation that are images."""
+    if isinstance(space, Dict):
+        return tuple(name for name, part in space.spaces.items() if _is_image(part))
+    return (WHOLE,) if _is_image(space) else ()
+
+
+def _is_image(space: Space) -> bool:
+    return isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3 and space.shape[2] in CHANNELS

@@ -16,8 +16,6 @@ from tropism.serve import errors
 from tropism.serve.recordings.protocol import RECORDING_KEY, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import (
-    ForkRequest,
-    RestoreRequest,
     ServerContext,
     fork,
     fork_from_origin,
@@ -28,8 +26,15 @@ from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key, with_digest
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
-from tropism.serve.session.replay import checkpoint, restore_session
-from tropism.serve.session.requests import EmptyRequest, convert, parse_history, parse_reset
+from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
+from tropism.serve.session.requests import (
+    EmptyRequest,
+    ForkRequest,
+    HistoryRequest,
+    RestoreRequest,
+    convert,
+    parse_reset,
+)
 from tropism.serve.storage.protocol import Entry, RequestKey, wait_durable
 from tropism.wire.codec import encode
 
@@ -202,11 +207,10 @@ class LiveSession:
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         form, session = self.environment.form, self.session
-        text = form.action_text(data)
         try:
-            action = form.action(data) if text is None else session.parse(text)
+            action = self.environment.read_action(data)
         except ValidationError as error:
-            if text is None or session.lifecycle.value != "ready":
+            if form.action_text(data) is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
         restore_point = self._context.recordings.restore_point("step", self)
@@ -322,15 +326,15 @@ class LiveSession:
         """Counts resets and restores; `entries` are those of this episode."""
         return self.episodes_started
 
-    def check(self, session: Session) -> None:
-        """No check: of a live episode only rewards are stored, and the replay compares those itself."""
+    def compare(self, session: Session, entry: Entry) -> None:
+        compare_reward(session, entry)
 
     def status(self) -> tuple[str, int]:
         """Lifecycle, and steps taken."""
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), parse_history(data), self.session.step_count))
+        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()

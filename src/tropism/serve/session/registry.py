@@ -15,11 +15,11 @@ from typing import Any
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, shorten
 from tropism.serve import errors
-from tropism.serve.inspect.replay_pool import ReplayPool
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.live import LiveSession
+from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.settings import Settings
 from tropism.serve.storage.memory import MemoryStore
 from tropism.serve.storage.protocol import Entry, SessionRecord, Store, wait_durable

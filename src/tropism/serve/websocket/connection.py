@@ -44,8 +44,8 @@ class Connection:
         await send({"type": "websocket.accept"})
         try:
             if await self._resume(scope, send):
-                scope["header_map"] = {}
-                await self._run_loop(receive, send, fast_path_socket(scope))
+                scope["headers"], scope["header_map"] = [], {}  # free their memory
+                await self._run_loop(receive, send, fast_path_socket(receive))
         finally:
             if self.session is not None:
                 self.session.sockets -= 1
