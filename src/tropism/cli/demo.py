@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from tropism import __version__
 from tropism.cli.evaluate import print_evaluations, to_json
 from tropism.cli.interrupts import interruptible
-from tropism.cli.terminal import Seed, console, errors, make_folder, progress_bar
+from tropism.cli.terminal import Seed, errors, make_folder, print_text, progress_bar
 from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
@@ -39,7 +38,7 @@ def demo(
     Ctrl-C stops it and keeps the results so far. The exit code is 1 if the agent does not beat them within --steps.
     """
     start, run = time.perf_counter(), _Demo(make_folder(out), seed, steps)
-    errors.print("The demo takes one to two minutes on two cores.", highlight=False)
+    print_text("The demo takes one to two minutes on two cores.", errors)
 
     def message() -> str:
         for part in out.glob("*.part*"):
@@ -50,16 +49,11 @@ def demo(
     with interruptible(message), progress_bar() as bar:
         won = run.run(bar)
     print_evaluations(run.evaluations)
-    console.print(
-        f"{time.perf_counter() - start:.0f} seconds. Open [bold]{escape(str(out))}/report.html[/] for the plots. "
-        f"Then:\n{escape(NEXT)}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    seconds = time.perf_counter() - start
+    print_text(f"{seconds:.0f} seconds. Open {out}/report.html for the plots. Then:\n{NEXT}")
     if not won:
-        console.print(
-            f"The agent did not beat the strategies in {steps:,} steps: increase --steps, or try another --seed.",
-            soft_wrap=True,
+        print_text(
+            f"The agent did not beat the strategies in {steps:,} steps: increase --steps, or try another --seed."
         )
         raise typer.Exit(1)
 

@@ -19,6 +19,8 @@ from tropism.cli.terminal import (
     console,
     environment,
     make_folder,
+    print_json,
+    print_text,
     progress_bar,
 )
 from tropism.errors import ValidationError
@@ -81,11 +83,11 @@ def evaluate(
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
-        print(json.dumps(to_json(target, results), indent=2))
+        print_json(to_json(target, results))
         return
     print_evaluations(results)
     if out is not None:
-        console.print(f"Results and plots are in {escape(str(out))}/.")
+        print_text(f"Results and plots are in {out}/.")
 
 
 def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
@@ -185,16 +187,16 @@ def print_evaluations(results: list[Any]) -> None:
         "steps": "steps",
     }
     rows = [result.summary() for result in results]
-    runner = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
-    runner.add_column("policy")
+    table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
+    table.add_column("policy")
     if "success" in rows[0]:
         del names["return"]  # success matters more than the return of a search
     shown = [name for name in names if any(name in row for row in rows)]
     for name in shown:
-        runner.add_column(names[name], justify="right")
+        table.add_column(names[name], justify="right")
     for row in rows:
-        runner.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
-    console.print(runner)
+        table.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
+    console.print(table)
 
 
 FORMATS = {  # of a mean and its interval; short, so that four columns fit a terminal

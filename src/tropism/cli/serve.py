@@ -1,30 +1,15 @@
 """The command serve."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pair
+from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pairs
 
-
-class Level(StrEnum):
-    """Log levels."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-class Durability(StrEnum):
-    """Failures that an acknowledged step survives."""
-
-    off = "off"
-    process = "process"
-    power = "power"
+Level = Literal["debug", "info", "warning", "error"]
+Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 
 
 def serve(
@@ -73,7 +58,7 @@ def serve(
     processes: Processes = False,
     param: Params = None,
     arg: Arguments = None,
-    log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = Level.warning,
+    log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = "warning",
 ) -> None:
     """Serve environments over HTTP, WebSocket and MCP; the first one is also served at /.
 
@@ -98,7 +83,7 @@ def serve(
         allowed_origins=tuple(allow_origin or ()),
         processes=processes,
     )
-    log_to_stderr(log_level.value)
+    log_to_stderr(log_level)
     environments = served_environments(ids, param, arg)
 
     def ready(url: str) -> None:
@@ -116,27 +101,24 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
     from tropism.errors import ValidationError
     from tropism.serve.storage.journal import Journal, default_path
 
-    if durability is Durability.off:
+    if durability == "off":
         if path is not None:
             raise ValidationError("journal", str(path), "none with --durability off, which keeps sessions in memory")
         return None
     if path is None and settings.port == 0:
         if durability is not None:
             expected = "--journal FILE as well: with --port 0 a restarted server would not find these sessions"
-            raise ValidationError("durability", durability.value, expected)
+            raise ValidationError("durability", durability, expected)
         return None
-    kind = (durability or Durability.process).value
-    return Journal(path or default_path(settings.host, settings.port), kind)
+    return Journal(path or default_path(settings.host, settings.port), durability or "process")
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 
-    params = dict(parse_pair("--param", text) for text in param or [])
-    return load_environments(
-        [id_of(target) for target in ids or ()], params, **dict(parse_pair("--arg", text) for text in arg or [])
-    )
+    targets = [id_of(target) for target in ids or ()]
+    return load_environments(targets, parse_pairs("--param", param), **parse_pairs("--arg", arg))
 
 
 def _recordings(folder: Path, environments: Iterable[Any]) -> Any:

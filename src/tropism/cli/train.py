@@ -18,12 +18,12 @@ from tropism.cli.terminal import (
     Id,
     Params,
     announce_duration,
-    console,
     errors,
     make_folder,
-    parse_pair,
+    parse_pairs,
     plain_warnings,
     print_rows,
+    print_text,
     progress_bar,
 )
 from tropism.errors import ValidationError
@@ -133,10 +133,10 @@ def _run(options: "_Options", folder: Path, interruption: "_Interruption", tenso
     done = before[-1][0] if before else 0
     if done >= training.config.num_updates * training.config.batch:
         message = f"The training in {folder} is finished: {done:,} steps. Increase --total-steps to continue."
-        errors.print(message, highlight=False, markup=False, soft_wrap=True)
+        print_text(message, errors)
         return before
     log = event_log(make_folder(folder) / "tensorboard") if tensorboard else no_log
-    errors.print(_announcement(training, done), highlight=False, markup=False, soft_wrap=True)
+    print_text(_announcement(training, done), errors)
     with progress_bar() as bar:
         task = bar.add_task(f"{training.id}: compiling", total=training.config.num_updates * training.config.batch)
 
@@ -203,13 +203,8 @@ def _print_result(id: str, folder: Path, history: list[Any], as_json: bool) -> N
         print_rows([row], as_json=True)
         return
     last = ", ".join("none ended" if value is None else f"{value:.4g}" for value in returns)
-    console.print(
-        f"{steps:,} steps. Return of the last episodes: {last}.\n"
-        f"The agent and its curve are in {folder}/. Next: tropism evaluate {id} --policy {folder}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    print_text(f"{steps:,} steps. Return of the last episodes: {last}.")
+    print_text(f"The agent and its curve are in {folder}/. Next: tropism evaluate {id} --policy {folder}")
 
 
 def _summary(report: Any) -> str:
@@ -232,11 +227,11 @@ class _Options(NamedTuple):
 
     @property
     def params(self) -> dict[str, Any]:
-        return dict(parse_pair("--param", text) for text in self.param or [])
+        return parse_pairs("--param", self.param)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return dict(parse_pair("--arg", text) for text in self.arg or [])
+        return parse_pairs("--arg", self.arg)
 
 
 def _new_training(options: _Options) -> Any:
