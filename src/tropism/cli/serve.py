@@ -103,18 +103,18 @@ def serve(
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        stored = "" if store is None else f"; sessions are stored in {store.path}"
+        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.path}"
         print(f"serving {count} at {url} (open it in a browser; Ctrl-C stops){stored}", flush=True)
 
-    store = _journal(journal, durability, settings)
+    stored_in = _journal(journal, durability, settings)
     recordings = None if record is None else _recordings(record, environments.values())
-    run(App(environments, settings, store, unavailable_environments(ids or ()), recordings), ready)
+    run(App(environments, settings, stored_in, unavailable_environments(ids or ()), recordings), ready)
 
 
 def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
     from tropism.errors import ValidationError
-    from tropism.serve.storage.journal import Journal, default_path
+    from tropism.serve.storage.sqlite import SqliteJournal, default_path
 
     if durability is Durability.off:
         if path is not None:
@@ -126,7 +126,7 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
             raise ValidationError("durability", durability.value, expected)
         return None
     kind = (durability or Durability.process).value
-    return Journal(path or default_path(settings.host, settings.port), kind)
+    return SqliteJournal(path or default_path(settings.host, settings.port), kind)
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:

@@ -190,9 +190,7 @@ def replay_entry(environment: ServedEnvironment, session: Session, entry: Entry)
     if entry.kind == "reseed":
         with session:
             return session.fork(entry.payload["seed"])
-    text = environment.form.action_text(entry.payload)
-    action = environment.form.action(entry.payload) if text is None else session.parse(text)
-    reward = session.step(action).reward
+    reward = session.step(environment.form.read_action(session, entry.payload)).reward
     if entry.reward is not None and reward != entry.reward and reward == reward:
         message = f"the replay has the reward {reward} at step {session.step_count}, not {entry.reward}"
         raise DivergedError("replay", reward, f"the reward {entry.reward}", message)

@@ -16,10 +16,14 @@ RECORDING_KEY = "recording"  # in the entry of a reset: the number of the episod
 
 @runtime_checkable
 class RecordableSession(Protocol):
-    """A session of a server; `recording_number` is that of its current episode."""
+    """A session of a server; `recording_number` is that of its current episode.
+
+    Its steps are recorded directly, or else by `record_episode` from the entries of the journal.
+    """
 
     environment: ServedEnvironment
     session: Session
+    records_directly: bool
 
     @property
     def recording_number(self) -> int | None: ...
@@ -45,8 +49,12 @@ class Recordings(Protocol):
         """`session` of environment `id` continues an episode that began with `origin`."""
         ...
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        """Whether the recording that these entries refer to contains all of them."""
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
+        """Replay an episode and record its steps after `start`."""
+        ...
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
+        """The number of steps in the recording of this episode; None if that is of another episode or missing."""
         ...
 
     def count(self, id: str) -> int | None:
@@ -77,8 +85,10 @@ class NoRecordings:
     def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        return False
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None: ...
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
+        return None
 
     def count(self, id: str) -> int | None:
         return None

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,10 +14,11 @@ from tropism.core.episode import Timestep
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
-from tropism.serve.inspect.timeline import Source
+from tropism.serve.inspect.timeline import Source, replay_entry
 from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
 from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import check_reply
 from tropism.serve.storage.protocol import Entry
 
 T = TypeVar("T")
@@ -25,7 +27,7 @@ NOT_FROM_START = "this episode was not recorded from its beginning; reset begins
 
 
 class RecordingWriter:
-    """Writes resets and steps into `folder / id` before they are acknowledged."""
+    """Writes episodes into `folder / id`: resets before they are acknowledged, and steps as `records_directly` says."""
 
     records = True
 
@@ -44,6 +46,8 @@ class RecordingWriter:
         session, env = live.session, live.environment.env
         if kind == "step" and session.lifecycle is EnvironmentState.READY and live.recording_number is None:
             raise ServerError("NOT_RECORDED", NOT_FROM_START)
+        if kind == "step" and not live.records_directly:
+            return None
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
         can_restore = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
@@ -54,6 +58,8 @@ class RecordingWriter:
         return {RECORDING_KEY: _write(lambda: write(session.seed, options, timestep, session.episode_id))}
 
     def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None:
+        if not live.records_directly:
+            return
         session, number, write = live.session, live.recording_number, self._writers[live.environment.id].step
         assert number is not None, "`restore_point` has checked"
         coerced = session.action_space.coerce(action)
@@ -66,15 +72,28 @@ class RecordingWriter:
         number = _write(lambda: fork(parent, session.step_count, session.timestep, seed, session.episode_id))
         return {RECORDING_KEY: number}
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        """False if the folder has changed, or a server without recordings continued the episode."""
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
+        number, write = entries[0].payload[RECORDING_KEY], self._writers[environment.id].step
+        session = environment.new_session()
+        try:
+            for entry in entries:
+                session = replay_entry(environment, session, entry)
+                check_reply(environment, session, entry)
+                if entry.kind == "step" and session.step_count > start:
+                    action = session.action_space.coerce(environment.form.read_action(session, entry.payload))
+                    _write(partial(write, number, session.step_count, action, session.timestep))
+        finally:
+            session.close()
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
         begin, rewards = entries[0], [entry.reward for entry in entries if entry.kind == "step"]
         try:
             recorded = self._catalog.episode(id, begin.payload[RECORDING_KEY])
         except (ServerError, ValidationError):
-            return False
-        same = recorded.seed == begin.payload["seed"] and len(recorded) >= len(rewards)
-        return same and np.array_equal(recorded.rewards[: len(rewards)], np.array(rewards, float), equal_nan=True)
+            return None
+        length = min(len(recorded), len(rewards))
+        same = np.array_equal(recorded.rewards[:length], np.array(rewards[:length], float), equal_nan=True)
+        return length if same and recorded.seed == begin.payload["seed"] else None
 
     def count(self, id: str) -> int | None:
         return self._writers[id].episodes

@@ -1,14 +1,14 @@
 """A live session: performs requests and returns their replies as JSON."""
 
 import asyncio
+import secrets
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
-from zlib import crc32
 
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
@@ -21,16 +21,17 @@ from tropism.serve.session.fork import (
     ServerContext,
     fork,
     fork_from_origin,
+    fork_reply,
     restore_snapshot,
-    save_snapshot,
 )
 from tropism.serve.session.history import history
-from tropism.serve.session.idempotency import reply_once, request_key, with_digest
+from tropism.serve.session.idempotency import reply_once, request_key
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.replay import checkpoint, restore_session
 from tropism.serve.session.requests import EmptyRequest, convert, parse_history, parse_reset
-from tropism.serve.storage.protocol import Entry, RequestKey, wait_durable
+from tropism.serve.storage.protocol import DURABLE, Claim, Entry, RecoveryPoint, RequestKey, Ticket
+from tropism.serve.storage.working_memory import WorkingMemory, reply_note, snapshot_note
 from tropism.wire.codec import encode
 
 WATCH_ID_BYTES = 9
@@ -45,35 +46,43 @@ class LiveSession:
 
     __slots__ = (
         "_context",
-        "_recording_number",
         "_write_lock",
+        "claim",
         "environment",
         "episodes_started",
         "id",
         "lock",
+        "memory",
         "opened_at",
-        "owner",
+        "recorded_steps",
+        "records_directly",
         "session",
         "sockets",
         "steps_written",
+        "ticket",
         "used_at",
-        "write_failed",
     )
 
-    def __init__(self, id: str, environment: ServedEnvironment, owner: str, session: Session, context: ServerContext):
+    def __init__(self, id: str, environment: ServedEnvironment, session: Session, context: ServerContext, claim: Claim):
         self.id = id
         self.environment = environment
-        self.owner = owner
         self.session = session
+        self.claim = claim
+        self.memory = WorkingMemory(context.settings.session_limits)
+        self.ticket: Ticket = DURABLE  # of the last entries
         self.sockets = 0
-        self.write_failed = False  # an entry could not be stored; the session has been evicted
         self.steps_written = 0
         self.episodes_started = 0
+        self.recorded_steps = 0
+        self.records_directly = not (context.journal.survives_crashes and environment.replayable)
         self.opened_at = self.used_at = time.monotonic()
         self._context = context
-        self._recording_number: int | None = None
         self._write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
+
+    @property
+    def owner(self) -> str:
+        return self.claim.record.owner
 
     @property
     def watch_id(self) -> str:
@@ -88,11 +97,11 @@ class LiveSession:
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.locked:
+        if not self.environment.inline or self.lock.locked or self._must_record(kind):
             return False
         if kind in INLINE_KINDS:
             return True
-        long = isinstance(data.get("from"), dict) or len(self._context.store.episode(self.id)) > LONG_EPISODE
+        long = isinstance(data.get("from"), dict) or len(self.memory) > LONG_EPISODE
         return kind in OPERATIONS and self.environment.env.traced and not long
 
     async def run(self, inline: bool, function: Callable[..., T], *arguments: Any) -> T:
@@ -117,14 +126,20 @@ class LiveSession:
         """Perform a request and return its reply once it is durable; a repeated request id returns the first reply."""
         if kind not in OPERATIONS:
             raise unknown_type(kind)
+        if self._must_record(kind):
+            await self.record()
         reply = await self.run(self.can_run_inline(kind, data), self._perform_once, kind, data, request_id)
-        await self._wait_durable()
+        await self.wait_durable()
         return reply
 
-    async def _wait_durable(self) -> None:
-        await wait_durable(self._context.store)
-        if self.write_failed:  # in a commit before this wait began
-            raise ServerError("JOURNAL_ERROR", "not applied: the journal could not be written")
+    async def wait_durable(self) -> None:
+        """Return when all entries of this session are durable; if they cannot be, it is evicted."""
+        try:
+            await self._context.journal.durable(self.ticket)
+        except ServerError:
+            self._context.evict_lost(self)
+            raise
+        self.record_if_ended()
 
     def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
@@ -134,8 +149,23 @@ class LiveSession:
     def _perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         if request_id is None:
             return OPERATIONS[kind](self, data, None)
-        request, perform = request_key(request_id, kind, data), partial(OPERATIONS[kind], self, data)
-        return reply_once(self._context.store, self.id, request, perform, reproducible=kind not in NOT_REPLAYED)
+        request = request_key(request_id, kind, data)
+        return reply_once(self.memory, request, partial(self._perform_and_store, kind, data, request))
+
+    def _perform_and_store(self, kind: str, data: dict[str, Any], request: RequestKey) -> bytes:
+        reply = OPERATIONS[kind](self, data, request)
+        if kind in NOT_REPLAYED:
+            self._append((reply_note(request, reply),))
+        else:
+            self.memory.add_reply(request, reply)
+        return reply
+
+    def _append(self, entries: Sequence[Entry], snapshot: bytes | None = None) -> None:
+        """Append entries to the journal and the working memory; not to the journal after a failed write."""
+        if self.ticket.error is None:
+            self.ticket = self._context.journal.append(self.claim, entries, snapshot)
+        for entry in entries:
+            self.memory.append(entry)
 
     async def step_within(self, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
         """A step with a timeout: one that takes longer is rolled back.
@@ -153,12 +183,12 @@ class LiveSession:
             step = asyncio.ensure_future(self._in_thread(self._step_if_current, stepping, data, request_id))
             await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
             with self._write_lock:
-                in_time = step.done() or self.steps_written != steps_written or self.write_failed
+                in_time = step.done() or self.steps_written != steps_written or self.ticket.error is not None
                 if not in_time:
                     self.session = stepping.new_like()
             if in_time:
                 reply = await step
-                await self._wait_durable()
+                await self.wait_durable()
                 return reply
             step.add_done_callback(lambda done: done.cancelled() or (done.exception(), stepping.close()))
             if self.environment.env.interruptible:
@@ -178,16 +208,21 @@ class LiveSession:
         timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
         reply = self.environment.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), crc32(encode(reply))
+        encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
-            self._context.store.append(self.id, (Entry("reset", payload, timestep.reward, False, digest, key),))
-            self._recording_number = payload.get(RECORDING_KEY)
-            self.episodes_started += 1
+            self.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
 
         self._write_or_rollback(session, write, restore_point)
         return encoded
+
+    def begin_episode(self, entries: Sequence[Entry], snapshot: bytes | None = None) -> None:
+        """Append the entries of a new episode; those of a fork or a restore have already been recorded."""
+        self._append(entries, snapshot)
+        self.episodes_started += 1
+        self.recorded_steps = self.session.step_count
+        self.records_directly = not (self._context.journal.survives_crashes and self.environment.replayable)
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
@@ -195,10 +230,35 @@ class LiveSession:
 
     @property
     def recording_number(self) -> int | None:
-        """The number of the current episode's recording; read from the store after `resume`."""
-        if self._recording_number is None and (entries := self._context.store.episode(self.id)):
-            self._recording_number = entries[0].payload.get(RECORDING_KEY)
-        return self._recording_number
+        """The number of the current episode's recording."""
+        begin = self.memory.begin
+        return None if begin is None else begin.payload.get(RECORDING_KEY)
+
+    def _must_record(self, kind: str) -> bool:
+        """Whether the episode must be recorded first: it is about to be deleted or forked, or its history is full."""
+        return self.unrecorded and (kind in ("reset", "restore", "fork") or self.memory.full)
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether the recording of this episode lacks steps, which are written from the journal's entries."""
+        if not self._context.recordings.records or self.records_directly or self.recording_number is None:
+            return False
+        return self.session.step_count > self.recorded_steps
+
+    def record_if_ended(self) -> None:
+        if self.unrecorded and self.session.lifecycle.value in ("terminated", "truncated"):
+            self._context.record_later(self)
+
+    async def record(self) -> None:
+        """Complete the recording of this episode, once its entries are durable."""
+        await self._context.journal.durable(self.ticket)
+        await self.run(False, self._record)
+
+    def _record(self) -> None:
+        if self.unrecorded:
+            self._context.recordings.record_episode(self.environment, self.entries(), self.recorded_steps)
+            self.recorded_steps = self.session.step_count
+            self.records_directly = self.memory.full
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         form, session = self.environment.form, self.session
@@ -213,11 +273,11 @@ class LiveSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, crc32(reply), key)
+        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
 
         def write() -> None:
             self._context.recordings.record_step(self, action, timestep)
-            self._context.store.append(self.id, (entry,), checkpoint(session))
+            self._append((entry,), checkpoint(session, self._context.settings.session_limits.checkpoint_every))
             self.steps_written += 1
 
         self._write_or_rollback(session, write, restore_point)
@@ -259,25 +319,36 @@ class LiveSession:
         closed = self.session.new_like()
         closed.close()
         with self._write_lock:
-            self.write_failed = True
             lost, self.session = self.session, closed
         return lost
 
     def resume(self) -> None:
-        """Restore the session from the store, after an eviction or a crash."""
-        point = self._context.store.load(self.id)
-        assert point is not None, "the registry found its record"
-        self.session = restore_session(self.environment, point, self._cache_reply)
-        entries, recordings = self._context.store.episode(self.id), self._context.recordings
-        recorded = entries[0].payload.get(RECORDING_KEY) is not None
-        if recorded and not recordings.has_episode(self.environment.id, entries):
-            entries[0] = entries[0].with_payload({RECORDING_KEY: None})
+        """Restore the session from its claim, after an eviction or a crash."""
+        point, self.claim = self.claim.point, self.claim._replace(point=RecoveryPoint())
+        for entry in point.before:
+            self.memory.append(entry)
+            if entry.request is not None and not entry.is_note:
+                self.memory.mark_dropped(entry.request.request_id)
+        for entry in point.after:
+            self.memory.append(entry)
+        self.session = restore_session(self.environment, point, self._add_reply)
+        self._resume_recording()
 
-    def _cache_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Cache a replayed reply for repeated requests."""
-        if entry.request is not None:
-            encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
-            self._context.store.cache_reply(self.id, entry.request.request_id, with_digest(entry.request, encoded))
+    def _resume_recording(self) -> None:
+        if self.recording_number is None:
+            return
+        recorded = self._context.recordings.recorded_steps(self.environment.id, self.entries())
+        if recorded is None:
+            self.memory.amend_begin({RECORDING_KEY: None})
+        else:
+            self.recorded_steps = recorded
+            self.records_directly |= self.memory.full and not self.unrecorded
+
+    def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
+        """Keep a replayed reply for repeated requests."""
+        assert entry.request is not None
+        encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
+        self.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
@@ -285,35 +356,39 @@ class LiveSession:
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
-        snapshot_id = save_snapshot(self._context.store, self.id, self.session)
+        snapshot, snapshot_id = self.session.snapshot(), secrets.token_urlsafe(8)
+        self.memory.check_room(snapshot)
+        self._append((snapshot_note(snapshot_id, snapshot),))
         return encode({"snapshot_id": snapshot_id, **session_state(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
         request = convert(data, ForkRequest)
-        make_fork = partial(fork_from_origin, self, self.session, self._context.store, self.id, request)
-        return fork(self._context, self.environment, self.owner, make_fork, request.seed, self.id)
+        make_fork = partial(fork_from_origin, self, self.session, self.memory, request)
+        forked = fork(self._context, self.environment, self.owner, make_fork, request.seed)
+        if self.ticket.error is None:
+            self.ticket = forked.ticket  # the reply waits for the entries of the fork
+        return fork_reply(forked)
 
     def restore(self, data: dict[str, Any]) -> bytes:
         origin, context, old = convert(data, RestoreRequest).origin, self._context, self.session
-        session, (begin, *steps) = restore_snapshot(context.store, self.id, self.environment, origin)
+        session, (begin, *steps) = restore_snapshot(self.memory, self.environment, origin)
         try:
             number = context.recordings.record_fork(self.environment.id, session, begin, None)
+            snapshot = session.snapshot()
             with self._write_lock:
                 if old is not self.session:
                     raise errors.late_step_error()
-                context.store.append(self.id, (begin.with_payload(number), *steps), session.snapshot())
                 self.session = session
+                self.begin_episode((begin.with_payload(number), *steps), snapshot)
         except BaseException:
             session.close()
             raise
         old.close()
-        self._recording_number = number.get(RECORDING_KEY)
-        self.episodes_started += 1
         return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""
-        entries = list(self._context.store.episode(self.id))
+        entries = self.memory.entries()
         if not entries:
             raise StateError("lifecycle", "created", "an episode", "the session has no episode before its first reset")
         return entries
