@@ -13,6 +13,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import EmptyRequest, convert, parse_whole_number
+from tropism.serve.session.timeout import step_within
 from tropism.serve.settings import Settings
 from tropism.wire.codec import decode, encode
 
@@ -77,7 +78,7 @@ class HttpApi:
             return await session.perform("step", request.action, request.request_id)
         if not request.timeout_s > 0:
             raise ValidationError("timeout_s", request.timeout_s, "more than 0 seconds")
-        return await session.step_within(request.timeout_s, request.action, request.request_id)
+        return await step_within(session, request.timeout_s, request.action, request.request_id)
 
     async def _session(self, kind: str, scope: Any, environment: ServedEnvironment) -> LiveSession | None:
         """The session named by the header, else by the cookie.

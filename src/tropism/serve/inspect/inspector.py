@@ -179,6 +179,8 @@ class Inspector:
         request, source = convert(data, ForkStepRequest), follower.source
         make_fork = partial(replay_to_step, source, request.step, request.seed)
         replay_pool = self.sessions.replay_pool
+        if isinstance(source, LiveSession) and source.log.unrecorded:
+            await source.record()  # the recording of the fork continues that of its origin
         forked = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
         await forked.wait_durable()
         return fork_reply(forked)

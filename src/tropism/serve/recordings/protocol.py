@@ -16,14 +16,10 @@ RECORDING_KEY = "recording"  # in the entry of a reset: the number of the episod
 
 @runtime_checkable
 class RecordableSession(Protocol):
-    """A session of a server; `recording_number` is that of its current episode.
-
-    Its steps are recorded directly, or else by `record_episode` from the entries of the journal.
-    """
+    """A session of a server; `recording_number` is that of its current episode."""
 
     environment: ServedEnvironment
     session: Session
-    records_directly: bool
 
     @property
     def recording_number(self) -> int | None: ...
@@ -38,8 +34,11 @@ class Recordings(Protocol):
 
     records: bool
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
-        """Restores the session if its next reset or step cannot be written; None if it cannot be restored."""
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
+        """Restores the session if its next reset or step cannot be recorded; None if it cannot be restored.
+
+        Not needed for a step that is not recorded `directly`, but by `record_episode`.
+        """
         ...
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]: ...
@@ -74,7 +73,7 @@ class NoRecordings:
 
     records = False
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         return None
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:

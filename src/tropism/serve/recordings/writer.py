@@ -27,7 +27,7 @@ NOT_FROM_START = "this episode was not recorded from its beginning; reset begins
 
 
 class RecordingWriter:
-    """Writes episodes into `folder / id`: resets before they are acknowledged, and steps as `records_directly` says."""
+    """Writes episodes into `folder / id`: resets before they are acknowledged, and steps then or at the end."""
 
     records = True
 
@@ -42,11 +42,11 @@ class RecordingWriter:
             self.close()
             raise
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         session, env = live.session, live.environment.env
         if kind == "step" and session.lifecycle is EnvironmentState.READY and live.recording_number is None:
             raise ServerError("NOT_RECORDED", NOT_FROM_START)
-        if kind == "step" and not live.records_directly:
+        if not directly:
             return None
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
@@ -58,8 +58,6 @@ class RecordingWriter:
         return {RECORDING_KEY: _write(lambda: write(session.seed, options, timestep, session.episode_id))}
 
     def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None:
-        if not live.records_directly:
-            return
         session, number, write = live.session, live.recording_number, self._writers[live.environment.id].step
         assert number is not None, "`restore_point` has checked"
         coerced = session.action_space.coerce(action)

@@ -15,8 +15,9 @@ from tropism.serve.inspect.timeline import Source, entries_to_step, replay_entri
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import session_state
+from tropism.serve.session.log import SessionLog
 from tropism.serve.settings import Settings
-from tropism.serve.storage.protocol import Entry, Journal, Ticket
+from tropism.serve.storage.protocol import Entry, Journal
 from tropism.serve.storage.working_memory import WorkingMemory
 from tropism.wire.codec import encode
 
@@ -46,7 +47,7 @@ class RegisteredSession(Protocol):
 
     id: str
     session: Session
-    ticket: Ticket
+    log: SessionLog
 
     @property
     def watch_id(self) -> str: ...

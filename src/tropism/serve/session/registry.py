@@ -79,7 +79,7 @@ class SessionRegistry:
         """Register a fork, in a slot already reserved; `entries` led to it."""
         snapshot = session.snapshot()
         live = self._add(environment, owner, session)
-        live.begin_episode(entries, snapshot)
+        live.log.begin_episode(entries, snapshot)
         return live
 
     def _add(self, environment: ServedEnvironment, owner: str, session: Session) -> LiveSession:
@@ -172,13 +172,13 @@ class SessionRegistry:
         with self._transition(live.id):
             await self._record(live)
             await live.run(live.can_run_inline("close", {}), live.close)
-            await self.journal.forget(live.claim.key)
+            await self.journal.forget(live.log.claim.key)
 
     def evict_lost(self, live: Any) -> None:
         """Evict this and all sessions whose last entries could not be written; the next request reloads them."""
         if self._live.get(live.id) is not live:
             return
-        for live in [live for live in self._live.values() if live.ticket.error is not None]:
+        for live in [live for live in self._live.values() if live.log.ticket.error is not None]:
             self._remove(live)
             self._run_in_background(live.run(False, live.evict_lost().close))
 
@@ -188,7 +188,7 @@ class SessionRegistry:
 
     async def _record(self, live: LiveSession) -> None:
         """Complete the recording of a session's episode; an error is logged."""
-        if live.unrecorded:
+        if live.log.unrecorded:
             try:
                 await live.record()
             except Exception as error:  # the session goes on without its recording
@@ -234,9 +234,9 @@ class SessionRegistry:
         """Release the claim of a session; one without a snapshot is deleted unless making it `failed`."""
         try:
             if snapshot is None and not failed:
-                await self.journal.forget(live.claim.key)
+                await self.journal.forget(live.log.claim.key)
             else:
-                await self.journal.release(live.claim, snapshot)
+                await self.journal.release(live.log.claim, snapshot)
         except ServerError as error:  # acknowledged entries stay in the journal
             log.error("%s", error.message, extra={"session_id": live.id})
 
@@ -248,12 +248,12 @@ class SessionRegistry:
 
     async def stop(self) -> None:
         """Close all sessions; recordings that take too long are completed when their session is resumed."""
-        recording = [asyncio.ensure_future(self._record(live)) for live in self._live.values() if live.unrecorded]
+        recording = [asyncio.ensure_future(self._record(live)) for live in self._live.values() if live.log.unrecorded]
         if recording:
             await asyncio.wait(recording, timeout=RECORD_TIMEOUT)
         for live in list(self._live.values()):
             self._remove(live)
-            await self.journal.release(live.claim, None)
+            await self.journal.release(live.log.claim, None)
             live.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.replay_pool.stop()

@@ -35,10 +35,11 @@ class SavedSnapshot(NamedTuple):
 class WorkingMemory:
     """Built by appending the entries of the session, live or loaded from the journal."""
 
-    __slots__ = ("_dropped", "_episode", "_limits", "_replies", "_reply_bytes", "_snapshots")
+    __slots__ = ("_dropped", "_episode", "_limits", "_replies", "_reply_bytes", "_snapshots", "steps")
 
     def __init__(self, limits: SessionLimits):
         self._limits = limits
+        self.steps = 0  # in the entries of the current episode
         self._episode: list[Entry] = []
         self._replies: dict[str, tuple[int, bytes]] = {}  # the digest of the request, and its reply
         self._reply_bytes = 0
@@ -48,7 +49,7 @@ class WorkingMemory:
     def append(self, entry: Entry) -> None:
         """A reset begins a new episode."""
         if entry.kind == "reset":
-            self._episode = [entry]
+            self._episode, self.steps = [entry], 0
             self._replies, self._reply_bytes, self._dropped = {}, 0, {}
         elif entry.kind == "snapshot":
             saved = SavedSnapshot(b64decode(entry.payload["snapshot"]), self._episode, len(self._episode))
@@ -58,6 +59,7 @@ class WorkingMemory:
             self.add_reply(entry.request, entry.payload.encode())
         elif len(self._episode) < self._limits.max_entries:
             self._episode.append(entry)
+            self.steps += entry.kind == "step"
 
     def __len__(self) -> int:
         """The number of entries of the current episode."""

@@ -93,7 +93,7 @@ class Connection:
         """Wait for replies of the fast path that are not durable yet, to keep the order."""
         if self.session is not None:
             with suppress(ServerError):  # reported in those replies
-                await self._journal.durable(self.session.ticket)
+                await self._journal.durable(self.session.log.ticket)
 
     async def _respond(self, text: str) -> str | None:
         """The reply to a text frame; None to close the socket."""
@@ -127,7 +127,7 @@ class Connection:
         except Exception as error:  # the outermost level: every error gets a reply
             kind, reply = "error", encode(errors.error_json(self._to_server_error(error)))
         respond = partial(self._send_durable, session, send, _frame_bytes(kind, reply, frame.id), frame.id)
-        self._journal.when_durable(session.ticket, respond)
+        self._journal.when_durable(session.log.ticket, respond)
         return True
 
     def _send_durable(
