@@ -87,16 +87,15 @@ class JsonForm:
 
     def digest(self, timestep: Timestep) -> int:
         """A digest of what a replay must reproduce: observation, reward and flags, in the form the journal stores."""
-        obs, reward, terminated, truncated, _ = timestep
-        return crc32(encode((reward, terminated, truncated)), self._observation_digest(obs))
-
-    def _observation_digest(self, obs: Any) -> int:
+        obs, *outcome, _ = timestep
         if isinstance(obs, np.ndarray):
-            return crc32(obs.tobytes())
+            return crc32(encode(outcome), crc32(obs.tobytes()))
         if self._is_record:
-            return crc32(encode([getattr(obs, name) for name in self._digest_names]))
-        data = self.observation_space.to_json(obs)
-        return crc32(encode(data if not self._digest_names else [data[name] for name in self._digest_names]))
+            data = [getattr(obs, name) for name in self._digest_names]
+        else:
+            data = self.observation_space.to_json(obs)
+            data = [data[name] for name in self._digest_names] if self._digest_names else data
+        return crc32(encode((data, outcome)))
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:

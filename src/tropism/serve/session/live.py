@@ -87,7 +87,9 @@ class LiveSession:
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.locked or self.log.must_record(kind):
+        if not self.environment.inline or self.lock.locked:
+            return False
+        if self.log.records_from_entries and self.log.must_record(kind):
             return False
         if kind in INLINE_KINDS:
             return True
@@ -134,7 +136,7 @@ class LiveSession:
     def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
-        return self.perform_once(kind, data, request_id)
+        return OPERATIONS[kind](self, data, None) if request_id is None else self.perform_once(kind, data, request_id)
 
     def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""

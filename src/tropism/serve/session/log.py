@@ -15,17 +15,20 @@ log = logging.getLogger("tropism.serve")
 
 
 class SessionLog:
-    """Records steps from the entries of the journal when the episode ends, if those survive and can be replayed."""
+    """Steps are recorded from the entries of the journal when the episode ends, or else directly.
+
+    `records_from_entries` is true if this server records, the entries survive a crash and can be replayed.
+    """
 
     __slots__ = (
         "_environment",
-        "_from_entries",
         "_journal",
         "_recordings",
         "claim",
         "episodes_started",
         "memory",
         "recorded_steps",
+        "records_from_entries",
         "ticket",
     )
 
@@ -42,7 +45,7 @@ class SessionLog:
         self.ticket: Ticket = DURABLE  # of the last entries
         self.episodes_started = 0
         self.recorded_steps = 0
-        self._from_entries = journal.survives_crashes and environment.replayable
+        self.records_from_entries = recordings.records and journal.survives_crashes and environment.replayable
         self._environment = environment
         self._journal = journal
         self._recordings = recordings
@@ -90,13 +93,13 @@ class SessionLog:
     @property
     def unrecorded(self) -> bool:
         """Whether the recording of the episode lacks steps."""
-        behind = self._recordings.records and self._from_entries and self.memory.steps > self.recorded_steps
+        behind = self.records_from_entries and self.memory.steps > self.recorded_steps
         return behind and self.recording_number is not None
 
     @property
     def records_directly(self) -> bool:
         """Whether the next step is to be recorded before it is acknowledged."""
-        return not self._from_entries or (self.memory.full and self.memory.steps <= self.recorded_steps)
+        return not self.records_from_entries or (self.memory.full and self.memory.steps <= self.recorded_steps)
 
     def must_record(self, kind: str) -> bool:
         """Whether the recording must be completed before a request of this kind."""

@@ -12,6 +12,7 @@ from tropism.errors import ServerError
 
 MAX_ENTRIES = 100_000  # per episode; later ones are applied, but not part of its history
 LEASE_SECONDS = 30.0
+NOTES = ("snapshot", "reply")  # kinds of entries
 UNKNOWN_DIGEST = 0  # of the reply to an entry that was not made by a request, such as a reseed
 
 
@@ -35,7 +36,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and ne
     @property
     def is_note(self) -> bool:
         """Whether this is a snapshot of the episode or a reply; a replay skips notes."""
-        return self.kind in ("snapshot", "reply")
+        return self.kind in NOTES
 
     def with_payload(self, more: dict[str, Any]) -> "Entry":
         """A copy with further fields in its payload."""

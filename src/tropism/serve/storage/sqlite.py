@@ -13,6 +13,7 @@ from tropism.errors import ServerError
 from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
+    NOTES,
     Claim,
     DurableCallback,
     Entry,
@@ -196,7 +197,7 @@ class SqliteJournal(Journal):
             if number is None:
                 return Ticket(revoked_error())
             for entry in entries:
-                if entry.is_note:
+                if entry.kind in NOTES:
                     row = (number, entry.kind, session.begin, session.end, encode(entry).decode())
                     group.statements.append((INSERT_NOTE, row))
                 else:

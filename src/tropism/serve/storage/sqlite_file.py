@@ -108,8 +108,11 @@ class SqliteFile:
 
     def write(self, group: WriteGroup) -> None:
         """Commit a group; raises a `ServerError` if it cannot be written, and then none of it is."""
-        with self._connection("written") as file:
-            self._write(file, group)
+        try:
+            with self.lock:
+                self._write(self._file, group)
+        except FILE_ERRORS as error:
+            raise _journal_error("written", error) from error
 
     def _write(self, file: sqlite3.Connection, group: WriteGroup) -> None:
         statements = group.statements

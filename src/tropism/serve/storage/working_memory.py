@@ -48,18 +48,18 @@ class WorkingMemory:
 
     def append(self, entry: Entry) -> None:
         """A reset begins a new episode."""
-        if entry.kind == "reset":
+        if entry.kind in ("step", "reseed"):
+            if len(self._episode) < self._limits.max_entries:
+                self._episode.append(entry)
+                self.steps += entry.kind == "step"
+        elif entry.kind == "reset":
             self._episode, self.steps = [entry], 0
             self._replies, self._reply_bytes, self._dropped = {}, 0, {}
         elif entry.kind == "snapshot":
             saved = SavedSnapshot(b64decode(entry.payload["snapshot"]), self._episode, len(self._episode))
             self._snapshots[entry.payload["id"]] = saved
-        elif entry.kind == "reply":
-            assert entry.request is not None
+        elif entry.request is not None:
             self.add_reply(entry.request, entry.payload.encode())
-        elif len(self._episode) < self._limits.max_entries:
-            self._episode.append(entry)
-            self.steps += entry.kind == "step"
 
     def __len__(self) -> int:
         """The number of entries of the current episode."""

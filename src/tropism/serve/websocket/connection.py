@@ -138,7 +138,8 @@ class Connection:
             self.sessions.evict_lost(session)
             reply = _frame_bytes("error", encode(errors.error_json(self._to_server_error(error))), id)
         send(reply)
-        session.record_if_ended()
+        if session.log.records_from_entries:
+            session.record_if_ended()
 
     def _reply_type(self, kind: str) -> str:
         """Count the request; returns the type of its reply."""
