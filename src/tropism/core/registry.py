@@ -14,7 +14,8 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from tropism.core.adapters.class_based import ClassBasedEnvironment, adapt, build_environment, is_agent_class
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
+from tropism.core.params import override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 GROUP = "tropism.environments"
@@ -186,9 +187,9 @@ def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
 def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
     if isinstance(target, Environment):
         instance = target
-        return EnvironmentSpec(id, _summary(type(target)), target.traced, source, lambda: instance)
+        return EnvironmentSpec(id, _summary(type(target)), target.pure, source, lambda: instance)
     if isinstance(target, type) and issubclass(target, Environment):
-        return EnvironmentSpec(id, _summary(target), target.traced, source, target)
+        return EnvironmentSpec(id, _summary(target), target.host is None, source, target)
     if is_agent_class(target):
         adapt(target)  # raises now if the class cannot be adapted
         return EnvironmentSpec(id, _summary(target), False, source, target)
@@ -210,7 +211,7 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
         raise ValidationError(
             "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"
         )
-    return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.traced, source, factory)
+    return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.pure, source, factory)
 
 
 def _required_arguments(factory: Any) -> list[str]:
@@ -250,4 +251,4 @@ def _built_in(id: str) -> EnvironmentSpec:
     if not inspect.isfunction(target):
         return _spec(id, target, "built-in")
     kind = inspect.signature(target, eval_str=True).return_annotation
-    return EnvironmentSpec(id, _summary(target), kind.traced, "built-in", target)
+    return EnvironmentSpec(id, _summary(target), kind.host is None, "built-in", target)

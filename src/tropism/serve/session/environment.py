@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, TypeVar
 
-from jax import random, tree_util
+from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
-from tropism.core.session.snapshot import write_params
 from tropism.isolation import isolate
 from tropism.serve.session.json_form import JsonForm
 
@@ -39,27 +39,27 @@ class ServedEnvironment:
 
     def isolate(self) -> "ServedEnvironment":
         """The same with one process per session, if it runs blocking host code in this process."""
-        env = self.env
-        if env.traced or env.isolated or not env.blocking:
+        traits = self.env.traits
+        if traits.isolated or not traits.blocking:
             return self
-        return ServedEnvironment(self.id, isolate(env), self.params, self.summary)
+        return ServedEnvironment(self.id, isolate(self.env), self.params, self.summary)
 
     @property
     def replayable(self) -> bool:
         """Whether an episode can be replayed from its seed and actions."""
-        return self.env.replayable and self.env.seedable
+        return self.env.traits.replayable and self.env.traits.seedable
 
     @cached_property
     def variant(self) -> str:
         """Its arguments and its params by name, as far as they are serialisable, as JSON."""
-        return json.dumps({"environment": identify(self.env), "params": _named_params(self._template.params)})
+        return json.dumps({"environment": identify(self.env), "params": write_params(self._template.params)})
 
     def accepts_variant(self, variant: str) -> bool:
         """Whether a session of this variant can continue here; params that it lacks must have their defaults."""
         if variant == self.variant:
             return True
         stored, own = json.loads(variant), json.loads(self.variant)
-        defaults = json.loads(json.dumps(_named_params(self.env.default_params())))
+        defaults = json.loads(json.dumps(write_params(self.env.default_params())))
         return stored["environment"] == own["environment"] and defaults | stored["params"] == own["params"]
 
     @cached_property
@@ -96,8 +96,8 @@ class ServedEnvironment:
     def _warm_up(self) -> bool:
         """Compile reset and step; returns whether they are fast enough to run on the event loop."""
         form = self.form
-        if not self.env.traced:
-            return not self.env.blocking
+        if not self.env.pure:
+            return not self.env.traits.blocking
         session = self._template.new_like()
         session.reset(seed=0)
         times: list[tuple[float, float]] = []
@@ -109,11 +109,6 @@ class ServedEnvironment:
             form.reply(session, session.step(action))
             times.append((middle - start, time.perf_counter() - middle))
         return all(min(each) < LONGEST_INLINE for each in zip(*times, strict=True))
-
-
-def _named_params(params: Any) -> dict[str, Any]:
-    names = [tree_util.keystr(path, simple=True, separator=".") for path, _ in tree_util.tree_leaves_with_path(params)]
-    return dict(zip(names, write_params(params), strict=True))
 
 
 async def in_thread(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

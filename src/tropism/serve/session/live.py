@@ -94,7 +94,7 @@ class LiveSession:
         if kind in INLINE_KINDS:
             return True
         long = isinstance(data.get("from"), dict) or len(self.log.memory) > LONG_EPISODE
-        return kind in OPERATIONS and self.environment.env.traced and not long
+        return kind in OPERATIONS and self.environment.env.pure and not long
 
     async def run(self, inline: bool, function: Callable[..., T], *arguments: Any) -> T:
         """Call `function` on the event loop if `inline`, otherwise in a thread under the session's lock."""
@@ -323,7 +323,7 @@ class LiveSession:
     def evict(self) -> bytes | None:
         """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
         try:
-            snapshot = self.session.snapshot() if self.environment.env.replayable else None
+            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
         except StateError:
             snapshot = None
         self.session.close()

@@ -14,7 +14,7 @@ LONGEST_WAIT = 86_400.0  # seconds
 async def step_within(live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
     """A step that is rolled back if it takes longer; if the environment cannot be rolled back, it may take longer."""
     environment = live.environment
-    can_roll_back = environment.env.traced or environment.env.replayable
+    can_roll_back = environment.env.traits.replayable
     if environment.inline or not can_roll_back or live.session.lifecycle.value != "ready":
         return await live.perform("step", data, request_id)
     if live.log.must_record("step"):
@@ -36,7 +36,7 @@ async def _step_within(live: LiveSession, seconds: float, data: dict[str, Any], 
             await live.wait_durable()
             return reply
         step.add_done_callback(lambda done: done.cancelled() or (done.exception(), stepping.close()))
-        if live.environment.env.interruptible:
+        if live.environment.env.traits.interruptible:
             await live.in_thread(stepping.close)
         live.session = await live.in_thread(restore)
     raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
