@@ -51,7 +51,7 @@ def serve(
         list[str] | None, typer.Option(help="An origin whose web pages may send requests; repeatable.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before the reply is sent.")
+        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")
     ] = None,
     journal: Annotated[
         Path | None,
