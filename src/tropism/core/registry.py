@@ -5,7 +5,6 @@ import importlib
 import inspect
 import json
 import re
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -225,7 +224,7 @@ def _summary(target: Any) -> str:
     """The first line of the docstring, or of the module's docstring if that describes the class."""
     own = (target.__doc__ or "").strip()
     generated = own.startswith(f"{target.__name__}(")  # the default docstring of a dataclass
-    of_module = getattr(sys.modules.get(target.__module__), "__doc__", None) or ""
+    of_module = getattr(inspect.getmodule(target), "__doc__", None) or ""
     describes_class = isinstance(target, type) and of_module.startswith(f"{target.__name__}:")
     text = of_module if describes_class or not own or generated else own
     line = text.strip().split("\n")[0].removeprefix(f"{target.__name__}: ")
