@@ -50,9 +50,7 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin whose web pages may send requests; repeatable.")
     ] = None,
-    record: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")
-    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")] = None,
     journal: Annotated[
         Path | None,
         typer.Option(

@@ -87,7 +87,8 @@ class JsonForm:
 
     def digest(self, timestep: Timestep) -> int:
         """A digest of what a replay must reproduce: observation, reward and flags, in the form the journal stores."""
-        obs, *outcome, _ = timestep
+        obs, reward, terminated, truncated, _ = timestep
+        outcome = reward, terminated, truncated
         if isinstance(obs, np.ndarray):
             return crc32(encode(outcome), crc32(obs.tobytes()))
         if self._is_record:

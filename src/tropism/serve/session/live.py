@@ -195,8 +195,8 @@ class LiveSession:
             if text is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
-        recordings, directly = self._context.recordings, self.log.records_directly
-        restore_point = recordings.restore_point("step", self, directly)
+        recordings, directly = self._context.recordings, self._context.recordings.records and self.log.records_directly
+        restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
@@ -240,7 +240,7 @@ class LiveSession:
                 restored.close()
 
     def evict_lost(self) -> Session:
-        """Close this session after a failed write, so that the next request reloads it from the store.
+        """Close this session after a failed write, so that the next request reloads it from the journal.
 
         Returns the environment session, which the caller closes.
         """

@@ -25,7 +25,7 @@ MAX_RELEASED = 100_000  # sessions; the oldest are deleted first
 
 
 class StoredSession:
-    """The entries of a session, of which `before` and `count` are those before the snapshot."""
+    """The entries of a session before and after its snapshot."""
 
     __slots__ = ("after", "before", "claim", "expires", "history_length", "last", "snapshot", "stored")
 

@@ -45,6 +45,7 @@ delete from episodes where session = ? and last < ? and not exists (
 """
 DELETE_REPLIES = "delete from notes where session = ? and kind = 'reply'"
 INSERT_NOTE = "insert into notes(session, kind, begin, seq, entry) values (?, ?, ?, ?, ?)"
+SELECT_NUMBER = "select number from sessions where key = ?"
 SELECT_SESSION = """
 select number, begin, reached, snapshot, (select max(last) from episodes where session = number),
   environment, variant, owner
@@ -149,11 +150,10 @@ class SqliteJournal(Journal):
 
     def _load(self, claim: Claim) -> Claim | None:
         with self._file.lock:
-            self._file.flush_log()
-            rows = self._file.query(SELECT_SESSION, claim.key)
-            if not rows:
+            if not self._file.query(SELECT_NUMBER, claim.key):  # before the log is sorted, which is slow
                 return None
-            number, begin, reached, snapshot, last, *record = rows[0]
+            self._file.flush_log()
+            ((number, begin, reached, snapshot, last, *record),) = self._file.query(SELECT_SESSION, claim.key)
             if last is None:
                 message = "the journal is damaged: it has this session, but no entries of its episode"
                 raise ServerError("JOURNAL_ERROR", message)
@@ -187,8 +187,8 @@ class SqliteJournal(Journal):
 
     def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
         with self._file.lock:
-            session, group = self._current(claim), self._group
-            if session is None:
+            session, group = self._leased.get(claim.key), self._group
+            if session is None or session.claim.token != claim.token:
                 return Ticket(revoked_error())
             session.expires = time.monotonic() + self._lease_seconds
             if entries[0].kind == "reset":
@@ -294,7 +294,7 @@ class SqliteJournal(Journal):
     async def forget(self, key: bytes) -> None:
         with self._file.lock:
             leased, group = self._leased.pop(key, None), self._group
-            found = self._file.query("select number from sessions where key = ?", key) if leased is None else []
+            found = self._file.query(SELECT_NUMBER, key) if leased is None else []
             numbers = [number for (number,) in found] if leased is None else [leased.number]
             for number in numbers:
                 if number is not None:
