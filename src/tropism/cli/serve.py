@@ -35,9 +35,7 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin whose web pages may send requests; repeatable.")
     ] = None,
-    record: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before the reply is sent.")
-    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")] = None,
     journal: Annotated[
         Path | None,
         typer.Option(
@@ -88,18 +86,18 @@ def serve(
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        stored = "" if store is None else f"; sessions are stored in {store.path}"
+        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.path}"
         print(f"serving {count} at {url} (open it in a browser; Ctrl-C stops){stored}", flush=True)
 
-    store = _journal(journal, durability, settings)
+    stored_in = _journal(journal, durability, settings)
     recordings = None if record is None else _recordings(record, environments.values())
-    run(App(environments, settings, store, unavailable_environments(ids or ()), recordings), ready)
+    run(App(environments, settings, stored_in, unavailable_environments(ids or ()), recordings), ready)
 
 
 def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
     from tropism.errors import ValidationError
-    from tropism.serve.storage.journal import Journal, default_path
+    from tropism.serve.storage.sqlite import SqliteJournal, default_path
 
     if durability == "off":
         if path is not None:
@@ -110,7 +108,7 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
             expected = "--journal FILE as well: with --port 0 a restarted server would not find these sessions"
             raise ValidationError("durability", durability, expected)
         return None
-    return Journal(path or default_path(settings.host, settings.port), durability or "process")
+    return SqliteJournal(path or default_path(settings.host, settings.port), durability or "process")
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
