@@ -6,8 +6,8 @@ import gymnasium
 
 from tropism.core.environment import Environment
 from tropism.core.native.choice import EngineName
+from tropism.core.search_task import SearchTask
 from tropism.core.session.session import EnvironmentState, Session
-from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
 from tropism.gym.spaces import from_gym_value, to_gym_value, to_gymnasium_space
@@ -124,7 +124,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
 
 class SearchEnv(GymEnv):
-    """A plume search, whose `render` takes a mode; other environments have Gymnasium's signature."""
+    """A search, whose `render` takes a mode; other environments have Gymnasium's signature."""
 
     def render(self, mode: Any = None) -> Any:
         """Render in `mode`, "rgb_array" or "human"; by default in the environment's `render_mode`."""
@@ -135,7 +135,7 @@ def to_gymnasium(
     env: Environment, params: Any = None, render_mode: Any = None, *, engine: EngineName = "auto"
 ) -> GymEnv:
     """Convert any environment to a `gymnasium.Env`."""
-    return (SearchEnv if isinstance(env, PlumeNav) else GymEnv)(env, params, render_mode, engine=engine)
+    return (SearchEnv if isinstance(env, SearchTask) else GymEnv)(env, params, render_mode, engine=engine)
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

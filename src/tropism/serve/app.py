@@ -17,7 +17,7 @@ from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.settings import Settings
-from tropism.serve.storage.protocol import Store
+from tropism.serve.storage.protocol import Journal
 from tropism.serve.tools.endpoint import McpPath
 from tropism.serve.tools.tools import Tools
 from tropism.serve.websocket.connection import Connection
@@ -33,7 +33,7 @@ class App:
         self,
         environments: Mapping[str, ServedEnvironment],
         settings: Settings | None = None,
-        store: Store | None = None,
+        journal: Journal | None = None,
         absent: Mapping[str, str] | None = None,
         recordings: Recordings | None = None,
     ):
@@ -42,7 +42,7 @@ class App:
         processes = self.settings.processes
         self.environments = {id: each.isolate() if processes else each for id, each in environments.items()}
         self.default = next(iter(self.environments.values()))
-        self.sessions = SessionRegistry(self.environments, self.settings, store, recordings)
+        self.sessions = SessionRegistry(self.environments, self.settings, journal, recordings)
         self.inspector = Inspector(self.sessions)
         self.tools = Tools(self.sessions, self.environments)
         self.metrics = Metrics(self.sessions)
@@ -128,7 +128,7 @@ class App:
             await receive()
         evicting.cancel()
         await self.inspector.stop()
-        self.sessions.stop()
+        await self.sessions.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def drain(self) -> None:

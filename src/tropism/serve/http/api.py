@@ -14,6 +14,7 @@ from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
+from tropism.serve.session.timeout import step_within
 
 SESSION_HEADER = "x-session-id"
 
@@ -44,7 +45,7 @@ class HttpApi:
         request_id, step = request.take_request_id(), request.parse()
         if step.timeout_s is None:
             return Response(await session.perform("step", step.action, request_id))
-        return Response(await session.step_within(step.timeout_s, step.action, request_id))
+        return Response(await step_within(session, step.timeout_s, step.action, request_id))
 
     async def perform(self, request: HttpRequest) -> Response:
         """Any other request that sockets have too."""

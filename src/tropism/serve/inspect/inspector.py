@@ -11,7 +11,7 @@ from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.thumbnail import Thumbnail, thumbnail
 from tropism.serve.inspect.timeline import Timeline
 from tropism.serve.session.environment import ServedEnvironment, in_thread
-from tropism.serve.session.fork import fork, replay_to_step
+from tropism.serve.session.fork import fork, fork_reply, replay_to_step
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.replay import Source
@@ -22,8 +22,7 @@ from tropism.serve.session.requests import (
     RecordingsRequest,
     parse_whole_number,
 )
-from tropism.serve.storage.protocol import wait_durable
-from tropism.wire.codec import decode, encode
+from tropism.wire.codec import encode
 
 MAX_TIMELINES = 32  # in the cache
 MAX_TIMELINE_BYTES = 2**28  # of their rows
@@ -171,11 +170,11 @@ class Inspector:
         source = follower.source
         make_fork = partial(replay_to_step, source, request.step, request.seed)
         replay_pool = self.sessions.replay_pool
-        reply = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
-        await wait_durable(self.sessions.store)
-        if not self.sessions.is_live(decode(reply)["session_id"]):
-            raise ServerError("JOURNAL_ERROR", "not applied: the journal could not be written")
-        return reply
+        if isinstance(source, LiveSession) and source.log.unrecorded:
+            await source.record()  # the recording of the fork continues that of its origin
+        forked = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
+        await forked.wait_durable()
+        return fork_reply(forked)
 
     async def thumbnail(self, environment: ServedEnvironment) -> Thumbnail:
         """A picture of an environment, drawn on the first request."""

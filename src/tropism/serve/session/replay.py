@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
-from zlib import crc32
 
 from tropism.core.session.replay import ReplayEntry, replay
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.storage.protocol import Entry, RecoveryPoint
-from tropism.wire.codec import encode
+from tropism.serve.storage.protocol import UNKNOWN_DIGEST, Entry, RecoveryPoint
 
-CHECKPOINT_EVERY = 1000  # steps
 RESET_ARGUMENTS = ("seed", "options", "episode_id")
 
 Compare = Callable[[Session, Entry], object]
@@ -85,12 +82,12 @@ def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
     return entries[: lengths[step]]
 
 
-def checkpoint(session: Session) -> bytes | None:
-    """A snapshot every `CHECKPOINT_EVERY` steps, to keep replays short; None otherwise.
+def checkpoint(session: Session, every: int) -> bytes | None:
+    """A snapshot every so many steps, to keep replays short; None otherwise.
 
     Host environments get none: their snapshots are replays themselves.
     """
-    return session.snapshot() if session.step_count % CHECKPOINT_EVERY == 0 and session.env.pure else None
+    return session.snapshot() if session.step_count % every == 0 and session.env.pure else None
 
 
 def restore_session(
@@ -98,9 +95,10 @@ def restore_session(
 ) -> Session:
     """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
 
-    `on_reply` is called with each replayed entry and its reply.
+    `on_reply` is called with each replayed entry that has a request id, and its reply.
     """
-    if point.entries and not environment.replayable:
+    entries = [entry for entry in point.after if not entry.is_note]
+    if entries and not environment.replayable:
         message = f"an episode of {environment.id} cannot be replayed, and ended with the server; a reset opens another"
         raise ServerError("SESSION_ERROR", message)
     if point.snapshot is None:
@@ -109,19 +107,23 @@ def restore_session(
         session = Session.restore(point.snapshot, environment.env, environment.params)
 
     def compare(session: Session, entry: Entry) -> None:
-        on_reply(entry, _check_reply(environment, session, entry))
+        check_reply(environment, session, entry)
+        if entry.request is not None:
+            on_reply(entry, environment.form.reply(session, session.timestep))
 
-    for entry in point.preceding:
-        if entry.request is not None:  # entries of forks have none; their episode id may differ from the parent's
-            compare(session, entry)
-    replay_to_end(environment, session, point.entries, compare)
+    try:
+        if point.snapshot is not None:
+            compare(session, next(entry for entry in reversed(point.before) if not entry.is_note))
+    except BaseException:
+        session.close()
+        raise
+    replay_to_end(environment, session, entries, compare)
     return session
 
 
-def _check_reply(environment: ServedEnvironment, session: Session, entry: Entry) -> dict[str, Any]:
-    reply = environment.form.reply(session, session.timestep)
-    if crc32(encode(reply)) != entry.reply_digest:
+def check_reply(environment: ServedEnvironment, session: Session, entry: Entry) -> None:
+    """Raise if the reply to a replayed entry differs from the original one."""
+    if entry.reply_digest not in (UNKNOWN_DIGEST, environment.form.digest(session.timestep)):
         where = f"step {session.step_count}" if entry.kind == "step" else "the reset"
         message = f"in the replay of this episode of {environment.id}, the reply to {where} differs from the original"
         raise DivergedError("replay", entry.kind, "the original reply", message)
-    return reply
