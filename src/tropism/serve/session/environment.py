@@ -76,7 +76,7 @@ class ServedEnvironment:
     @cached_property
     def _template(self) -> Session:
         """Never reset; other sessions share its compiled program."""
-        return Session(self.env, self.params, copies=False, engine=self.engine)
+        return self.new_session_on(self.engine)
 
     async def prepare_form(self, threads: ThreadPoolExecutor) -> None:
         """Build `form` in a thread: an environment's spaces may be slow to build."""
@@ -90,6 +90,9 @@ class ServedEnvironment:
     def new_session(self) -> Session:
         """As `open`, without `prepare`: the first steps may have to compile."""
         return self._template.new_like()
+
+    def new_session_on(self, engine: EngineName) -> Session:
+        return Session(self.env, self.params, copies=False, engine=engine)
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:
         """Compile once, for all sessions."""
