@@ -58,7 +58,7 @@ def test_auto_equals_xla(id: str) -> None:
 
 
 @pytest.mark.parametrize("engines", [("native", "xla"), ("xla", "native")])
-@pytest.mark.parametrize("id", ["CartPole-v1", "ConnectFour-v0", "Pendulum-v1"])
+@pytest.mark.parametrize("id", ["CartPole-v1", "ConnectFour-v0", "MountainCarContinuous-v0"])
 def test_snapshots_continue_on_another_engine(id: str, engines: Any) -> None:
     env, params = make(id)
     actions = sample_actions(env.action_space(params), 12)

@@ -34,7 +34,7 @@ class Builder(Protocol):
     """Emits scalar operations. Integers wrap around; no operation traps except a division by zero.
 
     Operations of `op`: add, sub, mul, div, rem, neg, abs, min, max, and, or, xor, shl, lshr, ashr, popcount, clz,
-    floor, ceil, round_even, round_away, sqrt, sin, cos, tan, pow, atan2, cbrt, copysign. `min` and `max` of
+    floor, ceil, round_even, round_away, sqrt, sin, cos, tan, pow, atan2, cbrt, copysign, fma. `min` and `max` of
     floats propagate NaN and order -0.0 below 0.0.
     """
 

@@ -11,6 +11,8 @@ try:
 except ImportError:
     llvm = None
 
+# Those of a standard pipeline that change straight-line code, in its order, without the vectoriser, which changes bits.
+PASSES = ("sroa", "new_gvn", "instruction_combine", "reassociate", "instruction_combine", "aggressive_dce")
 LONG = 4_000  # lines; the code generator is quadratic in the length of a function, and slower than what it gains
 
 
@@ -23,7 +25,7 @@ def available() -> bool:
 def platform_identity() -> str:
     """What decides the bits of compiled code: the compiler, the CPU and its features."""
     cpu = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
-    return f"llvmlite {metadata.version('llvmlite')} on {cpu}"
+    return f"llvmlite {metadata.version('llvmlite')} with {PASSES} on {cpu}"
 
 
 @cache
@@ -46,13 +48,9 @@ class Library:
         self._engine.finalize_object()
 
     def _optimize(self, module: Any, machine: Any) -> None:
-        """Passes for straight-line code. A standard pipeline reassociates sums, which XLA's does not: that changes
-        which product a fused multiply-add absorbs. So does the vectoriser of straight-line code."""
         passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_new_gvn_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_aggressive_dce_pass()
+        for name in PASSES:
+            getattr(passes, f"add_{name}_pass")()
         passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
     def function(self, name: str) -> Callable[[int], None]:

@@ -34,7 +34,7 @@ FLOAT_INTRINSICS = {
     "max": "maximum",
     "round_even": "roundeven",
     "round_away": "round",
-    **{name: name for name in ("floor", "ceil", "sqrt", "sin", "cos", "tan", "pow", "copysign")},
+    **{name: name for name in ("floor", "ceil", "sqrt", "sin", "cos", "tan", "pow", "copysign", "fma")},
 }
 LIBM = {"cbrt", "atan2"}
 INTEGER_OPS = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr"}

@@ -151,7 +151,8 @@ def log1p(x: Float) -> Float:
     upper = vanishing + to_float(LOG1P_UPPER[0])
     for coefficient in LOG1P_UPPER[1:]:
         upper = upper * x + to_float(coefficient)
-    near = x + (squared * -0.5 + (x * squared) * (upper / lower))
+    # Explicit, because LLVM would turn the product into one with 0.5, and fuse the other one.
+    near = x + squared.op("fma", -0.5, (x * squared) * (upper / lower))
     return near.where(x.op("abs") < LOG1P_BELOW, log(x + 1.0))
 
 
