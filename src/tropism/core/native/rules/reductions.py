@@ -12,7 +12,7 @@ from tropism.core.native.rules.elementwise import BOOL, apply_op, dtype_of, extr
 from tropism.core.native.scalarize import Scalars, as_scalars, map_scalars, rule
 
 OPERATIONS = {"reduce_sum": ("add", 0), "reduce_prod": ("mul", 1), "reduce_and": ("and", -1), "reduce_or": ("or", 0)}
-SCANS = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+SCANS = {"cumsum": ("add", 0), "cumprod": ("mul", 1), "cummax": ("max", None), "cummin": ("min", None)}
 
 
 @rule(*OPERATIONS)
@@ -69,11 +69,14 @@ def argument(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
 
 @rule(*SCANS)
 def cumulative(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
-    name, dtype, axis = SCANS[equation.primitive.name], dtype_of(equation), equation.params["axis"]
+    (name, start), dtype, axis = SCANS[equation.primitive.name], dtype_of(equation), equation.params["axis"]
     rows = list(np.moveaxis(x, axis, 0))
     rows = rows[::-1] if equation.params["reverse"] else rows
-    apply = extreme if name in ("max", "min") else apply_op
-    results = list(accumulate(rows, lambda total, row: map_scalars(partial(apply, b, name, dtype), total, row)))
+    apply = partial(extreme if start is None else apply_op, b, name, dtype)
+    if start is not None:  # not a copy: 0 + -0.0 is 0
+        first = as_scalars([b.constant(start, dtype)], ())
+        rows[0] = map_scalars(apply, first, rows[0])
+    results = list(accumulate(rows, partial(map_scalars, apply)))
     return [np.moveaxis(np.stack(results[::-1] if equation.params["reverse"] else results), 0, axis)]
 
 
