@@ -1,18 +1,21 @@
 """Running code in a sandbox: its results, failures and limits, and that sandboxes do not affect each other."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.sandbox.specs import every_tier, spec_or_skip
 
 from tropism.errors import SandboxError, StateError, ValidationError
+from tropism.sandbox import launcher
 from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.mounts import mounts_for
-from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
+from tropism.sandbox.pool import Pool, SandboxSpec, Tier, shared_pool, worker_source
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 
 SHORT = Limits(wall=20, cpu=20, output=1000)
@@ -200,12 +203,60 @@ def test_a_killed_worker_does_not_affect_others(tier: Tier):
 
 
 @every_tier
+@pytest.mark.slow
+def test_closing_during_a_step_kills_the_worker_and_ends_the_step(tier: Tier):
+    sandbox = Sandbox(spec_or_skip(tier)).start()
+    worker = sandbox._worker  # pyright: ignore[reportPrivateUsage]
+    assert worker is not None
+    with ThreadPoolExecutor(1) as thread:
+        step = thread.submit(sandbox.run, "print('begun', flush=True)\nimport time; time.sleep(60)", Limits(wall=60))
+        time.sleep(0.5)
+        sandbox.close()
+        result = step.result()
+    assert (result.stdout, result.exit_code, result.interpreter_lost, result.timed_out) == ("begun\n", -9, True, False)
+    assert not os.path.exists(f"/proc/{worker.pid}")
+    assert sandbox.start().run("print('back')").stdout == "back\n"
+    sandbox.close()
+
+
+@every_tier
+def test_a_worker_has_its_own_session_and_is_killed_first_if_memory_runs_out(tier: Tier):
+    with Sandbox(spec_or_skip(tier)) as sandbox:
+        worker = sandbox._worker  # pyright: ignore[reportPrivateUsage]
+        assert worker is not None
+        assert Path(f"/proc/{worker.pid}/oom_score_adj").read_text() == "1000\n"
+        assert os.getsid(worker.pid) != os.getsid(0)
+        with Sandbox(spec_or_skip(tier)) as other:
+            assert os.getsid(worker.pid) != os.getsid(other._worker.pid)  # pyright: ignore
+
+
+@every_tier
+def test_limits_that_the_parent_checks_end_the_interpreter(tier: Tier):
+    threads = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(9,)).start()"
+    with Sandbox(spec_or_skip(tier)) as sandbox:
+        assert not sandbox.run(threads).interpreter_lost
+    few = Limits(threads=10)
+    assert run(tier, threads, few).interpreter_lost
+    if tier == "A":
+        files = "for number in range(5000): open(f'/tmp/{number}', 'w').close()"
+        assert run(tier, files).interpreter_lost
+
+
+@every_tier
+def test_a_file_of_sqlite_and_posix_locks_work(tier: Tier):
+    path = "/tmp/data" if tier == "A" else ":memory:"
+    code = f"import sqlite3; db = sqlite3.connect({path!r}); db.execute('create table t (x)')\n"
+    code += "with db: db.execute('insert into t values (7)')\nprint(db.execute('select x from t').fetchall())"
+    assert run(tier, code).stdout == "[(7,)]\n"
+
+
+@every_tier
 def test_a_worker_cannot_pass_files_to_its_parent(tier: Tier):
     code = """
 import array, os, socket, struct
 channel = socket.socket(fileno=os.dup(3))
 files = array.array("i", [os.open("/dev/null", 0) for _ in range(50)])
-channel.sendmsg([struct.pack("<cIi", b"D", 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+channel.sendmsg([struct.pack("<c8sIi", b"D", bytes(8), 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
 """
     with Sandbox(spec_or_skip(tier)) as sandbox:
         before = len(os.listdir("/proc/self/fd"))
@@ -268,6 +319,57 @@ def test_a_worker_that_cannot_confine_itself_refuses_to_run(tier: Tier):
     with pytest.raises(SandboxError, match="the sandbox refused to run: no filter today") as caught:
         pool.take()
     assert caught.value.value == 97
+    pool.close()
+
+
+@every_tier
+def test_a_machine_without_pidfd_open_is_rejected(tier: Tier, monkeypatch: pytest.MonkeyPatch):
+    pool = Pool(spec_or_skip(tier), spares=0)
+    monkeypatch.delattr(os, "pidfd_open")
+    with pytest.raises(SandboxError, match="pidfd_open fails"):
+        pool.take()
+    assert pool.start_failure() is not None
+    monkeypatch.undo()
+    pool.take().end()
+    assert pool.start_failure() is None
+    pool.close()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is searched for programs first, also by the workers' user."""
+    spec = spec_or_skip("A")
+    shared_pool(spec)._launcher.run(lambda: None)  # pyright: ignore[reportPrivateUsage]  its spare workers are started
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    monkeypatch.setattr(launcher, "_programs", {})
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_a_bubblewrap_that_shares_the_network_is_rejected(programs: Path):
+    real = shutil.which("bwrap")
+    write_program(programs / "bwrap", f'shift\nexec {real} --unshare-all --share-net "$@"')
+    pool = Pool(SandboxSpec("A"), spares=0)
+    with pytest.raises(SandboxError, match="shares the host's net namespace"):
+        pool.take()
+    pool.close()
+
+
+def test_replacing_bubblewrap_later_has_no_effect(programs: Path):
+    real = shutil.which("bwrap")
+    assert real is not None
+    shutil.copy(real, programs / "bwrap")
+    pool = Pool(SandboxSpec("A"), spares=0)
+    pool.take().end()
+    write_program(programs / "other", "exit 1")
+    os.replace(programs / "other", programs / "bwrap")
+    pool.take().end()
     pool.close()
 
 

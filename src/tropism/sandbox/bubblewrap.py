@@ -1,8 +1,7 @@
 """Tier A: namespaces created by bubblewrap, in which only the given mounts of the host are visible."""
 
-import shutil
-
 from tropism.errors import SandboxError
+from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.mounts import DEVICES, Mounts
 
@@ -16,7 +15,7 @@ CANNOT_BLOCK = (
 
 def command(mounts: Mounts, limits: Limits) -> list[str]:
     """The command prefix for the interpreter. Only /tmp, a small tmpfs, is writable."""
-    program = shutil.which("bwrap")
+    program = open_program("bwrap")
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

@@ -23,7 +23,9 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 NOT_CONFINED = 97  # exit code of a worker that could not confine itself
-HEADER = struct.Struct("<cI")  # kind of frame, length of the payload in bytes
+HEADER = struct.Struct("<c8sI")  # kind of frame, token of the request, length of the payload in bytes
+NO_TOKEN = bytes(8)
+MAX_OPEN_FILES = 2**20  # file descriptors that a server may have
 CHANNEL = 3  # file descriptor of the channel, once it is moved away from standard input
 
 NO_NEW_PRIVILEGES, DEATH_SIGNAL = 38, 1  # prctl
@@ -39,12 +41,13 @@ class Channel:
 
     def __init__(self, fd: int):
         self._socket = socket.socket(fileno=fd)
+        self._token = NO_TOKEN
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
-        self._socket.sendall(HEADER.pack(kind, len(payload)) + payload)
+        self._socket.sendall(HEADER.pack(kind, self._token, len(payload)) + payload)
 
     def receive(self) -> tuple[bytes, bytes]:
-        kind, length = HEADER.unpack(self._receive_exactly(HEADER.size))
+        kind, self._token, length = HEADER.unpack(self._receive_exactly(HEADER.size))
         return kind, self._receive_exactly(length)
 
     def _receive_exactly(self, length: int) -> bytes:
@@ -238,7 +241,7 @@ def serve(channel: Channel) -> None:
 def open_channel() -> Channel:
     """Move the channel away from standard input, which is empty for the code that is run."""
     os.dup2(0, CHANNEL, inheritable=False)
-    os.closerange(CHANNEL + 1, 1024)
+    os.closerange(CHANNEL + 1, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], MAX_OPEN_FILES))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

@@ -184,7 +184,12 @@ def f(*args):
     assert submit(code, task).reward == 1.0
 
 
-FORGE = "import os, struct\ndef forge():\n    os.write(3, struct.pack('<cIi', b'D', 4, 0) * 50)\n"
+FORGE = """
+import gc, struct
+channel = next(each for each in gc.get_objects() if type(each).__name__ == 'Channel')
+def forge():
+    for _ in range(50): channel.send(b'D', struct.pack('<i', 0))
+"""
 SEARCH = """
 import gc, os, re, sys
 def square(x):

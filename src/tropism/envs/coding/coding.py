@@ -17,7 +17,7 @@ from tropism.errors import DivergedError
 from tropism.sandbox import doctor
 from tropism.sandbox.grading import Grading
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.pool import SandboxSpec, Tier
+from tropism.sandbox.pool import SandboxSpec, Tier, start_failure
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 from tropism.wire.messages import CodeAction, CodeObservation
 
@@ -94,6 +94,7 @@ class Coding(Environment):
     traced: ClassVar[bool] = False
     reseedable: ClassVar[bool] = False
     isolated: ClassVar[bool] = True
+    interruptible: ClassVar[bool] = True
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
@@ -115,7 +116,7 @@ class Coding(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
-        return doctor.cached_report().reason
+        return doctor.cached_report().reason or start_failure()
 
     def default_params(self) -> CodingParams:
         return CodingParams()

@@ -1,0 +1,62 @@
+"""Limits of a worker that the kernel does not enforce without a control group: its parent checks them."""
+
+import os
+import re
+
+from tropism.errors import SandboxError
+from tropism.sandbox.limits import MEBIBYTE, Limits
+
+MAX_PAGE_TABLES = 32 * MEBIBYTE  # bytes; the memory limit of a worker does not include them
+MAX_FILES = 4096  # in /tmp: an empty file takes about a kilobyte of memory
+NAMESPACES = ("user", "pid", "net", "ipc", "uts", "mnt")
+KILLED_FIRST = 1000  # oom_score_adj: the kernel kills this process before any other if memory runs out
+STATUS = re.compile(rb"VmPTE:\s*(\d+) kB.*\nThreads:\s*(\d+)\n", re.DOTALL)
+STATUS_SIZE = 4096
+
+
+class WorkerMonitor:
+    """Reads the resources that a worker uses; adds the files that it opens to `fds`."""
+
+    def __init__(self, pid: int, has_namespaces: bool, fds: list[int]):
+        self._fds = fds
+        try:
+            if has_namespaces:
+                _check_namespaces(pid)
+            self._status = self._open(f"/proc/{pid}/status", os.O_RDONLY)
+            self._folder = self._open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY) if has_namespaces else None
+            with open(f"/proc/{pid}/oom_score_adj", "w") as score:
+                score.write(str(KILLED_FIRST))
+        except OSError as error:
+            message = f"the worker cannot be watched: {error}"
+            raise SandboxError("worker", str(error), "a worker that its parent can watch", message) from None
+
+    def exceeded_limit(self, limits: Limits) -> str | None:
+        """The name of a limit that the worker exceeds."""
+        try:
+            found = STATUS.search(os.pread(self._status, STATUS_SIZE, 0))
+        except ProcessLookupError:
+            return None  # it has ended
+        if found is not None and int(found[1]) * 1024 > MAX_PAGE_TABLES:
+            return "memory"
+        if found is not None and int(found[2]) > limits.threads:
+            return "threads"
+        return "files" if self._count_files() > MAX_FILES else None
+
+    def _count_files(self) -> int:
+        if self._folder is None:
+            return 0
+        usage = os.fstatvfs(self._folder)
+        return usage.f_files - usage.f_ffree
+
+    def _open(self, path: str, flags: int) -> int:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        self._fds.append(fd)
+        return fd
+
+
+def _check_namespaces(pid: int) -> None:
+    """Raise SandboxError if the worker shares a namespace with this process."""
+    for name in NAMESPACES:
+        if os.stat(f"/proc/{pid}/ns/{name}").st_ino == os.stat(f"/proc/self/ns/{name}").st_ino:
+            message = f"bubblewrap shares the host's {name} namespace with the worker"
+            raise SandboxError("bwrap", name, "a bubblewrap that creates every namespace", message)
