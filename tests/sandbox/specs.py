@@ -4,7 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ def spec_or_skip(tier: Tier, **limits: Any) -> SandboxSpec:
 
 
 @contextlib.contextmanager
-def unconfined_sandbox(as_root: bool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+def unconfined_sandbox(as_root: bool, monkeypatch: pytest.MonkeyPatch) -> Generator[Sandbox]:
     """A sandbox whose worker does not confine itself and that enforces no limit but time, for harmless code."""
     confine = "        confine(config)\n"
     assert confine in worker_source()

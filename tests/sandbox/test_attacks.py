@@ -20,6 +20,7 @@ from tropism.sandbox.host_targets import SECRET_VARIABLE, HostTargets
 from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
 
 ROOT = os.geteuid() == 0
+ATTEMPTS = 5  # an attack may depend on a race
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 
 
@@ -45,8 +46,8 @@ def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: At
     targets = HostTargets.create()
     try:
         with unconfined_sandbox(attack.needs_root, monkeypatch) as unconfined:
-            outcome = attempt(attack, targets, unconfined)
-            assert outcome.succeeded, outcome.result
+            outcomes = (attempt(attack, targets, unconfined) for _ in range(ATTEMPTS))
+            assert any(outcome.succeeded for outcome in outcomes)
     finally:
         targets.close()
 

@@ -18,7 +18,7 @@ from tropism.sandbox.launcher import WORKER_UID, start_unprivileged
 
 SECRET_VARIABLE = "TROPISM_SANDBOX_SECRET"
 MODE = 0o644
-SECRET, NEW, SOCKET, DATAGRAM = "secret", "new", "socket", "datagram"  # names of files
+FOLDER, SECRET, NEW, SOCKET, DATAGRAM = "t", "secret", "new", "socket", "datagram"  # names of files
 NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 FLOCK = struct.Struct("hhqqi4x")  # the kernel's struct flock: type, whence, start, length, process id
 START_TIMEOUT = 5.0  # seconds
@@ -44,7 +44,7 @@ class HostTargets:
     def create(cls) -> "HostTargets":
         secret = secrets.token_hex(16)
         outer, folder_fd = _make_folders()
-        folder = os.path.join(outer, "targets")
+        folder = os.path.join(outer, FOLDER)
         os.environ[SECRET_VARIABLE] = secret
         stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
         sockets = {
@@ -136,13 +136,13 @@ class HostTargets:
 
 def _make_folders() -> tuple[str, int]:
     """A folder that only this process can change, with another inside, which is returned as an open file."""
-    outer = tempfile.mkdtemp(prefix="tropism-targets-")
+    outer = tempfile.mkdtemp(prefix="tropism-")  # short: paths of sockets have at most 107 bytes
     fd = os.open(outer, os.O_DIRECTORY | NO_LINK)
     try:
         if os.fstat(fd).st_uid != os.geteuid():
             raise OSError(f"another user has replaced {outer}")
-        os.mkdir("targets", 0o700, dir_fd=fd)
-        inner = os.open("targets", os.O_DIRECTORY | NO_LINK, dir_fd=fd)
+        os.mkdir(FOLDER, 0o700, dir_fd=fd)
+        inner = os.open(FOLDER, os.O_DIRECTORY | NO_LINK, dir_fd=fd)
         os.fchmod(fd, 0o711)  # workers may pass through it
     finally:
         os.close(fd)

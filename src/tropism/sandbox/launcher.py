@@ -59,14 +59,24 @@ def _run_job(job: Callable[[], Any], future: "Future[Any]", failure: SandboxErro
         future.set_exception(error)
 
 
-def start_unprivileged(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a command without privileges and with no open files but those given in `options`.
+def start_unprivileged(
+    command: list[str], environment: dict[str, str] | None = None, stdin: int | None = None, output: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a command in `/` without privileges and without open files of this process.
 
     It has a session of its own, and with it a scheduling group where the kernel groups by session. Workers must be
     started in a launcher's thread.
     """
-    words = [*unprivileged_prefix(), *command]
-    return subprocess.Popen(words, pass_fds=tuple(_programs.values()), start_new_session=True, **options)
+    return subprocess.Popen(
+        [*unprivileged_prefix(), *command],
+        env=environment,
+        cwd="/",
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        pass_fds=tuple(_programs.values()),
+        start_new_session=True,
+    )
 
 
 _programs: dict[str, int] = {}

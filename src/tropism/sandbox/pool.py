@@ -140,14 +140,7 @@ class Pool:
         parent_end, child_end = socket.socketpair()
         parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
-            process = start_unprivileged(
-                command,
-                env=ENVIRONMENT,
-                cwd="/",
-                stdin=child_end.fileno(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            process = start_unprivileged(command, ENVIRONMENT, child_end.fileno(), subprocess.PIPE)
         except OSError as error:
             parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None

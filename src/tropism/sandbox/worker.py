@@ -176,15 +176,24 @@ def unpack(data: Any) -> Any:
     return UNPACK[kind](content)
 
 
+class SubmissionError(Exception):
+    """Raised in a test if a call of the submission fails, whatever it raised: an exception that Python itself
+    interprets, such as StopIteration, could end the test's own loops. `name` is the name of the original type."""
+
+    def __init__(self, name: str, message: str):
+        super().__init__(message)
+        self.name = name
+
+
 def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Call a function of the submission; returns its value or the exception it raised."""
+    """Call a function of the submission; returns its value or the name and message of the exception it raised."""
     try:
         name, args, kwargs = unpack(json.loads(payload))
         return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
     except BaseException as error:  # noqa: BLE001  raised again in the caller
         with contextlib.suppress(BaseException):
-            return b"X", json.dumps([type(error).__name__, str(error)[:1000]]).encode()
-        return b"X", b'["RuntimeError", "an exception that cannot be printed"]'
+            return b"X", json.dumps([type(error).__name__[:100], str(error)[:1000]]).encode()
+        return b"X", b'["Exception", "an exception that cannot be printed"]'
 
 
 def proxy(channel: Channel, name: str) -> Callable[..., Any]:
@@ -193,20 +202,21 @@ def proxy(channel: Channel, name: str) -> Callable[..., Any]:
     def remote(*args: Any, **kwargs: Any) -> Any:
         channel.send(b"C", json.dumps(pack([name, list(args), kwargs])).encode())
         kind, payload = channel.receive()
-        if kind == b"V":
-            return unpack(json.loads(payload))
-        type_name, message = json.loads(payload)
-        error = getattr(builtins, type_name, RuntimeError)
-        if not isinstance(error, type) or not issubclass(error, Exception):
-            error = RuntimeError
-        raise error(message)
+        try:
+            if kind == b"V":
+                return unpack(json.loads(payload))
+            type_name, message = map(str, json.loads(payload))
+        except Exception as error:  # noqa: BLE001  a forged answer can be anything
+            raise SubmissionError(type(error).__name__, "the answer is malformed") from None
+        raise SubmissionError(type_name, message)
 
     return remote
 
 
 def run_test(payload: bytes, channel: Channel) -> int:
     source, names = json.loads(payload)
-    namespace: dict[str, Any] = {"__name__": "__test__", **{name: proxy(channel, name) for name in names}}
+    proxies = {name: proxy(channel, name) for name in names}
+    namespace: dict[str, Any] = {"__name__": "__test__", "SubmissionError": SubmissionError, **proxies}
     return run(source.encode("utf-8", "surrogatepass"), "<test>", namespace)
 
 

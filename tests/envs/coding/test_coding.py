@@ -4,6 +4,7 @@ import inspect
 import json
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_a_built_in_task_is_solved_by_its_reference_only(exercise: Any):
             coding.step({"code": f"{source}\nprint({name})"})
             then = coding.step({"code": source, "submit": True})
             assert (then.reward, then.terminated) == (1.0, True)
-            assert then.obs.metadata["passed"] == then.obs.metadata["tests"] >= 9
+            assert "passed" not in then.obs.metadata
         coding.reset(seed=0)
         assert coding.step({"code": f"def {name}(x): return None", "submit": True}).reward == 0.0
 
@@ -159,8 +160,49 @@ def test_the_seed_chooses_the_task_and_its_tests():
 def test_the_reward_is_the_fraction_of_tests_passed():
     then = submit("def square(x): return x * x if x > 0 else -1")
     assert then.reward == pytest.approx(2 / 3)
-    assert (then.obs.metadata["passed"], then.obs.metadata["tests"]) == (2, 3)
+    assert not {"passed", "tests", "results"} & set(then.obs.metadata)
     assert submit("def square(x): return x * x").reward == 1.0
+
+
+def test_a_task_may_allow_feedback_and_several_submissions():
+    task = replace(SQUARE, submissions=3, feedback=True)
+    with session(tasks=(task,)) as coding:
+        coding.reset(seed=0)
+        first = coding.step({"code": "def square(x): return 49 if x == 7 else 0", "submit": True})
+        assert (first.reward, first.terminated) == (pytest.approx(1 / 3), False)
+        assert first.obs.metadata["results"] == [True, False, False]
+        assert coding.step({"code": "def square(x): return 0", "submit": True}).reward == 0.0
+        last = coding.step({"code": "def square(x): return x * x if x > 0 else 0", "submit": True})
+        assert (last.reward, last.terminated) == (pytest.approx(1 / 3), True)
+        assert (last.obs.metadata["passed"], last.obs.metadata["tests"]) == (2, 3)
+        coding.reset(seed=0)
+        solved = coding.step({"code": "def square(x): return x * x", "submit": True})
+        assert (solved.reward, solved.terminated) == (1.0, True)
+
+
+def test_a_replay_takes_the_recorded_grade():
+    lottery = "import os\ndef square(x): return x * x if os.urandom(1)[0] % 2 else 0"
+    for seed in range(4):  # graded again, half of the tests would give another result
+        with session(tasks=(SQUARE,)) as coding:
+            coding.reset(seed=seed)
+            reward = coding.step({"code": lottery, "submit": True}).reward
+            assert Session.restore(coding.snapshot(), coding.env).timestep.reward == reward
+            assert coding.fork().timestep.reward == reward
+
+
+def test_random_does_not_reveal_the_seed_of_a_task():
+    code = "import random; print(random.getstate())"
+    with session(tasks=(SQUARE,)) as coding:
+        states = set()
+        for seed in (1, 2):
+            coding.reset(seed=seed)
+            states.add(coding.step({"code": code}).obs.stdout)
+        assert len(states) == 1
+    with session() as coding:
+        for seed in (1, 2):
+            coding.reset(seed=seed)
+            states.add(coding.step({"code": code}).obs.stdout)
+        assert len(states) == 3
 
 
 def test_only_values_and_exceptions_are_passed_to_the_tests():
@@ -170,7 +212,9 @@ def test_only_values_and_exceptions_are_passed_to_the_tests():
         ("f",),
         (
             "assert f((1, [2.5, None], {'a': {1, 2}}), b'x') == [(1, [2.5, None], {'a': {1, 2}}), b'x', True]",
-            "try: f(0, 0, 0)\nexcept ValueError as error: assert str(error) == 'three'\nelse: assert False",
+            "try: f(0, 0, 0)\n"
+            "except SubmissionError as error: assert (error.name, str(error)) == ('ValueError', 'three')\n"
+            "else: assert False",
             "import numpy\nassert f(1, 2) == [1, 2, True]",
             "assert f(1, 2)[0].__class__ is int",
         ),
@@ -211,6 +255,10 @@ for f in gc.get_objects():
 """
 WRONG = "def square(x): return 0"
 CHEATS = {
+    "end the test's loop": "def square(x): raise StopIteration",
+    "end the test's generator": "def square(x): raise GeneratorExit",
+    "be an assertion": "def square(x): raise AssertionError",
+    "answer a malformed value": f"{FORGE}def square(x): channel.send(b'V', b'[\"set\", [[\"list\", []]]]')",
     "equal to everything": "class E(int):\n    def __eq__(self, other): return True\ndef square(x): return E()",
     "equal, in a list": "class E:\n    def __eq__(self, other): return True\nsquare = lambda x: [E()]",
     "exit early": "import os\ndef square(x): os._exit(0)",
@@ -239,6 +287,12 @@ CHEATS = {
 def test_a_submission_that_cheats_earns_nothing(cheat: str):
     then = submit(cheat, wall=2.0)
     assert (then.reward, then.terminated) == (0.0, True)
+
+
+@pytest.mark.parametrize("error", ["StopIteration", "GeneratorExit", "StopAsyncIteration", "SystemExit(0)"])
+def test_an_exception_does_not_end_the_loops_of_a_test(error: str):
+    task = replace(SQUARE, tests=("for x, y in zip((1, 2), map(square, (1, 2))): assert x * x == y",))
+    assert submit(f"def square(x): raise {error}", task).reward == 0.0
 
 
 def test_steps_before_the_submission_do_not_affect_its_tests():

@@ -12,10 +12,10 @@ from tropism.core.adapters.language import parse_record
 from tropism.core.environment import Environment, EnvParams, Info, outcome
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
+from tropism.envs.coding.grades import grade
 from tropism.envs.coding.tasks import Exercise, Task, Tasks, resolve_tasks
 from tropism.errors import DivergedError
 from tropism.sandbox import doctor
-from tropism.sandbox.grading import Grading
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.pool import SandboxSpec, Tier, start_failure
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
@@ -76,6 +76,8 @@ class CodingState(NamedTuple):
     task: Task | None
     transcript: Transcript
     digest: str
+    submissions: int
+    best_score: float
     interpreter: Interpreter
 
 
@@ -83,9 +85,10 @@ class Coding(Environment):
     """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
     a sequence of tasks; the seed chooses one.
 
-    Reward: the fraction of hidden tests passed, for the step that submits; 0 for every other one.
+    Reward: for a step that submits, by how much it improves the best fraction of hidden tests passed; 0 for others.
 
-    Ends: terminated by a submission; truncated after `max_steps` steps.
+    Ends: terminated by a submission that passes every test, or the last that the task allows; truncated after
+    `max_steps` steps.
 
     `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` can be imported
     beside the standard library. Without a working sandbox the environment is unavailable.
@@ -125,7 +128,7 @@ class Coding(Environment):
         random = Random(key)
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
-        state = CodingState(key, 0, task, (), "", Interpreter(self.sandbox_spec, key))
+        state = CodingState(key, 0, task, (), "", 0, 0.0, self._new_interpreter(key, task))
         return CodeObservation(prompt=task.prompt if task else "", metadata=self._metadata(state)), state
 
     def step(
@@ -140,13 +143,16 @@ class Coding(Environment):
             digest=_digest(state.digest, result),
             interpreter=interpreter,
         )
-        metadata = self._metadata(state)
-        reward, answer = 0.0, state.task if action.submit else None
-        if answer is not None:
-            passed, tests = self._count_passed(answer, action.code), len(answer.tests)
-            metadata |= {"passed": passed, "tests": tests}
-            reward = passed / tests
-        done, info = outcome(answer is not None, state.time >= self.max_steps)
+        reward, solved, feedback = 0.0, False, {}
+        if action.submit and state.task is not None:
+            passed = grade(self.sandbox_spec, state.task, action.code, f"{state.seed} {state.digest}")
+            score = sum(passed) / len(passed)
+            reward = max(score - state.best_score, 0.0)
+            state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
+            solved = all(passed) or state.submissions >= state.task.submissions
+            feedback = _feedback(state.task, passed)
+        done, info = outcome(solved, state.time >= self.max_steps)
+        metadata = self._metadata(state) | feedback
         obs = _observation(result, state.task, done=done, reward=reward, metadata=metadata)
         return obs, state, reward, done, info
 
@@ -154,12 +160,14 @@ class Coding(Environment):
         """An interpreter that has run exactly the transcript."""
         if state.interpreter.transcript is state.transcript:
             return state.interpreter
-        interpreter = Interpreter(self.sandbox_spec, state.seed)
+        interpreter = self._new_interpreter(state.seed, state.task)
         interpreter.replay(state.transcript)
         return interpreter
 
-    def _count_passed(self, task: Task, source: str) -> int:
-        return Grading(self.sandbox_spec, source, task.functions).count_passed(task.tests)
+    def _new_interpreter(self, key: int, task: Task | None) -> Interpreter:
+        """An interpreter whose module `random` is seeded. With a task its seed does not depend on the episode's, from
+        which the hidden tests are drawn: code could compute it from the state of `random`."""
+        return Interpreter(self.sandbox_spec, _interpreter_seed(str(key) if task is None else task.prompt))
 
     def _metadata(self, state: CodingState) -> dict[str, Any]:
         task = {} if state.task is None else {"task": state.task.name}
@@ -191,6 +199,15 @@ class Coding(Environment):
 def _strip_fence(text: str) -> str:
     block = FENCE.search(text)
     return block[1] if block else text
+
+
+def _interpreter_seed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8, person=b"interpreter").digest())
+
+
+def _feedback(task: Task, passed: tuple[bool, ...]) -> dict[str, Any]:
+    """The results of the tests, if the task shows them: they give the hidden tests away to repeated submissions."""
+    return {"passed": sum(passed), "tests": len(passed), "results": list(passed)} if task.feedback else {}
 
 
 def _digest(before: str, result: ExecutionResult) -> str:

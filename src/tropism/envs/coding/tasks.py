@@ -19,12 +19,17 @@ EXPECTED = 'an object with "prompt" (a string), "functions" and "tests" (lists o
 @dataclass(frozen=True)
 class Task:
     """`functions` are the names that a submission must define; each test is Python that calls them and raises
-    if a result is wrong. Arguments and results are plain values: numbers, strings, bytes and collections of them."""
+    if a result is wrong. Arguments and results are plain values: numbers, strings, bytes and collections of them.
+    Any exception of the submission is a `SubmissionError` in a test, with the name of its type in `name`.
+
+    `submissions` is how many an episode may have; with `feedback`, each shows which tests it passed."""
 
     name: str
     prompt: str
     functions: tuple[str, ...]
     tests: tuple[str, ...]
+    submissions: int = 1
+    feedback: bool = False
 
 
 @dataclass(frozen=True)
