@@ -150,11 +150,16 @@ class App:
         picture = await inspector.picture(follower, data)
         return Response(b"", NO_CONTENT) if picture is None else Response(picture, media_type=PNG)
 
+    def _absent(self) -> dict[str, str]:
+        """The environments that are unavailable, with the reason, among them served ones that fail now."""
+        served = {each.id: each.env.unavailable_reason() for each in self.environments.values()}
+        return self.absent | {id: reason for id, reason in served.items() if reason is not None}
+
     def _document(self, name: str, root: str, environment: ServedEnvironment, owner: str) -> Response:
         """Documents that need no session."""
         match name:
             case "health":
-                return _json({"status": "healthy", "version": __version__, "absent": self.absent})
+                return _json({"status": "healthy", "version": __version__, "absent": self._absent()})
             case "metadata":
                 return _json(self._metadata(environment))
             case "schema":
