@@ -1,0 +1,162 @@
+"""Load on the sandbox of a running server: steps of other sessions beside busy ones, memory of idle sessions, and
+processes left after the server is killed."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from benchmarks.measure import processor
+from tropism.client import Client
+
+HOGS, OTHERS, IDLE = 32, 4, 100  # sessions
+TARGET_P95 = 250.0  # ms
+PAUSE = 0.05  # seconds between two steps of another session
+AFTER_KILL = 0.1  # seconds
+
+
+@contextmanager
+def served(tier: str) -> Iterator[tuple[str, int]]:
+    """The URL and process id of a server whose steps may take one second."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["serve", "Coding-v0", "--port", "0", "--journal", f"{folder}/journal"]
+        arguments = ["--arg", f"tier={tier}", "--arg", "wall=1", "--arg", "cpu=1", "--arg", "max_steps=100000"]
+        command = [sys.executable, "-c", "from tropism.cli import main; main()", *words, *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+            assert server.stdout is not None
+            url = next(found[0] for line in server.stdout if (found := re.search(r"http://[\w.:]+", line)))
+            threading.Thread(target=server.stdout.read, daemon=True).start()
+            try:
+                yield url, server.pid
+            finally:
+                server.kill()
+
+
+def descendants(pid: int) -> list[int]:
+    found, waiting = [], [pid]
+    while waiting:
+        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                children = [int(child) for child in task.read_text().split()]
+                found += children
+                waiting += children
+    return found
+
+
+def memory(pid: int) -> float:
+    """MiB used by a process, shared pages divided by the number of processes that share them."""
+    with suppress(OSError):
+        found = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        return int(found[1]) / 1024 if found else 0.0
+    return 0.0
+
+
+def keep_busy(url: str, stop: threading.Event) -> None:
+    with Client(url) as client:
+        client.reset(seed=0)
+        while not stop.is_set():
+            client.step({"code": "while True: pass"})
+
+
+def time_steps(url: str, stop: threading.Event, durations: list[float]) -> None:
+    with Client(url) as client:
+        client.reset(seed=0)
+        client.step({"code": "x = 0"})
+        while not stop.is_set():
+            start = time.perf_counter()
+            client.step({"code": "x += 1"})
+            durations.append((time.perf_counter() - start) * 1e3)
+            time.sleep(PAUSE)
+
+
+def time_health(url: str, stop: threading.Event, durations: list[float]) -> None:
+    while not stop.is_set():
+        start = time.perf_counter()
+        with urllib.request.urlopen(f"{url}/health") as reply:
+            json.load(reply)
+        durations.append((time.perf_counter() - start) * 1e3)
+        time.sleep(PAUSE)
+
+
+def measure_hogs(tier: str, seconds: float) -> dict[str, float]:
+    stop = threading.Event()
+    steps: list[float] = []
+    health: list[float] = []
+    with served(tier) as (url, _):
+        threads = [threading.Thread(target=keep_busy, args=(url, stop)) for _ in range(HOGS)]
+        threads += [threading.Thread(target=time_steps, args=(url, stop, steps)) for _ in range(OTHERS)]
+        threads += [threading.Thread(target=time_health, args=(url, stop, health))]
+        for thread in threads:
+            thread.start()
+        time.sleep(3)  # every session has begun
+        del steps[:], health[:]
+        time.sleep(seconds)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return {
+        f"step p50 ms beside {HOGS} hogs": statistics.median(steps),
+        "p95": statistics.quantiles(steps, n=20)[-1],
+        "max": max(steps),
+        "health p95 ms": statistics.quantiles(health, n=20)[-1],
+        "health max": max(health),
+    }
+
+
+def measure_idle(tier: str) -> dict[str, float]:
+    """The memory of idle sessions, and the processes left after the server is killed while they exist."""
+    with served(tier) as (url, pid):
+        empty = sum(map(memory, [pid, *descendants(pid)]))
+        clients = [Client(url) for _ in range(IDLE)]
+        for client in clients:
+            client.reset(seed=0)
+            client.step({"code": "x = 1"})
+        time.sleep(1)
+        children = descendants(pid)
+        used = sum(map(memory, [pid, *children])) - empty
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(AFTER_KILL)
+        left = sum(_is_running(child) for child in children)
+        for client in clients:
+            with suppress(Exception):
+                client.close()
+    return {
+        f"MiB of {IDLE} idle sessions": used,
+        "processes": len(children),
+        f"left {AFTER_KILL} s after kill -9": left,
+    }
+
+
+def _is_running(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tiers", nargs="+", default=["A", "B"])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    print(f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    met = True
+    for tier in options.tiers:
+        row = measure_hogs(tier, options.seconds) | measure_idle(tier)
+        print(f"tier {tier}: " + ", ".join(f"{name} {value:.1f}" for name, value in row.items()), flush=True)
+        met = met and row["p95"] <= TARGET_P95 and row[f"left {AFTER_KILL} s after kill -9"] == 0
+    raise SystemExit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
