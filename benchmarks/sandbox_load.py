@@ -14,16 +14,19 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.measure import processor
 from tropism.client import Client
+from tropism.errors import TropismError
 
 HOGS, OTHERS, IDLE = 32, 4, 100  # sessions
 TARGET_P95 = 250.0  # ms
 PAUSE = 0.05  # seconds between two steps of another session
+WARM_UP = 3.0  # seconds until every session has begun
 AFTER_KILL = 0.1  # seconds
+LEFT = f"left {AFTER_KILL} s after kill -9"
 
 
 @contextmanager
@@ -63,14 +66,14 @@ def memory(pid: int) -> float:
 
 
 def keep_busy(url: str, stop: threading.Event) -> None:
-    with Client(url) as client:
+    with suppress(TropismError, OSError), Client(url) as client:
         client.reset(seed=0)
         while not stop.is_set():
             client.step({"code": "while True: pass"})
 
 
 def time_steps(url: str, stop: threading.Event, durations: list[float]) -> None:
-    with Client(url) as client:
+    with suppress(TropismError, OSError), Client(url) as client:
         client.reset(seed=0)
         client.step({"code": "x = 0"})
         while not stop.is_set():
@@ -93,52 +96,45 @@ def measure_hogs(tier: str, seconds: float) -> dict[str, float]:
     stop = threading.Event()
     steps: list[float] = []
     health: list[float] = []
-    with served(tier) as (url, _):
-        threads = [threading.Thread(target=keep_busy, args=(url, stop)) for _ in range(HOGS)]
-        threads += [threading.Thread(target=time_steps, args=(url, stop, steps)) for _ in range(OTHERS)]
-        threads += [threading.Thread(target=time_health, args=(url, stop, health))]
-        for thread in threads:
-            thread.start()
-        time.sleep(3)  # every session has begun
+    with served(tier) as (url, pid):
+        for target, arguments in (
+            *[(keep_busy, ())] * HOGS,
+            *[(time_steps, (steps,))] * OTHERS,
+            (time_health, (health,)),
+        ):
+            threading.Thread(target=target, args=(url, stop, *arguments), daemon=True).start()
+        time.sleep(WARM_UP)
         del steps[:], health[:]
         time.sleep(seconds)
         stop.set()
-        for thread in threads:
-            thread.join()
+        children = descendants(pid)
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(AFTER_KILL)
+        left = sum(map(is_running, children))
     return {
         f"step p50 ms beside {HOGS} hogs": statistics.median(steps),
         "p95": statistics.quantiles(steps, n=20)[-1],
         "max": max(steps),
         "health p95 ms": statistics.quantiles(health, n=20)[-1],
         "health max": max(health),
+        "processes": len(children),
+        LEFT: left,
     }
 
 
 def measure_idle(tier: str) -> dict[str, float]:
-    """The memory of idle sessions, and the processes left after the server is killed while they exist."""
-    with served(tier) as (url, pid):
+    with served(tier) as (url, pid), ExitStack() as clients:
         empty = sum(map(memory, [pid, *descendants(pid)]))
-        clients = [Client(url) for _ in range(IDLE)]
-        for client in clients:
+        for _ in range(IDLE):
+            client = clients.enter_context(Client(url))
             client.reset(seed=0)
             client.step({"code": "x = 1"})
         time.sleep(1)
-        children = descendants(pid)
-        used = sum(map(memory, [pid, *children])) - empty
-        os.kill(pid, signal.SIGKILL)
-        time.sleep(AFTER_KILL)
-        left = sum(_is_running(child) for child in children)
-        for client in clients:
-            with suppress(Exception):
-                client.close()
-    return {
-        f"MiB of {IDLE} idle sessions": used,
-        "processes": len(children),
-        f"left {AFTER_KILL} s after kill -9": left,
-    }
+        used = sum(map(memory, [pid, *descendants(pid)])) - empty
+    return {f"MiB of {IDLE} idle sessions": used}
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     return False
@@ -154,7 +150,7 @@ def main() -> None:
     for tier in options.tiers:
         row = measure_hogs(tier, options.seconds) | measure_idle(tier)
         print(f"tier {tier}: " + ", ".join(f"{name} {value:.1f}" for name, value in row.items()), flush=True)
-        met = met and row["p95"] <= TARGET_P95 and row[f"left {AFTER_KILL} s after kill -9"] == 0
+        met = met and row["p95"] <= TARGET_P95 and row[LEFT] == 0
     raise SystemExit(0 if met else 1)
 
 

@@ -86,6 +86,62 @@ def test_the_end_of_the_interpreter_is_a_result(tier: Tier, code: str, exit_code
         assert sandbox.start().run("print('back')").stdout == "back\n"
 
 
+@every_tier
+@pytest.mark.parametrize(
+    ("code", "last_line"),
+    [
+        ("import socket; socket.socket()", "[sandbox] there is no network"),
+        ("import urllib.request; urllib.request.urlopen('http://example.com')", "[sandbox] there is no network"),
+        ("import subprocess; subprocess.run(['ls'])", "[sandbox] no other process can be started"),
+        ("import os; os.fork()", "[sandbox] this operation is not allowed"),
+        ("bytearray(10 ** 10)", "[sandbox] the memory limit is 512 MiB"),
+        ("import jax", "[sandbox] packages that can be imported beside the standard library: numpy"),
+        ("import os; os._exit(3)", "[sandbox] the interpreter exited with code 3; all variables are lost"),
+        ("import os; os.abort()", "[sandbox] the interpreter was killed by signal 6; all variables are lost"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_the_last_line_of_stderr_says_which_limit_was_met(tier: Tier, code: str, last_line: str):
+    assert run(tier, code, Limits()).stderr.splitlines()[-1] == last_line
+
+
+@every_tier
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [(Limits(wall=0.3), "it took longer than 0.3 s"), (Limits(cpu=0.2), "it used more than 0.2 s of CPU time")],
+)
+def test_the_last_line_of_stderr_says_which_time_was_exceeded(tier: Tier, limits: Limits, reason: str):
+    result = run(tier, "import sys; sys.stderr.write('begun')\nsys.stderr.flush()\nwhile True: pass", limits)
+    assert result.stderr == f"begun\n[sandbox] the step was stopped because {reason}; all variables are lost\n"
+
+
+@every_tier
+@pytest.mark.parametrize(
+    ("code", "stdout"),
+    [
+        ("x = 3\nx", "3\n"),
+        ("None", ""),
+        ("x = 3", ""),
+        ("import asyncio\nasync def f(): return 'a'\nawait asyncio.sleep(0)\nawait f()", "'a'\n"),
+        ("print(_ if False else 1)", "1\n"),
+    ],
+)
+def test_the_value_of_the_last_expression_is_shown(tier: Tier, code: str, stdout: str):
+    assert run(tier, code).stdout == stdout
+
+
+@every_tier
+def test_help_is_shown_and_carets_mark_the_place_of_an_error(tier: Tier):
+    assert "Return the number of items" in run(tier, "help(len)").stdout
+    assert "\n    x = 1 / 0\n        ~~^~~\n" in run(tier, "x = 1 / 0").stderr
+
+
+def test_tier_a_imports_files_that_the_code_has_written():
+    with Sandbox(spec_or_skip("A")) as sandbox:
+        sandbox.run("with open('mine.py', 'w') as file: file.write('y = 4')")
+        assert sandbox.run("import mine; mine.y").stdout == "4\n"
+
+
 @pytest.mark.slow
 @every_tier
 @pytest.mark.parametrize(
@@ -132,8 +188,8 @@ def test_endless_output_ends_at_the_time_limit_and_stays_within_the_output_limit
 
 @every_tier
 def test_invalid_utf8_is_shown_as_escapes(tier: Tier):
-    assert run(tier, r"import os; os.write(1, b'a\xff\x00\n')").stdout == "a\\xff\x00\n"
-    assert run(tier, "import sys; sys.stdout.buffer.write(bytes([200, 10]))").stdout == "\\xc8\n"
+    assert run(tier, r"import os; n = os.write(1, b'a\xff\x00\n')").stdout == "a\\xff\x00\n"
+    assert run(tier, "import sys; n = sys.stdout.buffer.write(bytes([200, 10]))").stdout == "\\xc8\n"
 
 
 @every_tier

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from tropism.errors import SandboxError, ValidationError
 from tropism.sandbox import bubblewrap, landlock, seccomp
 from tropism.sandbox.launcher import Launcher, start_unprivileged
-from tropism.sandbox.limits import Limits
+from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.process import Worker
 from tropism.sandbox.worker import HEADER, NO_TOKEN
@@ -69,6 +69,17 @@ class SandboxSpec:
             "landlock": landlock.rules(mounts) if without_namespaces else None,
             "filter": seccomp.program(writing=not without_namespaces).hex(),
             "packages": dict(mounts.packages),
+            "folders": [] if without_namespaces else ["/tmp"],
+            "explanations": self._explanations(),
+        }
+
+    def _explanations(self) -> dict[str, str]:
+        """What an exception tells the agent about the limit that caused it."""
+        packages = ", ".join(self.packages) or "none"
+        return {
+            "memory": f"the memory limit is {self.limits.memory // MEBIBYTE} MiB",
+            "threads": f"the limit is {self.limits.threads} threads",
+            "packages": f"packages that can be imported beside the standard library: {packages}",
         }
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from tropism.errors import StateError
 from tropism.sandbox.limits import Limits
+from tropism.sandbox.monitor import MAX_FILES
 from tropism.sandbox.pool import SandboxSpec, Tier, shared_pool
 from tropism.sandbox.process import EXIT_TIMEOUT, CapturedStream, Worker, WorkerReply, WorkerRequest
+
+NEWLINE = "\n"
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,12 @@ class Sandbox:
         reply = worker.send_request(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), request)
         completed = reply.kind == b"D" and len(reply.payload) == 4
         exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(worker, request)
+        stderr = _text(request.err)
+        if not completed:
+            stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {_explain(request, exit_code)}\n"
         return ExecutionResult(
             stdout=_text(request.out),
-            stderr=_text(request.err),
+            stderr=stderr,
             exit_code=exit_code,
             timed_out=request.timed_out,
             truncated_output=request.out.truncated or request.err.truncated,
@@ -91,6 +97,21 @@ class Sandbox:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _explain(request: WorkerRequest, exit_code: int) -> str:
+    """Why the interpreter ended."""
+    limits = request.limits
+    reasons = {
+        "wall": f"the step was stopped because it took longer than {limits.wall:g} s",
+        "cpu": f"the step was stopped because it used more than {limits.cpu:g} s of CPU time",
+        "memory": "the step was stopped because it used too much memory",
+        "threads": f"the step was stopped because it had more than {limits.threads} threads",
+        "files": f"the step was stopped because it had more than {MAX_FILES} files",
+    }
+    ended = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
+    reason = reasons[request.exceeded] if request.exceeded else f"the interpreter {ended}"
+    return f"{reason}; all variables are lost"
 
 
 def _text(stream: CapturedStream) -> str:

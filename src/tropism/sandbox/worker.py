@@ -4,9 +4,11 @@ Its source is sent to a fresh interpreter, so it imports nothing from this packa
 replies: the parent does not trust them.
 """
 
+import _ast
 import builtins
 import contextlib
 import ctypes
+import errno
 import importlib.util
 import json
 import linecache
@@ -33,6 +35,9 @@ SIGKILL = 9
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
 READ_FILE, READ_FOLDER = 1 << 2, 1 << 3
 PATH_BENEATH = 1
+COROUTINE = 0x80  # the flag of code that awaits
+PROCESS_MODULES = {"subprocess.py", "popen_fork.py", "popen_spawn_posix.py", "synchronize.py"}
+LIMITS = {"memory": "", "threads": "", "packages": ""}  # explanations, filled by `main`
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
@@ -121,16 +126,63 @@ def run(source: bytes, name: str, namespace: dict[str, Any]) -> int:
     """Run code like a script; returns its exit code, which is 1 after an exception."""
     try:
         text = source.decode("utf-8", "surrogatepass")
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        exec(compile(text, name, "exec", dont_inherit=True), namespace)
+        linecache.cache[name] = (len(text), None, f"{text}\n".splitlines(keepends=True), name)
+        code = compile_step(text, name)
+        if code.co_flags & COROUTINE:
+            import asyncio  # noqa: PLC0415  would double the time that a worker takes to start
+
+            asyncio.run(eval(code, namespace))
+        else:
+            exec(code, namespace)
     except SystemExit as stop:
         return _exit_code(stop.code)
     except BaseException as error:  # noqa: BLE001  untrusted code may raise anything
         with contextlib.suppress(BaseException):  # the code may have broken the printing of exceptions
-            trace = error.__traceback__ and error.__traceback__.tb_next
-            traceback.print_exception(type(error), error, trace)
+            print_exception(error, name)
         return 1
     return 0
+
+
+def compile_step(text: str, name: str) -> types.CodeType:
+    """Compile code that may use `await` and, like the interactive interpreter, shows the value of its last line."""
+    tree = compile(text, name, "exec", _ast.PyCF_ONLY_AST | _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, _ast.Expr):
+        place = {name: getattr(last, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+        show = _ast.Name("__displayhook__", _ast.Load(), **place)
+        last.value = _ast.Call(show, [last.value], [], **place)
+    return compile(tree, name, "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def print_exception(error: BaseException, name: str) -> None:
+    """Print the traceback from the code's own first line, and which limit of the sandbox caused the exception."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != name:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+    explanation = explain(error)
+    if explanation:
+        sys.stderr.write(f"[sandbox] {explanation}\n")
+
+
+def explain(error: BaseException) -> str:
+    """The limit of the sandbox that caused an exception; empty if it has another cause."""
+    if isinstance(error, MemoryError):
+        return LIMITS["memory"]
+    if isinstance(error, ModuleNotFoundError):
+        return LIMITS["packages"]
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return LIMITS["threads"]
+    refused = isinstance(error, PermissionError) and error.errno == errno.EPERM
+    files = {os.path.basename(frame.filename) for frame in traceback.extract_tb(error.__traceback__)}
+    if isinstance(error, socket.gaierror) or (refused and "socket.py" in files):
+        return "there is no network"
+    if refused and files & PROCESS_MODULES:
+        return "no other process can be started"
+    if refused and error.filename is None:
+        return "this operation is not allowed"
+    inner = error.__cause__ or error.__context__
+    return explain(inner) if inner is not None else ""
 
 
 def _exit_code(code: Any) -> int:
@@ -225,11 +277,19 @@ def requests(channel: Channel) -> Iterator[tuple[bytes, bytes]]:
         yield channel.receive()
 
 
+def show_help(*request: Any) -> None:
+    import pydoc  # noqa: PLC0415  as above
+
+    pydoc.Helper(sys.stdin, sys.stdout)(*request)
+
+
 def serve(channel: Channel) -> None:
     """Serve requests until the parent ends; variables persist between requests."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`
+    builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`, like `help`
+    builtins.help = show_help
+    builtins.__displayhook__ = sys.displayhook  # pyright: ignore[reportAttributeAccessIssue]
     out, err = sys.stdout, sys.stderr
     for kind, payload in requests(channel):
         reply_kind = b"D"
@@ -263,7 +323,9 @@ def main() -> None:
         channel = open_channel()
         config = json.loads(channel.receive()[1])
         sys.path[:] = [path for path in sys.path if path]
+        sys.path += config["folders"]
         sys.meta_path.append(Packages(config["packages"]))
+        LIMITS.update(config["explanations"])
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)  # pyright: ignore
         confine(config)

@@ -69,7 +69,7 @@ def test_a_step_that_ends_the_interpreter_does_not_end_the_episode():
         coding.reset(seed=0)
         coding.step({"code": "x = 1"})
         stopped = coding.step({"code": "while True: pass"})
-        assert (stopped.obs.timed_out, stopped.terminated) == (True, False)
+        assert (stopped.obs.timed_out, stopped.obs.lost, stopped.terminated) == (True, True, False)
         assert "NameError" in coding.step({"code": "x"}).obs.stderr
         assert coding.step({"code": "import os; os._exit(7)"}).obs.exit_code == 7
         assert coding.step({"code": "y = 2; print(y)"}).obs.stdout == "2\n"

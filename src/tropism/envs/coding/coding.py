@@ -223,6 +223,7 @@ def _observation(result: ExecutionResult, task: Task | None, **rest: Any) -> Cod
         exit_code=result.exit_code,
         timed_out=result.timed_out,
         truncated_output=result.truncated_output,
+        lost=result.interpreter_lost,
         prompt=task.prompt if task else "",
         **rest,
     )
