@@ -1,5 +1,6 @@
 """Limits of a worker that the kernel does not enforce without a control group: its parent checks them."""
 
+import contextlib
 import os
 import re
 
@@ -10,6 +11,7 @@ MAX_PAGE_TABLES = 32 * MEBIBYTE  # bytes; the memory limit of a worker does not 
 MAX_FILES = 4096  # in /tmp: an empty file takes about a kilobyte of memory
 NAMESPACES = ("user", "pid", "net", "ipc", "uts", "mnt")
 KILLED_FIRST = 1000  # oom_score_adj: the kernel kills this process before any other if memory runs out
+LOW_PRIORITY, NORMAL_PRIORITY = 5, 0  # nice values
 STATUS = re.compile(rb"VmPTE:\s*(\d+) kB.*\nThreads:\s*(\d+)\n", re.DOTALL)
 STATUS_SIZE = 4096
 
@@ -19,11 +21,15 @@ class WorkerMonitor:
 
     def __init__(self, pid: int, has_namespaces: bool, fds: list[int]):
         self._fds = fds
+        self._pid = pid
         try:
             if has_namespaces:
                 _check_namespaces(pid)
             self._status = self._open(f"/proc/{pid}/status", os.O_RDONLY)
             self._folder = self._open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY) if has_namespaces else None
+            self._autogroup = -1  # a kernel may have none
+            with contextlib.suppress(FileNotFoundError):
+                self._autogroup = self._open(f"/proc/{pid}/autogroup", os.O_WRONLY)
             with open(f"/proc/{pid}/oom_score_adj", "w") as score:
                 score.write(str(KILLED_FIRST))
         except OSError as error:
@@ -41,6 +47,14 @@ class WorkerMonitor:
         if found is not None and int(found[2]) > limits.threads:
             return "threads"
         return "files" if self._count_files() > MAX_FILES else None
+
+    def set_priority(self, nice: int) -> None:
+        """Make the worker yield to others, or no longer. A kernel that groups by session ignores the priority of
+        processes; one that does not, and a server that is not root, keep a lowered one."""
+        with contextlib.suppress(OSError):
+            os.write(self._autogroup, str(nice).encode())
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._pid, nice)
 
     def _count_files(self) -> int:
         if self._folder is None:

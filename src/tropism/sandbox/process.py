@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tropism.errors import SandboxError
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.monitor import WorkerMonitor
+from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
 from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
 
 START_TIMEOUT = 20.0  # seconds a worker may take to confine itself
@@ -64,6 +64,7 @@ class WorkerRequest:
     deadline: float
     token: bytes = field(default_factory=lambda: os.urandom(len(NO_TOKEN)))
     exceeded: str | None = None
+    nice: int = NORMAL_PRIORITY
 
     @classmethod
     def start(cls, limits: Limits) -> "WorkerRequest":
@@ -143,6 +144,7 @@ class Worker:
             if not reply.kind:
                 return NO_REPLY
             self._signal(signal.SIGSTOP)
+            self._set_priority(request, NORMAL_PRIORITY)
             self._drain(request)
             return NO_REPLY if self._exceeds_limit(request) else reply
 
@@ -185,12 +187,19 @@ class Worker:
             if now >= next_check:
                 if self._exceeds_limit(request):
                     return NO_REPLY
+                self._set_priority(request, LOW_PRIORITY)
                 next_check = now + CHECK_INTERVAL
             wait = min(time_left, max(cpu_left / CORES, MIN_WAIT), CHECK_INTERVAL)
             if not self._read(request, wait):
                 self._drain(request)
                 return self._next_frame(request.token) or NO_REPLY
         return reply
+
+    def _set_priority(self, request: WorkerRequest, nice: int) -> None:
+        """Steps that take long yield to short ones."""
+        if self._monitor is not None and request.nice != nice:
+            self._monitor.set_priority(nice)
+            request.nice = nice
 
     def _exceeds_limit(self, request: WorkerRequest) -> bool:
         if self._monitor is not None:
