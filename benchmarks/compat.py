@@ -67,7 +67,7 @@ def check_here(column: str) -> dict[str, Any]:
     registered: Any = import_module("tropism").registered
     envs = {spec.id: gymnasium.make(f"tropism/{spec.id}").unwrapped for spec in registered()}
     if column == "sb3":  # its check rejects text spaces
-        envs = {id: env for id, env in envs.items() if env.session.env.traced}
+        envs = {id: env for id, env in envs.items() if env.session.env.pure}
     ids = {id: verdict(check_env, env) for id, env in envs.items()}
     ids |= {f"{kind.__name__}()": verdict(check_env, kind()) for kind in (ours.PlumeEnv, ours.PlumeSearchEnv)}
     library = "stable-baselines3" if column == "sb3" else "gymnasium"

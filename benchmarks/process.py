@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,9 +13,9 @@ from benchmarks.comparison import Comparison
 from benchmarks.peers import ROOT, UnavailableError, python_of
 
 
-def worker_environment(library: str, comparison: Comparison) -> dict[str, str]:
-    """The environment variables of a worker: Tropism from the source tree, accelerator peers from `.carry/`."""
-    paths = [ROOT, ROOT / "src"] if library == "tropism" else [ROOT]
+def worker_environment(library: str, comparison: Comparison, checkout: Path) -> dict[str, str]:
+    """The environment variables of a worker: Tropism from a source tree, accelerator peers from `.carry/`."""
+    paths = [checkout, checkout / "src"] if library == "tropism" else [ROOT]
     if not comparison.accelerator:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "JAX_PLATFORMS": "cpu"}
     paths.append(ROOT / ".carry")
@@ -27,17 +28,17 @@ def worker_environment(library: str, comparison: Comparison) -> dict[str, str]:
 
 
 class Worker:
-    """One library in one process."""
+    """One library in one process; Tropism may come from another checkout."""
 
-    def __init__(self, library: str, comparison: Comparison):
+    def __init__(self, library: str, comparison: Comparison, checkout: Path = ROOT):
         local = library == "tropism" or comparison.accelerator
         python = sys.executable if local else python_of(library)
         self.library = library
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the worker
         self.child = subprocess.Popen(
             [python, "-m", f"benchmarks.workers.{library}"],
-            cwd=ROOT if local else ROOT / ".peers" / library,  # PufferLib creates a link in its working directory
-            env=worker_environment(library, comparison),
+            cwd=checkout if local else ROOT / ".peers" / library,  # PufferLib creates a link in its working directory
+            env=worker_environment(library, comparison, checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -58,11 +58,11 @@ class Server:
 
 
 @contextmanager
-def running(label: str, command: list[str], port: int, path: str) -> Iterator[Server]:
+def running(label: str, command: list[str], port: int, path: str, checkout: Path = ROOT) -> Iterator[Server]:
     with TemporaryDirectory() as state:  # for our journal
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        paths = os.pathsep.join([str(checkout), str(checkout / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": state}
-        child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+        child = subprocess.Popen(command, env=environment, cwd=checkout, stdout=subprocess.DEVNULL)
         try:
             wait_for(port)
             yield Server(label, child.pid, port, path)
@@ -89,10 +89,14 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def serve_command(port: int) -> list[str]:
+    return [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(port)]
+
+
 @contextmanager
 def both_servers() -> Iterator[tuple[Server, Server]]:
     ours, theirs = free_port(), free_port()
-    serve = [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(ours)]
+    serve = serve_command(ours)
     peer = [python_of("openenv"), str(ROOT / "benchmarks" / "workers" / "openenv_server.py"), str(theirs)]
     with (
         running("tropism", serve, ours, "/envs/Echo-v0/ws") as first,

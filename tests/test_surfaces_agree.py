@@ -28,7 +28,7 @@ def short(id: str) -> dict[str, Any]:
     """Params with a short time limit, so that episodes end within the test."""
     env, params = make(id)
     limits = {field.name for field in fields(params)} & {"max_steps"}
-    return {"params": dict.fromkeys(limits, 7)} if env.traced else {}
+    return {"params": dict.fromkeys(limits, 7)} if env.pure else {}
 
 
 def action_table(env: Any, params: Any) -> Any:

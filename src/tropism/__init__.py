@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tropism.check import check_environment
     from tropism.core.adapters.class_based import AgentEnvironment, adapt
-    from tropism.core.environment import Environment, EnvParams, EnvState
+    from tropism.core.adapters.language import Language
+    from tropism.core.environment import Environment, EnvState
+    from tropism.core.host import Host
+    from tropism.core.params import EnvParams
     from tropism.core.registry import EnvironmentSpec, make, register, registered
     from tropism.core.rollout.api import rollout
     from tropism.core.rollout.policy import Policy, random_policy
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
         scale_reward,
         time_limit,
     )
+    from tropism.core.wrapper import Wrapper
     from tropism.envs.chat import Reply
     from tropism.envs.coding.tasks import Task
     from tropism.envs.plume.nav import PlumeNav
@@ -70,7 +74,9 @@ __all__ = [
     "Environment",
     "EnvironmentSpec",
     "EnvironmentState",
+    "Host",
     "Image",
+    "Language",
     "MissingExtraError",
     "Model",
     "MultiBinary",
@@ -92,6 +98,7 @@ __all__ = [
     "Tuple",
     "UnknownEnvironmentError",
     "ValidationError",
+    "Wrapper",
     "__version__",
     "adapt",
     "apply_transform",
@@ -115,7 +122,10 @@ __all__ = [
 _NAMES = {
     "tropism.core.adapters.class_based": "AgentEnvironment adapt",
     "tropism.check": "check_environment",
-    "tropism.core.environment": "Environment EnvParams EnvState",
+    "tropism.core.adapters.language": "Language",
+    "tropism.core.environment": "Environment EnvState",
+    "tropism.core.host": "Host",
+    "tropism.core.params": "EnvParams",
     "tropism.core.registry": "EnvironmentSpec make register registered",
     "tropism.core.rollout.api": "rollout",
     "tropism.core.rollout.policy": "Policy random_policy",
@@ -125,6 +135,7 @@ _NAMES = {
         "Transform apply_transform auto_reset episode_stats frame_stack grayscale normalize_obs randomize_params "
         "resize scale_reward time_limit"
     ),
+    "tropism.core.wrapper": "Wrapper",
     "tropism.envs.chat": "Reply",
     "tropism.envs.coding.tasks": "Task",
     "tropism.envs.plume.nav": "PlumeNav",

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete, Space
 
 EDGE = 3.0
@@ -65,7 +67,7 @@ class Walker:
 class HostLine(Environment):
     """The same task in plain Python, on integers."""
 
-    traced = False
+    host: ClassVar[Host | None] = Host()
 
     def default_params(self) -> LineParams:
         return LineParams()

@@ -1,6 +1,6 @@
 """Environments are values: equal by their fields, and their params are overridden by name."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from tests.core.lines import HostLine, Line, LineParams
 
+from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import program_of
-from tropism.core.environment import EnvParams, flags, outcome, override
+from tropism.core.environment import flags, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams, override
 from tropism.core.session.session import Session
 from tropism.core.spaces import Box
 from tropism.envs.cartpole import CartPole, CartPoleParams
@@ -135,17 +138,14 @@ def test_the_defaults_of_an_environment():
 
 def test_a_host_environment_is_blocking_by_default():
     class Quick(HostLine):
-        blocking: ClassVar[bool] = False
+        host = Host(blocking=False)
 
-    class Slower(Quick):
-        """Inherits the flag of Quick."""
-
-    assert (Line().blocking, HostLine().blocking, Quick().blocking, Slower().blocking) == (False, True, False, False)
+    assert [env.pure for env in (Line(), HostLine(), Quick())] == [True, False, False]
+    assert [env.traits.blocking for env in (Line(), HostLine(), Quick())] == [False, True, False]
 
 
-def test_an_environment_has_no_message_types_by_default():
-    env = Line()
-    assert (env.action_message, env.observation_message, env.message(None, {})) == (None, None, {})
+def test_an_environment_has_no_names_or_message_types_by_default():
+    assert Line().language == Language()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_listing_the_ids_compiles_nothing():
 
 
 def test_a_spec_has_the_traced_flag_of_its_environment():
-    assert all(make(spec.id)[0].traced == spec.traced for spec in registered())
+    assert all(make(spec.id)[0].pure == spec.traced for spec in registered())
 
 
 @pytest.mark.parametrize("id", ["CartPol-v1", "cartpole-v1", "CartPole"])

@@ -262,10 +262,12 @@ def test_the_message_has_the_fields_of_its_class():
     session = Session(env, params)
     session.reset(seed=0)
     ts = [session.step(column) for column in (3, 0, 3, 0, 3, 0)][-1]
-    fields = env.message(ts.obs, ts.info)
+    message = env.language.message
+    assert message is not None
+    fields = message(ts.obs, ts.info)
     assert fields["legal_actions"] == list(range(7))
     assert fields["winner"] == 0
     ts = session.step(3)
-    fields = json.loads(json.dumps(env.message(ts.obs, ts.info)))
+    fields = json.loads(json.dumps(message(ts.obs, ts.info)))
     assert ConnectFourObservation(**fields).winner == 1
     assert Record(ConnectFourObservation).coerce(fields).board[5] == [1, 0, 0, -1, 0, 0, 0]

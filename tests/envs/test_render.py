@@ -97,7 +97,7 @@ def test_the_agent_is_drawn_where_its_spot_is(id: str):
 @pytest.mark.parametrize("id", mark_slow(PURE))
 def test_either_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
     env, params = make(id)
-    words = env.observation_words()
+    words = env.language.observations
     assert len(set(words)) == len(words)
     assert words == () or env.observation_space(params).shape == (len(words),)
 
@@ -105,7 +105,7 @@ def test_either_every_entry_of_a_vector_has_a_word_or_none_has(id: str):
 @pytest.mark.parametrize("id", mark_slow(PURE))
 def test_every_action_that_has_words_is_understood_by_them(id: str):
     env, params = make(id)
-    space, words = env.action_space(params), env.action_words()
+    space, words = env.action_space(params), env.language.actions
     if isinstance(space, Discrete) and words:
         assert [env.parse(word.upper(), params) for word in words] == list(range(space.n))
     elif isinstance(space, Box):

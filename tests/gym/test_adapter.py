@@ -62,7 +62,7 @@ def test_the_spaces_are_converted():
     params = env.default_params()
     assert env.action_space(params) == Discrete(2)
     assert isinstance(env.observation_space(params), Box)
-    assert env.traced is False
+    assert env.pure is False
 
 
 def test_equal_sources_make_equal_environments():

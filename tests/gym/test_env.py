@@ -5,7 +5,7 @@ import inspect
 import pickle
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,7 @@ from tropism import (
     ValidationError,
     make,
 )
+from tropism.core.host import Host
 from tropism.gym import GymEnv, to_gymnasium
 
 
@@ -304,7 +305,7 @@ class Note:
 class Parrot(Environment):
     """Repeats its input: a host environment with typed messages."""
 
-    traced: ClassVar[bool] = False
+    host = Host()
 
     def default_params(self) -> EnvParams:
         return EnvParams()

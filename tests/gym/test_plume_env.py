@@ -227,7 +227,7 @@ def test_bad_seeds_are_rejected(seed: Any):
 )
 def test_library_parts_compile_into_one_step(arguments: dict[str, Any]):
     env = PlumeEnv(**arguments)
-    assert env.session.env.traced
+    assert env.session.env.pure
     for outcome in play(env, 0, [0, 1, 2]):
         assert env.observation_space.contains(outcome[0])
     assert env.session.env == PlumeEnv(**arguments).session.env

@@ -68,7 +68,7 @@ def test_user_parts_work_together_and_are_reproducible():
     first = play(env, 7, ACTIONS)
     assert play(make_all_user(), 7, ACTIONS) == first
     assert play(make_all_user(), 8, ACTIONS) != first
-    assert env.session.env.traced is False
+    assert env.session.env.pure is False
     assert env.lifecycle is EnvironmentState.READY
 
 

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tropism import ValidationError
-from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, Info, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete, Space
 
 STAY, SEGFAULT, EXIT, KILLED, QUIT, RAISE, REFUSE, ODD, UNSENDABLE, HANG, END, ORPHAN = range(12)
@@ -42,10 +45,16 @@ class Place:
     total: float = 0.0
 
 
+CRASH_NAMES = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
+
+
 class Fragile(Environment):
     """Sums random numbers drawn from its keys; `leave` is a folder where `close` writes a file."""
 
-    traced = False
+    host: ClassVar[Host | None] = Host()
+    language = Language(
+        actions=("stay", *CRASH_NAMES, "end", "orphan"), observations=("start", "steps", "total"), clicks=((STAY, END),)
+    )
 
     leave: str = ""
 
@@ -73,16 +82,6 @@ class Fragile(Environment):
     def action_space(self, params: Any) -> Space:
         return Discrete(12)
 
-    def action_words(self) -> tuple[str, ...]:
-        crashes = ("segfault", "exit", "killed", "quit", "raise", "refuse", "odd", "unsendable", "hang")
-        return ("stay", *crashes, "end", "orphan")
-
-    def click_actions(self) -> tuple[tuple[int, ...], ...]:
-        return ((STAY, END),)
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("start", "steps", "total")
-
     def info(self, state: Place, params: Any) -> Info:
         return {"steps": state.steps, "gain": params.gain}
 
@@ -103,7 +102,7 @@ class Fragile(Environment):
 class Unrepeatable(Fragile):
     """Declares that its episodes cannot be replayed."""
 
-    replayable = False
+    host = Host(replayable=False)
 
 
 class Forgetful(Fragile):

@@ -190,9 +190,10 @@ def test_invalid_folders_are_reported(tmp_path: Path):
         Reader(folder)[7]
     manifest, shard = folder / "manifest.json", folder / "steps-000000.parquet"
     text, data = manifest.read_text(), shard.read_bytes()
-    manifest.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(ValidationError, match="format is 2; expected at most 1; written by a newer Tropism"):
-        Reader(folder)
+    for version in (1, 3):
+        manifest.write_text(text.replace('"format": 2', f'"format": {version}'))
+        with pytest.raises(ValidationError, match=f"format is {version}; expected 2; this folder was written by"):
+            Reader(folder)
     manifest.write_text(text[:50])
     with pytest.raises(ValidationError, match="a manifest written by Tropism"):
         Reader(folder)
@@ -246,7 +247,7 @@ def test_manifest_describes_the_recording(tmp_path: Path):
         recorder.reset(seed=6)
     manifest: dict[str, Any] = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["env"] == {"id": "GridWorld-v0", "arguments": {"size": 7}}
-    assert manifest["params"][".max_steps"] == 9
+    assert manifest["params"]["max_steps"] == 9
     assert manifest["shards"][0]["seeds"] == [5, 6]
     assert {"tropism", "jax", "numpy"} <= manifest["versions"].keys()
     assert manifest["spaces"]["action"]["maximum"] == 3

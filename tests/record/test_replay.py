@@ -156,7 +156,7 @@ def test_record_and_replay_commands(
     assert run(monkeypatch, "replay", "out", "--episode", "4", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [{"episode": 4, "seed": 4, "steps": 5, "return": 5.0}]
     manifest = Path("out/manifest.json")
-    text = manifest.read_text().replace('".gravity": 3.7', '".gravity": 3.8')
+    text = manifest.read_text().replace('"gravity": 3.7', '"gravity": 3.8')
     manifest.write_text(text.replace('"tropism": "', '"tropism": "0.0.'))
     assert run(monkeypatch, "replay", "out", "--verify") == 1
     printed = capsys.readouterr().out

@@ -1,12 +1,15 @@
 """Test environments with image observations."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Dict, Discrete, Image, Space
 
 HEIGHT, WIDTH = 4, 6
@@ -40,15 +43,15 @@ class Camera(Environment):
     def action_space(self, params: Any) -> Space:
         return Discrete(4)
 
-    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
-        return self.click
+    @property
+    def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Language(clicks=self.click)
 
 
 class HostCamera(Environment):
     """Colours that depend on the step; a host environment whose episodes cannot be replayed."""
 
-    traced: ClassVar[bool] = False
-    replayable: ClassVar[bool] = False
+    host = Host(replayable=False)
 
     def default_params(self) -> EnvParams:
         return EnvParams()

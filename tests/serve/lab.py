@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tropism.core.adapters.class_based import AgentEnvironment
-from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.environment import Environment, Info, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.wire.messages import Action, Observation
 
@@ -25,7 +27,7 @@ class Count:
 class Lab(Environment):
     """Counts its steps from the seed on."""
 
-    traced = False
+    host: ClassVar[Host | None] = Host()
 
     def default_params(self) -> EnvParams:
         return EnvParams()
@@ -63,7 +65,7 @@ class Stuck(Lab):
 class Unwritable(Lab):
     """Its episodes cannot be replayed."""
 
-    replayable = False
+    host = Host(replayable=False)
 
 
 class Liar(AgentEnvironment):

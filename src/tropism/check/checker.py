@@ -188,6 +188,6 @@ def _skip_reason(law: Law, context: CheckContext, results: dict[str, Result]) ->
             return f"depends on {name}, which failed"
         if required.status == "skipped" and required.message.startswith("depends on"):
             return required.message
-    if not law.for_host and not context.traced:
+    if not law.for_host and not context.pure:
         return "host environment"
-    return "its resets take no seed" if law.needs_seed and not context.env.seedable else None
+    return "its resets take no seed" if law.needs_seed and not context.env.traits.seedable else None

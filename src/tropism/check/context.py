@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from tropism.check.compare import difference, format_value, to_host
 from tropism.check.finding import Finding, attempt
 from tropism.check.shrink import shrink
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key_function, seed_words, step_key
+from tropism.core.params import override
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Space
 
@@ -71,8 +72,8 @@ class CheckContext:
         self._episodes: dict[tuple[bool, int], list[StepRecord]] = {}
 
     @property
-    def traced(self) -> bool:
-        return bool(self.env.traced)
+    def pure(self) -> bool:
+        return self.env.pure
 
     @cached_property
     def params(self) -> Any:
@@ -93,7 +94,7 @@ class CheckContext:
     @cached_property
     def fast(self) -> Calls:
         """Compiled if that works; if not, the law `jit` reports it."""
-        if not self.traced or attempt(lambda: self._compile()) is not None:
+        if not self.pure or attempt(lambda: self._compile()) is not None:
             return self.plain
         return self.compiled
 
@@ -113,7 +114,7 @@ class CheckContext:
             yield drawn[number]
 
     def _draw(self, seed: int, number: int) -> Any:
-        if not self.traced and self.action_space.shape is None:  # texts and records cannot be stacked
+        if not self.pure and self.action_space.shape is None:  # texts and records cannot be stacked
             return self.action_space.sample(_wrap(self._words(seed, number)[number]))
         pool, size = self.pool(seed)
         return jax.tree.map(lambda leaf: leaf[number % size], pool)
@@ -121,7 +122,7 @@ class CheckContext:
     def pool(self, seed: int) -> tuple[Any, int]:
         """Stacked random members of the action space, and their number."""
         if seed not in self._pools:
-            sample = _pool_sampler(self.action_space, self._pool_size, self.traced)
+            sample = _pool_sampler(self.action_space, self._pool_size, self.pure)
             self._pools[seed] = to_host(sample(random.key(seed)))
         return self._pools[seed], self._pool_size
 
@@ -134,14 +135,14 @@ class CheckContext:
     def samples(self, space: Space) -> list[Any]:
         """Samples of a space with the first seeds."""
         seeds = range(NUM_SAMPLES)
-        if not self.traced:
+        if not self.pure:
             return [to_host(space.sample(random.key(seed))) for seed in seeds]
         drawn = to_host(_sampler(space)(np.arange(NUM_SAMPLES)))
         return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], drawn) for seed in seeds]
 
     def key(self, seed: int, time: int) -> Any:
         """The key that a Session uses for this step; 0 is the reset."""
-        if self.traced:
+        if self.pure:
             return _wrap(self._words(seed, time)[time])
         return _host_keys(seed)(time) if time else seed
 
@@ -170,7 +171,7 @@ class CheckContext:
     def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[StepRecord]:
         """Run an episode step by step until it ends or the actions run out."""
         for obs, state, *rest in self.play(calls, seed, actions):
-            yield StepRecord(*to_host((obs, state if self.traced else None, *rest)))
+            yield StepRecord(*to_host((obs, state if self.pure else None, *rest)))
 
     def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> Iterable[StepRecord]:
         """The same, cached for the laws that need only one run."""
@@ -185,7 +186,7 @@ class CheckContext:
 
     def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
         """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
-        return list((self.cached_run if self.traced else self.run)(self.plain, seed, actions))
+        return list((self.cached_run if self.pure else self.run)(self.plain, seed, actions))
 
     def play(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         """As `run`, but yields the objects that the environment returned, not copies."""
@@ -193,7 +194,7 @@ class CheckContext:
         try:
             yield obs, state
             for time, action in enumerate(actions, 1):
-                action = jax.tree.map(jnp.asarray, action) if self.traced else action
+                action = jax.tree.map(jnp.asarray, action) if self.pure else action
                 obs, state, reward, done, info = calls.step(self.key(seed, time), state, action)
                 yield obs, state, reward, done, info
                 if done:
@@ -206,7 +207,7 @@ class CheckContext:
 
     def reset(self, session: Session, seed: int) -> None:
         """Reset with this seed if the environment takes one."""
-        session.reset(seed=seed if self.env.seedable else None)
+        session.reset(seed=seed if self.env.traits.seedable else None)
 
     def find_smallest(self, fails: Fails, count: int = SHORT, place: str = "step") -> Finding | None:
         """Try random actions and shrink those that fail. `place` is reported for an exception that was raised
@@ -265,13 +266,13 @@ def _key_deriver() -> Callable[[Any, int], Any]:
 
 
 @lru_cache(MAX_SPACES)
-def _pool_sampler(space: Space, size: int, traced: bool) -> Callable[[Any], Any]:
+def _pool_sampler(space: Space, size: int, pure: bool) -> Callable[[Any], Any]:
     """A function that draws `size` members of a space, compiled for a pure environment."""
 
     def sample(key: Any) -> Any:
         return space.sample(key, (size,))
 
-    return compile_quickly(sample) if traced else sample
+    return compile_quickly(sample) if pure else sample
 
 
 @lru_cache(MAX_SPACES)

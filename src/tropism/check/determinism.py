@@ -17,7 +17,7 @@ def check_same_seed(context: CheckContext) -> Finding | None:
         return compare_runs("step", context.run(context.fast, seed, actions), first)
 
     # Where compilation fails, only plain calls are left, which the next law covers.
-    return None if context.traced and context.fast is context.plain else context.find_smallest(fails)
+    return None if context.pure and context.fast is context.plain else context.find_smallest(fails)
 
 
 def check_global_state(context: CheckContext) -> Finding | None:

@@ -54,7 +54,7 @@ def explain_reward(reward: Any) -> str:
 
 def find_endings(context: CheckContext) -> Endings:
     """Run a batch of compiled episodes or, if that fails, a few step by step."""
-    if context.traced and context.fast is not context.plain:
+    if context.pure and context.fast is not context.plain:
         found: list[Endings] = []
         if attempt(lambda: found.append(_find_in_batch(context))) is None:
             return found[0]
@@ -133,7 +133,7 @@ def _replay(context: CheckContext, faults: Any) -> Endings:
 def _find_step_by_step(context: CheckContext) -> Endings:
     """Only the first episode of a host environment may be long; plain calls of a pure one are too slow."""
     short, seeds = context.num_steps, range(context.seed, context.seed + NUM_SEEDS)
-    limit = short if context.traced or is_endless(context.env) else 10 * short
+    limit = short if context.pure or is_endless(context.env) else 10 * short
     limits = [limit, *[short] * (NUM_SEEDS - 1)]
     episodes = [_run_episode(context, seed, context.stream(seed, 0, n)) for seed, n in zip(seeds, limits, strict=True)]
     lengths = [length for episode in episodes for length in episode.lengths]

@@ -42,8 +42,8 @@ def _check_types(context: CheckContext, seed: int, actions: list[Any]) -> Findin
 
 def _explain_outcome(context: CheckContext, record: StepRecord) -> str | None:
     reward, done = record.reward, record.done
-    real = isinstance(reward, float) or (context.traced and getattr(reward, "dtype", None) == jnp.float32)
-    real = real or (not context.traced and isinstance(reward, int | np.number))
+    real = isinstance(reward, float) or (context.pure and getattr(reward, "dtype", None) == jnp.float32)
+    real = real or (not context.pure and isinstance(reward, int | np.number))
     if not real or np.shape(reward) != ():
         return f"reward is {_format_typed(reward)}, not a float32 scalar"
     if not _is_flag(done):
@@ -64,7 +64,7 @@ def _format_typed(value: Any) -> str:
 
 
 def _explain_info(context: CheckContext, info: Any, first: Any) -> str | None:
-    same = structure_of(info) == structure_of(first) if context.traced else set(info) == set(first)
+    same = structure_of(info) == structure_of(first) if context.pure else set(info) == set(first)
     return None if same else f"info is {format_value(info)}, unlike that of step 1, {format_value(first)}"
 
 
@@ -80,7 +80,7 @@ def _check_late_flags(context: CheckContext) -> Finding | None:
 def _late_steps(context: CheckContext) -> Iterator[tuple[int, Any, Any]]:
     """`(time, done, info)` of a step whose state has its clock set to `time`: to each integer of the environment
     and its params, which may be a time limit, and to a step beyond all of them."""
-    if not context.traced or context.fast is context.plain:
+    if not context.pure or context.fast is context.plain:
         return
     _, state = context.fast.reset(context.key(context.seed, 0))
     action = jax.tree.map(jnp.asarray, context.actions(context.seed, 1)[0])

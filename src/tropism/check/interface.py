@@ -20,7 +20,8 @@ from tropism.check.mistakes import (
     find_wrong_signature,
     find_wrong_space,
 )
-from tropism.core.environment import Environment, EnvParams
+from tropism.core.environment import Environment
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Dict, Space, Tuple
 
 NUM_RESETS = 8
@@ -82,7 +83,7 @@ def _check_calls(context: CheckContext) -> Finding | None:
 
 def _explain_time(context: CheckContext, state: Any, expected: int) -> str | None:
     """Why `state.time` of a pure environment is wrong."""
-    if not context.traced:
+    if not context.pure:
         return None
     message = explain_state(state)
     if message:
@@ -110,7 +111,7 @@ def _check_space(name: str, context: CheckContext) -> Finding | None:
     for number, sample in enumerate(samples):
         if not space.contains(sample):
             return Finding(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
-    if not context.traced:
+    if not context.pure:
         return None
 
     def build_traced(params: Any) -> Any:
@@ -124,23 +125,23 @@ def _check_first_obs(context: CheckContext) -> Finding | None:
     space = context.env.observation_space(context.params)
     for seed in range(context.seed, context.seed + NUM_RESETS):
         obs = next(context.run(context.fast, seed, [])).obs
-        message = explain_obs(space, obs, context.traced)
+        message = explain_obs(space, obs, context.pure)
         if message:
             return context.with_example(Finding("reset", message), seed, [])
     return None
 
 
-def explain_obs(space: Space, obs: Any, traced: bool, name: str = "observation") -> str | None:
+def explain_obs(space: Space, obs: Any, pure: bool, name: str = "observation") -> str | None:
     """Why an observation is not in its space, or has another dtype."""
-    part = _explain_parts(space, obs, traced, name)
+    part = _explain_parts(space, obs, pure, name)
     if part is None and isinstance(space, Box) and isinstance(obs, np.ndarray | np.generic):
-        part = _explain_array(space, obs, traced, name)
+        part = _explain_array(space, obs, pure, name)
     if part is None and not space.contains(obs):
         return f"{name} {format_value(obs)} is not in {space!r}"
     return part
 
 
-def _explain_parts(space: Space, obs: Any, traced: bool, name: str) -> str | None:
+def _explain_parts(space: Space, obs: Any, pure: bool, name: str) -> str | None:
     """The same for the first wrong member of a Dict or Tuple observation with all its members."""
     if isinstance(space, Dict) and isinstance(obs, dict) and set(obs) == set(space.spaces):
         parts = [(part, obs[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
@@ -148,16 +149,16 @@ def _explain_parts(space: Space, obs: Any, traced: bool, name: str) -> str | Non
         parts = [(part, value, f"{name}[{i}]") for i, (part, value) in enumerate(zip(space.spaces, obs, strict=True))]
     else:
         return None
-    messages = [explain_obs(part, value, traced, label) for part, value, label in parts]
+    messages = [explain_obs(part, value, pure, label) for part, value, label in parts]
     return next((message for message in messages if message), None)
 
 
-def _explain_array(space: Box, obs: Any, traced: bool, name: str) -> str | None:
+def _explain_array(space: Box, obs: Any, pure: bool, name: str) -> str | None:
     if obs.shape != space.shape:
         return f"{name} has shape {obs.shape}, but {space!r} has shape {space.shape}"
-    dtype = jax.dtypes.canonicalize_dtype(space.dtype) if traced else space.dtype
+    dtype = jax.dtypes.canonicalize_dtype(space.dtype) if pure else space.dtype
     if obs.dtype != dtype:
-        advice = f"cast it with .astype({'jnp' if traced else 'np'}.{dtype}), or declare the space with its dtype"
+        advice = f"cast it with .astype({'jnp' if pure else 'np'}.{dtype}), or declare the space with its dtype"
         return f"{name} {format_value(obs)} has dtype {obs.dtype}, but {space!r} has dtype {dtype}; {advice}"
     return None
 
@@ -168,7 +169,7 @@ def _later_obs(context: CheckContext) -> Any:
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:
         for time, record in enumerate(context.cached_run(context.fast, seed, actions)):
-            message = explain_obs(space, record.obs, context.traced)
+            message = explain_obs(space, record.obs, context.pure)
             if message:
                 only_bounds = _is_only_out_of_bounds(record, model)
                 message = f"step {time}: {message}"
@@ -214,7 +215,7 @@ def check_purity(context: CheckContext) -> Finding | None:
         if found:
             return Finding("reset", f"reset changed its input: {found}")
         for time, action in enumerate(actions, 1):
-            inputs = {"params": context.params, "action": action} | ({"state": state} if context.traced else {})
+            inputs = {"params": context.params, "action": action} | ({"state": state} if context.pure else {})
             before = to_host(inputs)
             _, after, _, done, _ = context.plain.step(context.key(seed, time), state, action)
             found = difference(inputs, before)

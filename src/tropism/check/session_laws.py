@@ -51,7 +51,7 @@ def _overwrite(obs: Any) -> None:
 
 
 def check_snapshot(context: CheckContext) -> Finding | None:
-    if not context.env.replayable:
+    if not context.env.traits.replayable:
         return Finding("session", "replayable = False", "skipped")
 
     def fails(seed: int, actions: list[Any]) -> Finding | None:

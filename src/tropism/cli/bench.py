@@ -38,8 +38,8 @@ def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]
     """Compiled steps per second of a batch, and microseconds per session step."""
     import jax
 
-    from tropism.core.rollout.api import Transition
     from tropism.core.rollout.api import rollout as run
+    from tropism.core.rollout.plan import Transition
     from tropism.core.rollout.policy import random_policy
     from tropism.core.session.session import Session
 

@@ -102,7 +102,7 @@ def _evaluate_locally(
     policy = resolve_policy(name, env, params, greedy)
     if isinstance(policy, LanguageModel):
         return _evaluate_language_model(id, name, policy, seed, episodes, steps)
-    if isinstance(policy, Policy) and env.traced:
+    if isinstance(policy, Policy) and env.pure:
         if num_batches(episodes) > 1:
             return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):

@@ -35,12 +35,12 @@ def show(id: Id, param: Params = None, arg: Arguments = None, as_json: AsJson = 
     factory = _factory(id)
     about = {
         "id": id,
-        "kind": "pure" if env.traced else "host",
+        "kind": "pure" if env.pure else "host",
         "description": _description(factory),
         "observation_space": str(env.observation_space(params)),
-        "observation_names": _names(env.observation_words(), env.observation_space(params)),
+        "observation_names": _names(env.language.observations, env.observation_space(params)),
         "action_space": str(env.action_space(params)),
-        "action_names": _names(env.action_words(), env.action_space(params)),
+        "action_names": _names(env.language.actions, env.action_space(params)),
         "params": [each._asdict() for each in walk_params(params)],
         "arguments": _arguments(factory),
         "reset_options": list(env.reset_options),

@@ -5,7 +5,6 @@ import importlib
 import inspect
 import json
 import re
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from tropism.core.adapters.class_based import ClassBasedEnvironment, adapt, build_environment, is_agent_class
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
+from tropism.core.params import override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 GROUP = "tropism.environments"
@@ -186,9 +186,9 @@ def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
 def _spec(id: str, target: Any, source: str) -> EnvironmentSpec:
     if isinstance(target, Environment):
         instance = target
-        return EnvironmentSpec(id, _summary(type(target)), target.traced, source, lambda: instance)
+        return EnvironmentSpec(id, _summary(type(target)), target.pure, source, lambda: instance)
     if isinstance(target, type) and issubclass(target, Environment):
-        return EnvironmentSpec(id, _summary(target), target.traced, source, target)
+        return EnvironmentSpec(id, _summary(target), target.host is None, source, target)
     if is_agent_class(target):
         adapt(target)  # raises now if the class cannot be adapted
         return EnvironmentSpec(id, _summary(target), False, source, target)
@@ -210,7 +210,7 @@ def _factory_spec(id: str, factory: Any, source: str) -> EnvironmentSpec:
         raise ValidationError(
             "env_or_factory", factory, f"a factory that returns an Environment, not {type(env).__name__}"
         )
-    return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.traced, source, factory)
+    return EnvironmentSpec(id, _summary(factory) or _summary(type(env)), env.pure, source, factory)
 
 
 def _required_arguments(factory: Any) -> list[str]:
@@ -224,7 +224,7 @@ def _summary(target: Any) -> str:
     """The first line of the docstring, or of the module's docstring if that describes the class."""
     own = (target.__doc__ or "").strip()
     generated = own.startswith(f"{target.__name__}(")  # the default docstring of a dataclass
-    of_module = getattr(sys.modules.get(target.__module__), "__doc__", None) or ""
+    of_module = getattr(inspect.getmodule(target), "__doc__", None) or ""
     describes_class = isinstance(target, type) and of_module.startswith(f"{target.__name__}:")
     text = of_module if describes_class or not own or generated else own
     line = text.strip().split("\n")[0].removeprefix(f"{target.__name__}: ")
@@ -250,4 +250,4 @@ def _built_in(id: str) -> EnvironmentSpec:
     if not inspect.isfunction(target):
         return _spec(id, target, "built-in")
     kind = inspect.signature(target, eval_str=True).return_annotation
-    return EnvironmentSpec(id, _summary(target), kind.traced, "built-in", target)
+    return EnvironmentSpec(id, _summary(target), kind.host is None, "built-in", target)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tropism.core.adapters.class_based import build_environment, is_agent_class
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
+from tropism.core.params import override
 from tropism.core.registry import find, make, set_source, unavailable_reasons
 from tropism.errors import UnknownEnvironmentError, ValidationError
 

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 
@@ -49,6 +51,10 @@ class Acrobot(Environment):
 
     Ends: terminated when the free end is above `goal_height`; truncated after `max_steps` steps.
     """
+
+    language = Language(
+        ACTIONS, ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "velocity 1", "velocity 2")
+    )
 
     def default_params(self) -> AcrobotParams:
         return AcrobotParams()
@@ -106,12 +112,6 @@ class Acrobot(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}. "
             "Actions, torque at the elbow: negative, none, positive."
         )
-
-    def action_words(self) -> tuple[str, ...]:
-        return ACTIONS
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "velocity 1", "velocity 2")
 
 
 def _joints(state: Any, params: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:

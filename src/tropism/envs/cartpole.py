@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 
@@ -45,6 +47,8 @@ class CartPole(Environment):
     Ends: terminated when the cart is beyond ±`x_threshold` or the pole beyond ±`theta_threshold`; truncated after
     `max_steps` steps.
     """
+
+    language = Language(ACTIONS, ("cart position", "cart velocity", "pole angle", "pole velocity"))
 
     def default_params(self) -> CartPoleParams:
         return CartPoleParams()
@@ -102,12 +106,6 @@ class CartPole(Environment):
             f"angular velocity {math.degrees(state.theta_dot):+.2f}°/s; positive leans right.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}. Actions: left, right."
         )
-
-    def action_words(self) -> tuple[str, ...]:
-        return ACTIONS
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("cart position", "cart velocity", "pole angle", "pole velocity")
 
 
 def _accelerations(state: Any, action: Any, params: Any) -> tuple[Any, Any]:

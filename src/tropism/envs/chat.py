@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 
 from tropism.core.adapters.language import parse_record
-from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import host_key
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
@@ -69,17 +71,15 @@ class Chat(Environment):
     Ends: terminated by the partner; truncated after `max_turns` messages of the agent.
     """
 
-    traced: ClassVar[bool] = False
-    reseedable: ClassVar[bool] = False
-
     partner: Partner = eqx.field(static=True)
     max_turns: int = eqx.field(static=True)
     tokenizer: Tokenizer | None = eqx.field(static=True)
 
     @property
-    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def host(self) -> Host:  # pyright: ignore[reportIncompatibleVariableOverride]
         """A user's partner or tokenizer may be slow."""
-        return not isinstance(self.partner, SecretNumber) or self.tokenizer is not None
+        built_in = isinstance(self.partner, SecretNumber) and self.tokenizer is None
+        return Host(reseedable=False, blocking=not built_in)
 
     def __init__(self, partner: Any = SecretNumber(), max_turns: Any = 20, tokenizer: Any = None):
         if not callable(partner):

@@ -1,7 +1,7 @@
 """ConnectFour: drop discs into a 6 × 7 rack; the first to line up four wins."""
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,8 +10,9 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, Bool, Int, Int8
 
-from tropism.core.adapters.language import normalize, parse_json
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language, normalize, parse_json
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 from tropism.errors import ValidationError
@@ -47,9 +48,6 @@ class ConnectFour(Environment):
     ahead and picks at random among equally good columns. Against both, the agent is X and moves first. With "self" the
     players alternate, and the reward is that of the player who has just moved.
     """
-
-    action_message: ClassVar[type | None] = ConnectFourAction
-    observation_message: ClassVar[type | None] = ConnectFourObservation
 
     opponent: str = eqx.field(static=True)
 
@@ -115,8 +113,14 @@ class ConnectFour(Environment):
         from_center = jnp.hypot(x % CELL - CELL / 2, y % CELL - CELL / 2)
         return draw.finish(draw.paint(canvas, from_center - 0.4 * CELL, draw.enlarge(colors, CELL)))
 
-    def click_actions(self) -> tuple[tuple[int, ...], ...]:
-        return (tuple(range(COLUMNS)),)
+    @property
+    def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Language(
+            clicks=(tuple(range(COLUMNS)),),
+            action_type=ConnectFourAction,
+            observation_type=ConnectFourObservation,
+            message=_message,
+        )
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         board, mark = np.asarray(state.board), {1: "X", -1: "O", 0: "."}
@@ -131,17 +135,19 @@ class ConnectFour(Environment):
             + f"\nAction: a column, such as 'column 3'. Legal columns: {legal or 'none'}."
         )
 
-    def message(self, obs: Any, info: Info) -> dict[str, Any]:
-        return {
-            "board": np.asarray(obs).tolist(),
-            "legal_actions": np.flatnonzero(info["legal_actions"]).tolist(),
-            "winner": int(info["winner"]),
-        }
-
     def parse(self, text: str, params: Any) -> Any:
         match = re.fullmatch(r"column\s*(\d+)", normalize(text))
         data = match[1] if match else normalize(text)
         return parse_json(text, data, self.action_space(params), "a column from 0 to 6, such as 'column 3' or '3'")
+
+
+def _message(obs: Any, info: Info) -> dict[str, Any]:
+    """The fields of a ConnectFourObservation."""
+    return {
+        "board": np.asarray(obs).tolist(),
+        "legal_actions": np.flatnonzero(info["legal_actions"]).tolist(),
+        "winner": int(info["winner"]),
+    }
 
 
 def open_columns(board: Any) -> Bool[Array, "7"]:

@@ -1,9 +1,11 @@
 """Echo: returns every message; the reward grows with its length."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from tropism.core.adapters.language import parse_record
-from tropism.core.environment import Environment, EnvParams, Info
+from tropism.core.environment import Environment, Info
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.wire.messages import EchoAction, EchoObservation
 
@@ -26,9 +28,8 @@ class Echo(Environment):
     Ends: never.
     """
 
-    traced: ClassVar[bool] = False
-    blocking: ClassVar[bool] = False
-    endless: ClassVar[bool] = True
+    host = Host(blocking=False)
+    endless = True
 
     def default_params(self) -> EchoParams:
         return EchoParams()

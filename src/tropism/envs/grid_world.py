@@ -6,7 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.core.spaces.space import check_count
 from tropism.drawing import canvas as draw
@@ -31,6 +33,8 @@ class GridWorld(Environment):
 
     Ends: terminated at the goal; truncated after `max_steps` steps. `size` is the number of rows and of columns.
     """
+
+    language = Language(ACTIONS, ("row", "column"))
 
     size: int = eqx.field(static=True)
 
@@ -90,9 +94,3 @@ class GridWorld(Environment):
             f"You are at row {int(state.row)}, column {int(state.col)}; the goal is at row {last}, column {last}.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}. Actions: up, right, down, left."
         )
-
-    def action_words(self) -> tuple[str, ...]:
-        return ACTIONS
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("row", "column")

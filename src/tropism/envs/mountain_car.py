@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 
@@ -41,6 +43,8 @@ class MountainCar(Environment):
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
     """
 
+    language = Language(ACTIONS, ("position", "velocity"))
+
     def default_params(self) -> MountainCarParams:
         return MountainCarParams()
 
@@ -69,12 +73,6 @@ class MountainCar(Environment):
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         return f"{describe_state(state, params)} Actions: left, none, right."
-
-    def action_words(self) -> tuple[str, ...]:
-        return ACTIONS
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("position", "velocity")
 
 
 def initial_state(key: Any) -> MountainCarState:

@@ -5,8 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.adapters.language import parse_number
-from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.adapters.language import Language, parse_number
+from tropism.core.environment import Environment, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box
 from tropism.envs.mountain_car import (
     MountainCarState,
@@ -36,6 +37,8 @@ class MountainCarContinuous(Environment):
 
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
     """
+
+    language = Language(("push",), ("position", "velocity"))
 
     def default_params(self) -> MountainCarContinuousParams:
         return MountainCarContinuousParams()
@@ -69,12 +72,6 @@ class MountainCarContinuous(Environment):
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         actions = "Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
         return f"{describe_state(state, params)} {actions}"
-
-    def action_words(self) -> tuple[str, ...]:
-        return ("push",)
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("position", "velocity")
 
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

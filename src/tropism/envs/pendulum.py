@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.adapters.language import parse_number
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.adapters.language import Language, parse_number
+from tropism.core.environment import Environment, EnvState, Info, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Box
 from tropism.drawing import canvas as draw
 
@@ -37,6 +38,8 @@ class Pendulum(Environment):
 
     Ends: truncated after `max_steps` steps; never terminated.
     """
+
+    language = Language(("torque",), ("cos angle", "sin angle", "angular velocity"))
 
     def default_params(self) -> PendulumParams:
         return PendulumParams()
@@ -85,12 +88,6 @@ class Pendulum(Environment):
             f"Step {int(state.time)} of {int(params.max_steps)}. "
             f"Action: one number, the torque from {-torque:g} to {torque:g}."
         )
-
-    def action_words(self) -> tuple[str, ...]:
-        return ("torque",)
-
-    def observation_words(self) -> tuple[str, ...]:
-        return ("cos angle", "sin angle", "angular velocity")
 
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

@@ -6,10 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, UInt8
 
+from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, Info
 from tropism.core.spaces import Discrete, Image
 from tropism.drawing import canvas as draw
-from tropism.envs.grid_world import GridWorld, GridWorldParams, GridWorldState
+from tropism.envs.grid_world import ACTIONS, GridWorld, GridWorldParams, GridWorldState
 
 CELL = 8  # pixels
 AGENT, GOAL = (255, 255, 255), (0, 255, 0)
@@ -22,6 +23,8 @@ class PixelGridWorld(Environment):
 
     Ends: terminated at the goal; truncated after `max_steps` steps.
     """
+
+    language = Language(ACTIONS)
 
     size: int = eqx.field(static=True)
 
@@ -63,6 +66,3 @@ class PixelGridWorld(Environment):
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
         return self.grid.agent_position_in_image(state, params)
-
-    def action_words(self) -> tuple[str, ...]:
-        return self.grid.action_words()

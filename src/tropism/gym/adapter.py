@@ -4,15 +4,17 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.adapters.recipe import Recipe
-from tropism.core.environment import Environment, EnvParams, Info
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import small_seed
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.gym.spaces import from_gymnasium_space
@@ -37,8 +39,7 @@ class AdapterState:
 class Adapter(Environment):
     """A host environment; each episode runs in its own Gymnasium environment."""
 
-    traced: ClassVar[bool] = False
-    reseedable: ClassVar[bool] = False
+    host = Host(reseedable=False)
 
     recipe: Recipe
     action: Space

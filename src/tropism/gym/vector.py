@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from tropism.core.compiled.batch import batch_device, batch_program_of
 from tropism.core.compiled.batch_actions import batch_reader
 from tropism.core.compiled.packing import Layout, reader, viewer
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
 from tropism.core.episode import check_seed, seed_from_words, seed_words
+from tropism.core.params import override
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
@@ -46,7 +47,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
     ):
         self.closed = True  # until construction succeeds
         check_version()
-        if not isinstance(env, Environment) or not env.traced:
+        if not isinstance(env, Environment) or not env.pure:
             raise ValidationError("env", env, "a pure environment; use gymnasium's SyncVectorEnv for a host one")
         check_render_mode(render_mode, RENDER_MODES)
         self.env = env

@@ -4,55 +4,35 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Mapping
+from dataclasses import replace
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment, Info
+from tropism.core.host import Host
 from tropism.core.registry import copy_source
-from tropism.core.spaces import Space
+from tropism.core.wrapper import Wrapper
 from tropism.errors import ValidationError
 from tropism.isolation.process import EpisodeProcess
 
 EXPECTED = "an environment from an importable module, with picklable fields"
 
 
-def _forward(name: str) -> Any:
-    """A property that reads the attribute of the wrapped environment."""
-    return property(lambda self: getattr(self.env, name))
-
-
-class IsolatedEnvironment(Environment):
+class IsolatedEnvironment(Wrapper):
     """Runs `env` in worker processes; the state is a handle of the episode's process.
 
     Methods that need no state (spaces, options, `parse`) run on `env` in this process.
     `modules` are imported by the fork server before it forks a worker.
     """
 
-    traced: ClassVar[bool] = False
-    isolated: ClassVar[bool] = True
-    interruptible: ClassVar[bool] = True
-    replayable: ClassVar[Any] = _forward("replayable")
-    reseedable: ClassVar[Any] = _forward("reseedable")
-    seedable: ClassVar[Any] = _forward("seedable")
-    takes_episode_id: ClassVar[Any] = _forward("takes_episode_id")
-    endless: ClassVar[Any] = _forward("endless")
-    action_message: ClassVar[Any] = _forward("action_message")
-    observation_message: ClassVar[Any] = _forward("observation_message")
-    display_name: ClassVar[Any] = _forward("display_name")
-    reset_options: ClassVar[Any] = _forward("reset_options")
-
-    env: Environment
     modules: tuple[str, ...] = eqx.field(static=True)
 
-    def default_params(self) -> Any:
-        return self.env.default_params()
-
-    def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
-        return self.env.configure(params, options)
+    @property
+    def host(self) -> Host:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return replace(self.env.traits, isolated=True, interruptible=True)
 
     def reset(self, key: Any, params: Any) -> tuple[Any, EpisodeProcess]:
         process = self.start_process()
@@ -83,7 +63,9 @@ class IsolatedEnvironment(Environment):
 
     def describe(self, state: EpisodeProcess, obs: Any, params: Any) -> str:
         return (
-            state.call("describe", params, obs) if self._overrides("describe") else super().describe(state, obs, params)
+            state.call("describe", params, obs)
+            if self._overrides("describe")
+            else Environment.describe(self, state, obs, params)
         )
 
     def _overrides(self, method: str) -> bool:
@@ -96,27 +78,6 @@ class IsolatedEnvironment(Environment):
     def close(self, state: EpisodeProcess) -> None:
         state.close()
 
-    def observation_space(self, params: Any) -> Space:
-        return self.env.observation_space(params)
-
-    def action_space(self, params: Any) -> Space:
-        return self.env.action_space(params)
-
-    def action_words(self) -> tuple[str, ...]:
-        return self.env.action_words()
-
-    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
-        return self.env.click_actions()
-
-    def observation_words(self) -> tuple[str, ...]:
-        return self.env.observation_words()
-
-    def parse(self, text: str, params: Any) -> Any:
-        return self.env.parse(text, params)
-
-    def message(self, obs: Any, info: Info) -> dict[str, Any]:
-        return self.env.message(obs, info)
-
 
 def isolate(env: Any) -> IsolatedEnvironment:
     """Wrap a host environment so that each episode runs in its own process.
@@ -127,7 +88,7 @@ def isolate(env: Any) -> IsolatedEnvironment:
     env = as_environment(env)
     if isinstance(env, IsolatedEnvironment):
         return env
-    if not isinstance(env, Environment) or env.traced:
+    if not isinstance(env, Environment) or env.pure:
         raise ValidationError(
             "env", env, "a host environment; a pure one is compiled and runs no Python that could crash"
         )

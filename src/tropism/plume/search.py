@@ -6,8 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
+from tropism.core.params import override
 from tropism.core.rollout.episodes import run_episodes
 from tropism.core.rollout.policy import as_policy
 from tropism.errors import ValidationError
@@ -84,5 +85,5 @@ def _agent_pose(state: Any) -> AgentPose:
 
 
 def _check(env: Any) -> None:
-    if not isinstance(env, Environment) or not env.traced:
+    if not isinstance(env, Environment) or not env.pure:
         raise ValidationError("env", env, "a pure environment")

@@ -88,7 +88,7 @@ class TextColumn(Column):
         return array.to_pylist()
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "words"}
+        return {"kind": "text"}
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,14 @@ def column_from_json(description: Mapping[str, Any]) -> Column:
     match description:
         case {"kind": "numbers", "dtype": dtype, "shape": shape}:
             return NumericColumn(np.dtype(dtype), tuple(shape))
-        case {"kind": "words"}:
+        case {"kind": "text"}:
             return TextColumn()
         case {"kind": "json"}:
             return JsonColumn()
         case {"kind": "dict" | "tuple" as kind, "parts": parts}:
             return StructColumn(tuple(parts), tuple(column_from_json(part) for part in parts.values()), kind == "tuple")
         case _:
-            raise ValidationError("column", dict(description), "one of numbers, words, json, dict, tuple")
+            raise ValidationError("column", dict(description), "one of numbers, text, json, dict, tuple")
 
 
 def dumps(value: Any) -> str:

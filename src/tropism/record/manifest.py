@@ -2,7 +2,6 @@
 
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
@@ -13,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from tropism import __version__
+from tropism.core.params import write_params
 from tropism.core.registry import identify
-from tropism.core.session import snapshot
 from tropism.core.session.session import Session
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 from tropism.record.columns import Column, column_from_json, column_of
 
 MANIFEST = "manifest.json"
-FORMAT = 1  # written by this version, which also reads older formats
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class Manifest:
     @classmethod
     def of(cls, session: Session) -> "Manifest":
         """The manifest of recordings of this session."""
-        names = (jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(session.params))
-        params = dict(zip(names, snapshot.write_params(session.params), strict=True))
+        params = write_params(session.params)
         return cls.for_spaces(identify(session.env), params, session.action_space, session.observation_space)
 
     @classmethod
@@ -117,8 +115,8 @@ class Manifest:
         """The inverse of `header` and `write`."""
         try:
             version, tropism = data["format"], data["versions"]["tropism"]
-            if version > FORMAT:
-                raise ValidationError("format", version, f"at most {FORMAT}; written by a newer Tropism, {tropism}")
+            if version != FORMAT:
+                raise ValidationError("format", version, f"{FORMAT}; this folder was written by Tropism {tropism}")
             action, observation = (column_from_json(data["columns"][name]) for name in ("action", "observation"))
             shards = tuple(Shard(**shard) for shard in data.get("shards", ()))
             return cls(data["env"], data["params"], action, observation, data["spaces"], data["versions"], shards)
@@ -138,7 +136,7 @@ class Manifest:
 
 
 def versions() -> dict[str, Any]:
-    """Versions that can affect an episode temporarys its seed, options and actions."""
+    """Versions that can affect an episode, besides its seed, options and actions."""
     return {
         "tropism": __version__,
         "jax": jax.__version__,
@@ -151,8 +149,3 @@ def versions() -> dict[str, Any]:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
-
-
-def params_of(env: Any, written: Mapping[str, Any]) -> Any:
-    """The params of an environment from a manifest."""
-    return snapshot.read_params(env.default_params(), list(written.values()))

@@ -8,14 +8,14 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
-from tropism.core.environment import override
 from tropism.core.episode import Timestep
+from tropism.core.params import override, read_params
 from tropism.core.registry import make
 from tropism.core.resolve import resolve_environment
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import bitwise_equal
-from tropism.record.manifest import Manifest, params_of
+from tropism.record.manifest import Manifest
 from tropism.record.reader import RecordedEpisode
 
 EXPECTED = "a registered id; pass the recorded class with --env {}"
@@ -42,7 +42,7 @@ def session_of(manifest: Manifest) -> Session:
         env, _ = make(manifest.env["id"], **manifest.env["arguments"])
     except UnknownEnvironmentError:
         raise ValidationError("env", manifest.env["id"], EXPECTED.format("module:Class")) from None
-    return Session(env, params_of(env, manifest.params))
+    return Session(env, read_params(env.default_params(), manifest.params))
 
 
 def session_for_target(
@@ -51,7 +51,7 @@ def session_for_target(
     """A session of `target`, a class or id, with the recorded params and arguments, overridden by the given ones."""
     recorded = manifest.env or {}
     env, _ = resolve_environment(target, {}, {**(recorded.get("arguments") or {}), **arguments})
-    as_recorded = params_of(env, manifest.params) if manifest.params else env.default_params()
+    as_recorded = read_params(env.default_params(), manifest.params) if manifest.params else env.default_params()
     return Session(env, override(as_recorded, dict(params)))
 
 
@@ -64,12 +64,12 @@ def replay(session: Session, episode: RecordedEpisode) -> Generator[Timestep, No
 
 def replay_sessions(session: Session, episode: RecordedEpisode) -> Generator[Session, None, None]:
     """Replay an episode and yield the session after each step; reseeded steps continue in a fork."""
-    if not session.env.replayable:
+    if not session.env.traits.replayable:
         message = f"{name_of(session.env)} declares that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
-    identity = episode.id if session.env.takes_episode_id else None
+    identity = episode.id if session.env.traits.takes_episode_id else None
     session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
     yield session
     with ExitStack() as forks:

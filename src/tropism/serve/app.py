@@ -181,8 +181,8 @@ class App:
             "description": environment.summary,
             "version": __version__,
             "url": f"/envs/{environment.id}",
-            "pure": environment.env.traced,
-            "blocking": bool(environment.env.blocking),
+            "pure": environment.env.pure,
+            "blocking": bool(environment.env.traits.blocking),
             "replayable": environment.replayable,
             "recordings": self.sessions.recordings.count(environment.id),
         }

@@ -180,7 +180,7 @@ def test_every_episode_has_its_own_object_which_is_closed():
 
 
 def test_blocking_is_that_of_the_class():
-    assert (adapt(Guessing).blocking, adapt(Counting).blocking, adapt(Stranger).blocking) == (True, False, True)
+    assert [adapt(kind).host.blocking for kind in (Guessing, Counting, Stranger)] == [True, False, True]
 
 
 def test_self_validating_messages_are_used():

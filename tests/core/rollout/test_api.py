@@ -11,8 +11,10 @@ import pytest
 from jax import random
 from tests.core.lines import HostLine, Line
 
-from tropism.core.rollout.api import Rollout, rollout
+from tropism import make
+from tropism.core.rollout.api import rollout
 from tropism.core.rollout.policy import random_policy
+from tropism.core.rollout.scan import Rollout
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 
@@ -247,3 +249,15 @@ def test_a_reproducible_environment_is_a_session_with_seed_plus_lane(seed: int):
 def test_invalid_arguments_are_rejected(arguments: Any, options: Any):
     with pytest.raises(ValidationError):
         rollout(*arguments, **options)
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_a_rollout_in_x64_has_the_same_shapes_and_sums(reproducible: bool):
+    env, params = make("CartPole-v1")
+    with jax.enable_x64(True):
+        result = rollout(env, random_policy(env), 0, 4, 60, params=params, reproducible=reproducible)
+        steps, episodes = jax.tree.map(np.asarray, (result.transitions, result.episodes))
+    assert (steps.obs.shape, steps.obs.dtype, steps.reward.dtype) == ((60, 4, 4), np.float32, np.float32)
+    ends = steps.terminated | steps.truncated
+    assert episodes.episodes == ends.sum() > 0
+    assert episodes.total_length == sum(int(np.flatnonzero(ends[:, env])[-1]) + 1 for env in range(4))

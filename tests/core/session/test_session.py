@@ -3,7 +3,7 @@
 import copy
 import pickle
 import uuid
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from tests.core.lines import HostLine, Line
 
 from tropism.core.compiled.program import program_of
 from tropism.core.environment import Environment
+from tropism.core.host import Host
 from tropism.core.registry import make
 from tropism.core.session.session import EnvironmentState, Session, Timestep
 from tropism.core.session.snapshot import DIGEST
@@ -313,7 +314,7 @@ def test_restore_needs_the_environment_if_it_has_no_id():
 @both
 def test_a_damaged_snapshot_is_rejected(env: Environment):
     data = start_session(env, steps=1).snapshot()
-    damaged = [b"", b"tropism1", data[:-1], data + b"x", b"x" + data[1:], data[:40] + bytes([data[40] ^ 1]) + data[41:]]
+    damaged = [b"", b"tropism2", data[:-1], data + b"x", b"x" + data[1:], data[:40] + bytes([data[40] ^ 1]) + data[41:]]
     damaged.append(data[: -DIGEST - 1] + bytes([data[-DIGEST - 1] ^ 1]) + data[-DIGEST:])
     for bad in damaged:
         with pytest.raises(ValidationError, match="snapshot"):
@@ -348,10 +349,10 @@ def _diverges(session: Session) -> bool:
 
 def test_an_environment_that_is_not_replayable_or_reseedable_raises():
     class Once(HostLine):
-        replayable: ClassVar[bool] = False
+        host = Host(replayable=False)
 
     class Fixed(HostLine):
-        reseedable: ClassVar[bool] = False
+        host = Host(reseedable=False)
 
     with pytest.raises(StateError, match="Once declares that it cannot be replayed"):
         start_session(Once()).snapshot()

@@ -116,7 +116,7 @@ def test_multi_binary():
     assert np.ones((2, 3), bool) in space
     assert np.full((2, 3), 2) not in space
     assert space.coerce(np.ones((2, 3), bool)).dtype == np.int8
-    with pytest.raises(ValidationError, match="zeros and ones"):
+    with pytest.raises(ValidationError, match="whole numbers in MultiBinary"):
         space.coerce(np.ones(6, int))
 
 
@@ -137,3 +137,12 @@ def test_json_and_text_round_trip(space: Space):
     assert np.array_equal(space.from_text(str(data)), np.asarray(sample))
     with pytest.raises(ValidationError, match="JSON"):
         space.from_text("left")
+
+
+def test_a_multi_binary_of_another_dtype():
+    space = MultiBinary(2, np.int32)
+    assert (space.dtype, repr(space), space == MultiBinary(2)) == (np.int32, "MultiBinary(2, int32)", False)
+    assert space.sample(jax.random.key(0)).dtype == space.coerce(np.array([1, 0], np.int8)).dtype == np.int32
+    assert np.array([1, 0], np.int8) in space
+    with pytest.raises(ValidationError, match="int8 or int32"):
+        MultiBinary(2, float)

@@ -41,4 +41,4 @@ def test_cells_may_have_no_action():
 def test_cells_that_are_not_actions_are_rejected(rows: Any, expected: str):
     with pytest.raises(ValidationError, match=expected) as raised:
         clicks(Camera(rows))
-    assert raised.value.name == "click_actions"
+    assert raised.value.name == "language.clicks"

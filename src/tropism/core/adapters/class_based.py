@@ -11,11 +11,14 @@ from typing import Any, ClassVar, get_type_hints
 import equinox as eqx
 
 from tropism.core.adapters.recipe import Recipe, recipe_of
-from tropism.core.environment import Environment, EnvParams, Info
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import small_seed
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.session.copying import defensive_copy
 from tropism.core.spaces import Model, Record, Space
 from tropism.core.spaces.model import is_model
+from tropism.core.wrapper import Wrapper
 from tropism.errors import ObservationError, ValidationError
 from tropism.wire.messages import State
 
@@ -64,37 +67,26 @@ class AgentParams(EnvParams):
 class ClassBasedEnvironment(Environment):
     """A host environment whose state is the object of the episode."""
 
-    traced: ClassVar[bool] = False
-    reseedable: ClassVar[bool] = False
-
     kind: type
     recipe: Recipe
     action: Space
     observation: Any
 
     @property
-    def seedable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "seed" in _reset_arguments(self.kind) or bool(_class_flag(self.kind, "deterministic", False))
-
-    @property
-    def replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.seedable and bool(_class_flag(self.kind, "replayable", True))
+    def host(self) -> Host:  # pyright: ignore[reportIncompatibleVariableOverride]
+        arguments = _reset_arguments(self.kind)
+        seedable = "seed" in arguments or _class_flag(self.kind, "deterministic", False)
+        return Host(
+            replayable=seedable and _class_flag(self.kind, "replayable", True),
+            seedable=seedable,
+            reseedable=False,
+            takes_episode_id="episode_id" in arguments,
+            blocking=_class_flag(self.kind, "blocking", True),
+        )
 
     @property
     def endless(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return bool(_class_flag(self.kind, "endless", False))
-
-    @property
-    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return bool(_class_flag(self.kind, "blocking", True))
-
-    @property
-    def takes_episode_id(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "episode_id" in _reset_arguments(self.kind)
-
-    @property
-    def display_name(self) -> str:
-        return self.kind.__name__
+        return _class_flag(self.kind, "endless", False)
 
     def default_params(self) -> AgentParams:
         return AgentParams()
@@ -182,9 +174,11 @@ def is_agent_class(kind: Any) -> bool:
 
 
 def name_of(env: Any) -> str:
-    """The display name of an environment: that of its class, or of the adapted class."""
-    if isinstance(env, Environment):
-        return env.display_name
+    """The name of an environment in messages: that of its class, or of the adapted or wrapped class."""
+    if isinstance(env, Wrapper):
+        return name_of(env.env)
+    if isinstance(env, ClassBasedEnvironment):
+        return env.kind.__name__
     return env.__name__ if is_agent_class(env) else type(env).__name__
 
 
@@ -253,4 +247,4 @@ def _reset_arguments(kind: Any) -> tuple[str, ...]:
 
 def _class_flag(kind: type, name: str, default: bool) -> bool:
     """A flag of AgentEnvironment, which other classes may not have."""
-    return getattr(kind, name, default)
+    return bool(getattr(kind, name, default))

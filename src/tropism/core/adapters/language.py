@@ -1,8 +1,9 @@
-"""Parses a language agent's text into an action: a choice among words, a number, or a record."""
+"""Names and messages of an environment, and the parsing of a language agent's text into an action."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tropism.core.spaces import Space
@@ -11,6 +12,21 @@ from tropism.errors import ValidationError
 PUNCTUATION = " \t\r\n.!\"'`"
 LONGEST_PHRASE = 4  # words; a longer text may discuss several actions
 NEGATION = re.compile(r"\b(no|not|never|avoid)\b|n't\b")
+
+
+@dataclass(frozen=True)
+class Language:
+    """Names and message types of an environment, for people, language agents and the server."""
+
+    actions: tuple[str, ...] = ()  # of a Discrete space one per action, of a Box one per entry
+    observations: tuple[str, ...] = ()  # one per entry of an observation that is a short vector
+    # The action of a click on each cell of the image: rows of equal cells from the upper left; None for no action.
+    clicks: tuple[tuple[Any, ...], ...] = ()
+    # Frozen dataclasses for served actions and observations that are not records themselves. The only field of
+    # `action_type` is the action; `message(obs, info)` returns the fields of `observation_type` as JSON values.
+    action_type: type | None = None
+    observation_type: type | None = None
+    message: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None
 
 
 def normalize(text: str) -> str:

@@ -184,7 +184,7 @@ _programs: dict[Any, BatchProgram] = {}
 
 def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mode: Mode) -> BatchProgram:
     """The program shared by all vectors of this environment, size and mode."""
-    key = env, params_layout.signature, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    key = env, params_layout.cache_key, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
     program = _programs.pop(key, None) or BatchProgram(env, params_layout, num_envs, mode)
     _programs[key] = program
     if len(_programs) > MAX_PROGRAMS:

@@ -49,7 +49,7 @@ def batch_space(space: Space, size: int) -> Space:
         case MultiDiscrete():
             return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
         case MultiBinary():
-            return MultiBinary((size, *space.shape))
+            return MultiBinary((size, *space.shape), space.dtype)
         case Box():
             return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
         case Dict():

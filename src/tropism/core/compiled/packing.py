@@ -14,6 +14,8 @@ from jax import lax, random
 from jaxtyping import Array, UInt32
 from numpy.typing import NDArray
 
+from tropism.core.params import leaf_name
+
 WORD = 4  # bytes
 STRUCT_CODES = frozenset("?bBhHiIefd")  # dtype characters with the same meaning in NumPy and `struct`
 LARGEST_MERGED = 64  # words
@@ -80,10 +82,14 @@ class Layout:
         return self.treedef.unflatten(slots)
 
     @cached_property
-    def signature(self) -> str:
-        """Equal for equal layouts, in any process."""
-        leaves = ", ".join(f"{slot.dtype.name}{list(slot.shape)}" for slot in self.slots)
-        return f"{self.treedef} of {leaves}"
+    def cache_key(self) -> str:
+        """Equal for equal layouts of trees of the same classes, within one process."""
+        return f"{self.treedef} of {', '.join(self.signature.values())}"
+
+    @cached_property
+    def signature(self) -> dict[str, str]:
+        """The type of each leaf by its path, for files: independent of class names."""
+        return _signature(self.structure(self.slots))
 
 
 class SplitLayout:
@@ -114,8 +120,18 @@ class SplitLayout:
         return words, *(jax.ShapeDtypeStruct(slot.shape, slot.dtype) for slot in self.large.slots)
 
     @cached_property
-    def signature(self) -> str:
-        return f"{self.treedef} of {self.small.signature} and {self.large.signature}"
+    def cache_key(self) -> str:
+        return f"{self.treedef} of {self.small.cache_key} and {self.large.cache_key}"
+
+    @cached_property
+    def signature(self) -> dict[str, str]:
+        small, large = iter(self.small.slots), iter(self.large.slots)
+        return _signature(self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large]))
+
+
+def _signature(slots: Any) -> dict[str, str]:
+    leaves = jax.tree_util.tree_leaves_with_path(slots, is_leaf=lambda x: isinstance(x, Slot))
+    return {leaf_name(path): f"{slot.dtype.name}{list(slot.shape)}" for path, slot in leaves}
 
 
 def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:

@@ -87,7 +87,7 @@ def program_of(env: Environment, params: Any) -> Program:
         if not isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array):
             raise ValidationError("params", leaf, "numbers and arrays; mark anything else eqx.field(static=True)")
     layout = SplitLayout(params)
-    key = env, layout.signature, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    key = env, layout.cache_key, bool(jax.config.jax_enable_x64)  # pyright: ignore
     if key not in _programs:
         _programs[key] = Program(env, layout)
     return _programs[key]

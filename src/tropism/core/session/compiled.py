@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -130,9 +131,8 @@ class CompiledEngine:
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
         """Load a dumped episode; it has only digests of large arrays of params, which must be equal here."""
-        for stored, expected in zip(header["layouts"], self._layouts(), strict=True):
-            if stored != expected:
-                raise ValidationError("snapshot", stored, f"the layout of this environment, {expected}")
+        for name, expected in self._layouts().items():
+            _check_layout(name, header["layouts"][name], expected)
         words, *large = self._params
         for digest, array in zip(header["large"], large, strict=True):
             if digest != _digest(array):
@@ -142,8 +142,8 @@ class CompiledEngine:
         self._episode_params = None
         self._buffer = jax.device_put(dumped[words.size :], host_device())
 
-    def _layouts(self) -> list[str]:
-        return [self.program.params_layout.signature, self.program.layout.signature]
+    def _layouts(self) -> dict[str, dict[str, str]]:
+        return {"params": self.program.params_layout.signature, "episode": self.program.layout.signature}
 
     def close(self) -> None:
         self._buffer = None
@@ -151,6 +151,16 @@ class CompiledEngine:
 
 def _no_info(_: Any) -> dict[str, Any]:
     return {}
+
+
+def _check_layout(name: str, stored: dict[str, str], expected: dict[str, str]) -> None:
+    """Name the first leaf that differs; order matters, since leaves are packed in this order."""
+    for (path, kind), (expected_path, expected_kind) in zip_longest(
+        stored.items(), expected.items(), fillvalue=("nothing", "")
+    ):
+        if (path, kind) != (expected_path, expected_kind):
+            found, needed = f"{path} {kind}".strip(), f"{expected_path} {expected_kind}".strip()
+            raise ValidationError("snapshot", f"{found} in its {name}", f"{needed}, as in this environment")
 
 
 def _digest(array: Any) -> str:
@@ -191,4 +201,4 @@ def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
 
 
 def make_engine(env: Environment, params: Any, copies: bool) -> Engine:
-    return CompiledEngine(env, params) if env.traced else HostEngine(env, params, copies)
+    return CompiledEngine(env, params) if env.pure else HostEngine(env, params, copies)

@@ -81,7 +81,7 @@ class HostEngine:
 
     def _restore_lost_state(self) -> None:
         """Replay the episode if its state is lost."""
-        if self.env.state_is_lost(self._state) and self.env.replayable:
+        if self.env.state_is_lost(self._state) and self.env.traits.replayable:
             self._state = self.restore_point()()._state
 
     def render(self) -> Any:
@@ -114,7 +114,7 @@ class HostEngine:
         return restore
 
     def _check_reseedable(self, seed: int) -> None:
-        if not self.env.reseedable:
+        if not self.env.traits.reseedable:
             raise ValidationError("seed", seed, f"None: {name_of(self.env)} draws its randomness when it is reset")
 
     def reseed(self, seed: int) -> None:
@@ -134,7 +134,7 @@ class HostEngine:
         return header, b""
 
     def _check_replayable(self) -> None:
-        if not self.env.replayable:
+        if not self.env.traits.replayable:
             message = f"{name_of(self.env)} declares that it cannot be replayed"
             raise StateError("replayable", False, "a replayable environment", message)
 
@@ -170,7 +170,8 @@ class HostEngine:
             raise
 
     def _digest(self, last: Timestep) -> str:
-        text = json.dumps(self.obs_space.to_json(last.obs), sort_keys=True)
+        values = [self.obs_space.to_json(last.obs), last.reward, last.terminated, last.truncated]
+        text = json.dumps(values, sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:

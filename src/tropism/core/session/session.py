@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from tropism.core.adapters.class_based import as_environment, name_of
-from tropism.core.environment import Environment, override
+from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.params import override, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.compiled import Engine, make_engine
@@ -31,7 +32,7 @@ class EnvironmentState(Enum):
 
 READY = EnvironmentState.READY
 WITHOUT_EPISODE = (EnvironmentState.CREATED, EnvironmentState.CLOSED)
-SAVED_FIELDS = ("seed", "total_reward", "episode_count", "_step_count")
+SAVED_FIELDS = ("seed", "total_reward", "episode_count")
 
 ADVICE = {
     EnvironmentState.CREATED: "call reset() first",
@@ -103,7 +104,7 @@ class Session:
             seed = self._check_seed(seed)
         if episode_id is not None:
             check_episode_id(episode_id)
-        if self.env.takes_episode_id:
+        if self.env.traits.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
             options = {**_check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
@@ -165,7 +166,7 @@ class Session:
         if env is None:
             env = _rebuild(header["env"])
         if params is None:
-            params = snapshot.read_params(env.default_params(), header["params"])
+            params = read_params(env.default_params(), header["params"])
         session = cls(env, params)
         session._load(header, body)
         return session
@@ -223,7 +224,7 @@ class Session:
         return _unpickle, (self.env, self.params, self._dump())
 
     def _check_seed(self, seed: Any) -> int:
-        if not self.env.seedable:
+        if not self.env.traits.seedable:
             expected = "None: its reset takes no seed, and it is not declared deterministic"
             raise ValidationError("seed", seed, expected, f"{name_of(self.env)} cannot be seeded; expected {expected}")
         return check_seed(seed)
@@ -233,19 +234,20 @@ class Session:
             return self.params
         _check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
-        if self.env.traced and _structure(params) != _structure(self.params):
+        if self.env.pure and _structure(params) != _structure(self.params):
             raise ValidationError("options", dict(options), "params with the same structure and shapes")
         return params
 
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED_FIELDS}
         header |= {
+            "step_count": self._step_count,
             "episode_id": self.episode_id,
             "lifecycle": self._lifecycle.value,
             "env": identify(self.env),
             "engine": None,
         }
-        header["params"] = snapshot.write_params(self.params)
+        header["params"] = write_params(self.params)
         body = b""
         if self._lifecycle not in WITHOUT_EPISODE:
             header["engine"], body = self._engine.dump()
@@ -256,6 +258,7 @@ class Session:
             self._engine.load(header["engine"], body)
         for field in SAVED_FIELDS:
             setattr(self, field, header[field])
+        self._step_count = header["step_count"]
         self._episode_id = header["episode_id"]
         self._lifecycle = EnvironmentState(header["lifecycle"])
 

@@ -1,6 +1,7 @@
 """Spaces of whole numbers: Discrete, MultiDiscrete, MultiBinary."""
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -72,7 +73,31 @@ class Discrete(Space):
         return f"Discrete({self.n})" if self.start == 0 else f"Discrete({self.n}, start={self.start})"
 
 
-class MultiDiscrete(Space):
+class IntegerArray(Space):
+    """Abstract: arrays of whole numbers within bounds."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[Any, Any]:
+        """The least and the largest value of each entry."""
+
+    def accepts_dtype(self, dtype: Any) -> bool:
+        return bool(jnp.issubdtype(dtype, np.integer))
+
+    def contains(self, x: Any) -> Any:
+        array: Any = x if is_traced(x) else as_array(x)
+        if array is None or array.shape != self.shape or not self.accepts_dtype(array.dtype):
+            return False
+        low, high = self.bounds()
+        inside = ((array >= low) & (array <= high)).all()
+        return inside if is_traced(x) else bool(inside)
+
+    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
+        if is_traced(x) or not self.contains(x):
+            raise ValidationError(name, x, f"whole numbers in {self!r}")
+        return np.asarray(x).astype(self.dtype)
+
+
+class MultiDiscrete(IntegerArray):
     """An array of whole numbers, entry i from `start[i]` to `start[i] + nvec[i] - 1`."""
 
     nvec: NDArray[Any]
@@ -94,26 +119,14 @@ class MultiDiscrete(Space):
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.int32)
 
+    def bounds(self) -> tuple[Any, Any]:
+        return self.start, self.start + self.nvec - 1
+
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         return jnp.asarray(self.start) + draw_below(key, self.nvec, shape + self.shape)
 
-    def contains(self, x: Any) -> Any:
-        if is_traced(x):
-            if x.shape != self.shape or not jnp.issubdtype(x.dtype, np.integer):
-                return False
-            return jnp.all((x >= self.start) & (x < self.start + self.nvec))
-        array = as_array(x)
-        if array is None or array.shape != self.shape or array.dtype.kind not in "iu":
-            return False
-        return bool(((array >= self.start) & (array < self.start + self.nvec)).all())
-
-    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
-        if is_traced(x) or not self.contains(x):
-            raise ValidationError(name, x, f"whole numbers in {self!r}")
-        return np.asarray(x).astype(self.dtype)
-
     def json_schema(self) -> dict[str, Any]:
-        return _range_schema(self.start, self.start + self.nvec - 1)
+        return _range_schema(*self.bounds())
 
     def identity(self) -> tuple[Any, ...]:
         return self.shape, self.nvec.tobytes(), self.start.tobytes()
@@ -123,16 +136,20 @@ class MultiDiscrete(Space):
         return f"MultiDiscrete({self.nvec.tolist()}{start})"
 
 
-class MultiBinary(Space):
-    """An array of zeros and ones."""
+class MultiBinary(IntegerArray):
+    """An array of zeros and ones; members of any integer dtype, or bool, are accepted and cast to `dtype`."""
 
     shape_: tuple[int, ...] = eqx.field(static=True)
+    dtype_: np.dtype[Any] = eqx.field(static=True)
 
-    def __init__(self, n: Any):
+    def __init__(self, n: Any, dtype: Any = np.int8):
         sizes = tuple(n) if isinstance(n, tuple | list | np.ndarray) else (n,)
         if not sizes or not all(is_integer(size) and int(size) >= 1 for size in sizes):
             raise ValidationError("n", n, "a whole number of at least 1, or a shape of such")
+        if dtype not in (np.int8, np.int32):
+            raise ValidationError("dtype", dtype, "int8 or int32")
         self.shape_ = tuple(int(size) for size in sizes)
+        self.dtype_ = np.dtype(dtype)
 
     @property
     def n(self) -> int:
@@ -144,34 +161,26 @@ class MultiBinary(Space):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.int8)
+        return self.dtype_
+
+    def bounds(self) -> tuple[Any, Any]:
+        return 0, 1
+
+    def accepts_dtype(self, dtype: Any) -> bool:
+        return bool(jnp.issubdtype(dtype, np.bool_)) or super().accepts_dtype(dtype)
 
     def sample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        return random.bernoulli(key, shape=shape + self.shape).astype(jnp.int8)
-
-    def contains(self, x: Any) -> Any:
-        if is_traced(x):
-            if x.shape != self.shape or not (x.dtype == bool or jnp.issubdtype(x.dtype, np.integer)):
-                return False
-            return jnp.all((x == 0) | (x == 1))
-        array = as_array(x)
-        if array is None or array.shape != self.shape or array.dtype.kind not in "biu":
-            return False
-        return bool(((array == 0) | (array == 1)).all())
-
-    def coerce(self, x: Any, name: str = "action") -> NDArray[Any]:
-        if is_traced(x) or not self.contains(x):
-            raise ValidationError(name, x, f"zeros and ones in {self!r}")
-        return np.asarray(x).astype(self.dtype)
+        return random.bernoulli(key, shape=shape + self.shape).astype(self.dtype)
 
     def json_schema(self) -> dict[str, Any]:
         return array_schema({"type": "integer", "minimum": 0, "maximum": 1}, self.shape)
 
     def identity(self) -> tuple[Any, ...]:
-        return self.shape_
+        return self.shape_, self.dtype_
 
     def __repr__(self) -> str:
-        return f"MultiBinary({self.shape_[0] if len(self.shape_) == 1 else self.shape_})"
+        dtype = "" if self.dtype == np.int8 else f", {self.dtype}"
+        return f"MultiBinary({self.shape_[0] if len(self.shape_) == 1 else self.shape_}{dtype})"
 
 
 def _range_schema(low: Any, high: Any) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.environment import Environment, Info, replace_at, value_at
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep
+from tropism.core.params import replace_at, value_at
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import apply_transform
 from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState

@@ -1,5 +1,6 @@
 """Transforms of the observation: frame_stack, normalize_obs, grayscale, resize."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.core.spaces import Box, Dict, Space, Tuple
@@ -24,6 +26,11 @@ PRIOR_COUNT = 1e-4  # weight of the unit prior, as in Gymnasium's running statis
 
 class ObservationTransform(Transform):
     """Maps an observation and a memory; `observe` replaces the hooks `first` and `after`."""
+
+    @property
+    def language(self) -> Language:
+        """Without the observation's message, which describes the inner observation."""
+        return replace(self.env.language, observation_type=None, message=None)
 
     def observe(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:
         return obs, memory
@@ -46,7 +53,7 @@ def frame_stack(env: Environment, num_frames: int) -> Environment:
     return apply_transform(lambda inner: FrameStack(inner, size), env)
 
 
-class FrameStack(Transform):
+class FrameStack(ObservationTransform):
     num_frames: int
 
     def first(self, memory: Any, obs: Any, params: Any) -> tuple[Any, Any]:

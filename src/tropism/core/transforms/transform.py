@@ -1,10 +1,10 @@
-"""The base class of transforms: forwarding, and the order of its hooks."""
+"""The base class of transforms: the order of its hooks."""
 
 from typing import Any
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, outcome
+from tropism.core.environment import Environment, EnvState, Info, outcome
 from tropism.core.episode import Timestep, step_timestep
-from tropism.core.spaces import Space
+from tropism.core.wrapper import Wrapper
 from tropism.errors import ValidationError
 
 EPISODE_STATS = ("episode_return", "episode_length")  # info keys, of the episode that the step belongs to
@@ -17,15 +17,13 @@ class TransformState(EnvState):
     memory: Any
 
 
-class Transform(Environment):
-    """Forwards everything to `env`; a transform overrides the hooks `start`, `first`, `after`."""
-
-    env: Environment
+class Transform(Wrapper):
+    """A wrapper of a pure environment; a transform overrides the hooks `start`, `first`, `after`."""
 
     def __check_init__(self) -> None:
         if not isinstance(self.env, Environment):
             raise ValidationError("env", self.env, "an Environment")
-        if not self.env.traced:
+        if not self.env.pure:
             raise ValidationError("env", self.env, "a pure environment; a host environment cannot be transformed")
 
     def start(self, key: Any, memory: Any, params: Any) -> Any:
@@ -39,6 +37,9 @@ class Transform(Environment):
     def after(self, memory: Any, timestep: Timestep, params: Any) -> tuple[Timestep, Any]:
         """The outcome of a step: `(timestep, memory)`."""
         return timestep, memory
+
+    def unwrap(self, state: TransformState, params: Any) -> tuple[Any, Any]:
+        return state.inner, self.inner_params(state.memory, params)
 
     def inner_params(self, memory: Any, params: Any) -> Any:
         """The params of the inner environment."""
@@ -66,43 +67,3 @@ class Transform(Environment):
         state = TransformState(inner.time, inner, memory)
         rest = {**self.info(state, params), **timestep.info}
         return timestep.obs, state, timestep.reward, *outcome(timestep.terminated, timestep.truncated, rest)
-
-    def info(self, state: TransformState, params: Any) -> Info:
-        return self.env.info(state.inner, self.inner_params(state.memory, params))
-
-    def default_params(self) -> EnvParams:
-        return self.env.default_params()
-
-    @property
-    def reset_options(self) -> tuple[str, ...]:
-        return self.env.reset_options
-
-    def configure(self, params: Any, options: Any) -> Any:
-        return self.env.configure(params, options)
-
-    def observation_space(self, params: Any) -> Space:
-        return self.env.observation_space(params)
-
-    def action_space(self, params: Any) -> Space:
-        return self.env.action_space(params)
-
-    def render(self, state: TransformState, params: Any) -> Any:
-        return self.env.render(state.inner, self.inner_params(state.memory, params))
-
-    def describe(self, state: TransformState, obs: Any, params: Any) -> str:
-        return self.env.describe(state.inner, obs, self.inner_params(state.memory, params))
-
-    def agent_position_in_image(self, state: TransformState, params: Any) -> tuple[float, float] | None:
-        return self.env.agent_position_in_image(state.inner, self.inner_params(state.memory, params))
-
-    def action_words(self) -> tuple[str, ...]:
-        return self.env.action_words()
-
-    def click_actions(self) -> tuple[tuple[Any, ...], ...]:
-        return self.env.click_actions()
-
-    def observation_words(self) -> tuple[str, ...]:
-        return self.env.observation_words()
-
-    def parse(self, text: str, params: Any) -> Any:
-        return self.env.parse(text, params)

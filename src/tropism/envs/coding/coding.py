@@ -4,12 +4,14 @@ import json
 import re
 from hashlib import blake2b
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 
 from tropism.core.adapters.language import parse_record
-from tropism.core.environment import Environment, EnvParams, Info, outcome
+from tropism.core.environment import Environment, Info, outcome
+from tropism.core.host import Host
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
 from tropism.envs.coding.grades import grade
@@ -94,10 +96,7 @@ class Coding(Environment):
     beside the standard library. Without a working sandbox the environment is unavailable.
     """
 
-    traced: ClassVar[bool] = False
-    reseedable: ClassVar[bool] = False
-    isolated: ClassVar[bool] = True
-    interruptible: ClassVar[bool] = True
+    host = Host(reseedable=False, isolated=True, interruptible=True)
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)

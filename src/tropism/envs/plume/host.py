@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,11 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
+from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import host_device
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import host_key, seed_words, step_key
+from tropism.core.host import Host
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.nav import MOTION, SENSOR, PlumeNav, PlumeNavParams, PlumeNavState
@@ -220,8 +222,7 @@ class PlumeHost(Environment):
     objects run the episode that started last; earlier ones, in other sessions, continue with copies of them.
     """
 
-    traced: ClassVar[bool] = False
-    reseedable: ClassVar[bool] = False
+    host = Host(reseedable=False)
 
     search: HostSearch
 
@@ -285,8 +286,9 @@ class PlumeHost(Environment):
     def agent_position_in_image(self, state: PlumeHostState, params: Any) -> tuple[float, float] | None:
         return self.base.agent_position_in_image(self._pure(state, state.field), params)
 
-    def action_words(self) -> tuple[str, ...]:
-        return self.base.action_words()
+    @property
+    def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Language(self.base.motion.words)
 
     def _pure(self, state: PlumeHostState, field: Any) -> PlumeNavState:
         trail = jnp.asarray(np.reshape(state.trail, (-1, 2)), float)

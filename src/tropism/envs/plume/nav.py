@@ -10,7 +10,9 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
-from tropism.core.environment import Environment, EnvParams, EnvState, Info, check_options, outcome
+from tropism.core.adapters.language import Language
+from tropism.core.environment import Environment, EnvState, Info, check_options, outcome
+from tropism.core.params import EnvParams
 from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
 from tropism.errors import ValidationError
@@ -240,18 +242,16 @@ class PlumeNav(Environment):
             "Find the source of the smell: get within "
             f"{float(params.goal_radius):g} of it in {int(params.max_steps)} steps; +y is up.\n"
             f"You are at ({x:g}, {y:g}), heading {heading:.0f}° (0 is right, 90 is up). "
-            f"You sense {_format_values(obs, self.observation_words())}.\n"
+            f"You sense {_format_values(obs, self.sensor.words())}.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}. {_describe_actions(self.motion)}"
         )
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float]:
         return picture.position_in_image(params.arena, state.agent)
 
-    def action_words(self) -> tuple[str, ...]:
-        return self.motion.words
-
-    def observation_words(self) -> tuple[str, ...]:
-        return self.sensor.words()
+    @property
+    def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Language(self.motion.words, self.sensor.words())
 
 
 @cache

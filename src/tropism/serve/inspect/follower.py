@@ -56,7 +56,7 @@ class TimelineFollower:
         self, gate: AbstractAsyncContextManager[Any], timeline: Timeline, step: int, field: str | None
     ) -> bytes | None:
         """A picture at a step; a pure environment is drawn without holding the lock."""
-        if not self.source.environment.env.traced:
+        if not self.source.environment.env.pure:
             return await self._run_locked(gate, timeline.picture, step, field)
         session = await self._run_locked(nullcontext(), timeline.session_at, step)
         async with gate:

@@ -22,8 +22,8 @@ class Thumbnail(NamedTuple):
 def thumbnail(environment: ServedEnvironment) -> Thumbnail:
     """A picture if the environment renders; otherwise the text of its first observation."""
     with environment.new_session() as session:
-        session.reset(seed=SEED if environment.env.seedable else None)
-        if environment.env.traced:
+        session.reset(seed=SEED if environment.env.traits.seedable else None)
+        if environment.env.pure:
             _step_randomly(session)
         picture = draw(session)
         return Thumbnail(TEXT, session.describe().encode()) if picture is None else Thumbnail(PNG, picture)

@@ -129,7 +129,7 @@ class Timeline:
 
     def _mark(self) -> None:
         """Keep a restore point, for pure environments; when there are too many, drop every second one."""
-        if not self.environment.env.traced or self._head.step_count % self._stride:
+        if not self.environment.env.pure or self._head.step_count % self._stride:
             return
         self._marks.append(TimelineMark(len(self.entries), self._head.restore_point()))
         if len(self._marks) > MAX_MARKS:
@@ -209,7 +209,7 @@ def _row(session: Session, entry: Entry) -> TimelineRow:
         session.total_reward,
         session.lifecycle.value,
         session.describe()[:LONGEST_TEXT],
-        named_numbers(obs, session.env.observation_words()),
+        named_numbers(obs, session.env.language.observations),
         session.agent_position_in_image(),
         None if legal is None else np.asarray(legal, bool).tolist(),
     )

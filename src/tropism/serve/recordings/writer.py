@@ -46,7 +46,7 @@ class RecordingWriter:
             raise ServerError("NOT_RECORDED", NOT_FROM_START)
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
-        can_restore = (env.traced or env.replayable) and session.lifecycle is not EnvironmentState.CLOSED
+        can_restore = env.traits.replayable and session.lifecycle is not EnvironmentState.CLOSED
         return session.restore_point() if can_restore else None
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
-from tropism.core.session.snapshot import write_params
 from tropism.isolation import isolate
 from tropism.serve.session.json_form import JsonForm
 
@@ -41,15 +41,15 @@ class ServedEnvironment:
 
     def isolate(self) -> "ServedEnvironment":
         """The same with one process per session, if it runs blocking host code in this process."""
-        env = self.env
-        if env.traced or env.isolated or not env.blocking:
+        traits = self.env.traits
+        if traits.isolated or not traits.blocking:
             return self
-        return ServedEnvironment(self.id, isolate(env), self.params, self.summary)
+        return ServedEnvironment(self.id, isolate(self.env), self.params, self.summary)
 
     @property
     def replayable(self) -> bool:
         """Whether an episode can be replayed from its seed and actions."""
-        return self.env.replayable and self.env.seedable
+        return self.env.traits.replayable and self.env.traits.seedable
 
     @cached_property
     def variant(self) -> str:
@@ -91,8 +91,8 @@ class ServedEnvironment:
     def _warm_up(self) -> bool:
         """Compile reset and step; returns whether they are fast enough to run on the event loop."""
         form = self.form
-        if not self.env.traced:
-            return not self.env.blocking
+        if not self.env.pure:
+            return not self.env.traits.blocking
         session = self._template.new_like()
         session.reset(seed=0)
         times: list[tuple[float, float]] = []

@@ -119,7 +119,7 @@ def replay_to_step(source: Source, step: int, seed: Any) -> tuple[Session, list[
     """A new session at this step of the episode, and the entries that led to it."""
     entries, environment = entries_to_step(source.entries(), step), source.environment
     # An environment that receives the episode id must be replayed with the same one.
-    episode_id = entries[0].payload["episode_id"] if environment.env.takes_episode_id else None
+    episode_id = entries[0].payload["episode_id"] if environment.env.traits.takes_episode_id else None
     entries[0] = entries[0].with_payload({"episode_id": episode_id})
     session = replay_entries(environment, entries, environment.new_session())
     try:

@@ -24,11 +24,11 @@ class JsonForm:
     def __init__(self, session: Session):
         self.action_space = session.action_space
         self.observation_space = session.observation_space
-        self._env = session.env
+        self._language = session.env.language
         self._action_fields = _fields(self.action_space)
         self._observation_fields = _fields(self.observation_space)
         self._message_names = _message_names(self.observation_space)
-        self._message_field = _only_field(self._env.action_message)
+        self._message_field = _only_field(self._language.action_type)
         self._reads_fields = isinstance(self.action_space, Record | Model)
         self._is_record = isinstance(self.observation_space, Record)
 
@@ -82,8 +82,8 @@ class JsonForm:
             message = self.observation_space.to_json(obs)
             return {name: message[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
-        if self._env.observation_message is not None:
-            data |= self._env.message(obs, info)
+        if self._language.message is not None:
+            data |= self._language.message(obs, info)
         data["text"] = session.describe()
         data["metadata"] = info
         return data
@@ -105,19 +105,19 @@ class JsonForm:
 
     def annotated_schema(self) -> dict[str, Any]:
         """`schema`, and for the page: the action for a click on each cell of the picture."""
-        schema, rows = self.schema(), self._env.click_actions()
+        schema, rows = self.schema(), self._language.clicks
         if not rows:
             return schema
         if len({len(row) for row in rows}) > 1:
-            raise ValidationError("click_actions", rows, "rows of equal length")
+            raise ValidationError("language.clicks", rows, "rows of equal length")
         clicks = [[None if action is None else self._click_action(action) for action in row] for row in rows]
         return schema | {"action": schema["action"] | {"x-clicks": clicks}}
 
     def _click_action(self, action: Any) -> dict[str, Any]:
-        return self.write_action(self.action_space.coerce(action, "click_actions"))
+        return self.write_action(self.action_space.coerce(action, "language.clicks"))
 
     def _action_schema(self) -> dict[str, Any]:
-        schema = _with_titles(self.action_space.json_schema(), self._env.action_words())
+        schema = _with_titles(self.action_space.json_schema(), self._language.actions)
         if self._action_fields is not None:
             forms = [schema]
         else:
@@ -128,11 +128,11 @@ class JsonForm:
         return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
-        schema, words = self.observation_space.json_schema(), self._env.observation_words()
+        schema, words = self.observation_space.json_schema(), self._language.observations
         schema = _with_titles(schema, words) if words else schema
         properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
-        if self._env.observation_message is not None:
-            properties = properties | Record(self._env.observation_message).json_schema()["properties"]
+        if self._language.observation_type is not None:
+            properties = properties | Record(self._language.observation_type).json_schema()["properties"]
         properties = {name: part for name, part in properties.items() if name not in HOISTED}
         properties |= {name: properties[name] | {"x-image": True} for name in image_names(self.observation_space)}
         if self._message_names is None:

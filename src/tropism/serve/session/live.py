@@ -93,7 +93,7 @@ class LiveSession:
         if kind in INLINE_KINDS:
             return True
         long = isinstance(data.get("from"), dict) or len(self._context.store.episode(self.id)) > LONG_EPISODE
-        return kind in OPERATIONS and self.environment.env.traced and not long
+        return kind in OPERATIONS and self.environment.env.pure and not long
 
     async def run(self, inline: bool, function: Callable[..., T], *arguments: Any) -> T:
         """Call `function` on the event loop if `inline`, otherwise in a thread under the session's lock."""
@@ -142,7 +142,7 @@ class LiveSession:
 
         If the environment cannot be rolled back, the timeout is ignored.
         """
-        can_roll_back = self.environment.env.traced or self.environment.env.replayable
+        can_roll_back = self.environment.env.traits.replayable
         if self.environment.inline or not can_roll_back or self.session.lifecycle.value != "ready":
             return await self.perform("step", data, request_id)
         return await asyncio.shield(asyncio.ensure_future(self._step_within(seconds, data, request_id)))
@@ -161,7 +161,7 @@ class LiveSession:
                 await self._wait_durable()
                 return reply
             step.add_done_callback(lambda done: done.cancelled() or (done.exception(), stepping.close()))
-            if self.environment.env.interruptible:
+            if self.environment.env.traits.interruptible:
                 await self._in_thread(stepping.close)
             self.session = await self._in_thread(restore)
         raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
@@ -338,7 +338,7 @@ class LiveSession:
     def evict(self) -> bytes | None:
         """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
         try:
-            snapshot = self.session.snapshot() if self.environment.env.replayable else None
+            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
         except StateError:
             snapshot = None
         self.session.close()

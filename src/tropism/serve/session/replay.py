@@ -19,7 +19,7 @@ def checkpoint(session: Session) -> bytes | None:
 
     Host environments get none: their snapshots are replays themselves.
     """
-    return session.snapshot() if session.step_count % CHECKPOINT_EVERY == 0 and session.env.traced else None
+    return session.snapshot() if session.step_count % CHECKPOINT_EVERY == 0 and session.env.pure else None
 
 
 def restore_session(

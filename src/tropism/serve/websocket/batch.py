@@ -62,7 +62,7 @@ class Batch:
     @classmethod
     async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: SessionRegistry) -> "Batch":
         request = convert(data, OpenBatch)
-        if not environment.env.traced:
+        if not environment.env.pure:
             raise ServerError("VALIDATION_ERROR", f"{environment.id} is a host environment: open sessions one by one")
         if sessions.recordings.records:
             raise ServerError("VALIDATION_ERROR", "this server records, and batches are not recorded: open sessions")

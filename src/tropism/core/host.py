@@ -1,0 +1,19 @@
+"""The traits of host environments."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Host:
+    """Marks a host environment: Python state, plain calls, never compiled."""
+
+    replayable: bool = True  # the same seed, options and actions give the same episode
+    seedable: bool = True  # a reset takes a seed
+    reseedable: bool = True  # the steps use their keys, so that a fork can continue with another seed
+    takes_episode_id: bool = False  # a reset takes the option "episode_id"
+    blocking: bool = True  # a step may be slow, so a server runs it in a thread
+    isolated: bool = False  # each episode has its own process already
+    interruptible: bool = False  # a state may be closed during a step
+
+
+PURE = Host(blocking=False)  # what holds for every pure environment

@@ -1,0 +1,110 @@
+"""The static part of a rollout, and one environment's part of a step."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import random
+
+from tropism.core.compiled.reset_where import Restarts, reset_where
+from tropism.core.environment import Environment, Info
+from tropism.core.episode import Timestep, start_episode, start_next_episode, step_episode, step_timestep
+from tropism.core.rollout.policy import Policy, check_result
+
+
+class Transition(NamedTuple):
+    """One step of all environments; `next_obs` is the observation before any restart."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    next_obs: Any
+    info: Info
+
+
+class RolloutPlan(eqx.Module):
+    """The static arguments of a compiled rollout."""
+
+    env: Environment
+    policy: Policy
+    num_envs: int
+    collect: bool
+    reduce: Callable[[Transition], Any] | None
+    reproducible: bool
+    restarts: Restarts
+
+    def act(self, key: Any, memories: Any, obs: Any) -> tuple[Any, Any]:
+        """The actions of all environments, and the memories after them."""
+        act_batch = getattr(self.policy, "act_batch", None)
+        if act_batch is not None:
+            return act_batch(key, memories, obs, self.num_envs)
+
+        def act_one(lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+            return check_result(self.policy, self.policy.act(_lane_key(key, lane), memory, obs))
+
+        return jax.vmap(act_one)(self.lanes(), memories, obs)
+
+    def memories(self, key: Any) -> Any:
+        """Memories at the start of an episode."""
+        return jax.vmap(lambda lane: self.policy.init(_lane_key(key, lane)))(self.lanes())
+
+    def renew(self, key: Any, memories: Any, done: Any) -> Any:
+        """New memories where an episode ended."""
+        if not jax.tree.leaves(memories):
+            return memories
+        choose = jax.vmap(lambda end, new, old: jax.tree.map(lambda a, b: jnp.where(end, a, b), new, old))
+        return choose(done, self.memories(key), memories)
+
+    def lanes(self) -> Any:
+        return jnp.arange(self.num_envs, dtype=jnp.uint32)
+
+    def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
+        """`(obs, state)` of environment `lane` before its first step; the state is an Episode if reproducible."""
+        if self.reproducible:
+            episode, timestep = start_episode(self.env, _add_to_key(random.key_data(key), lane), params)
+            return timestep.obs, episode
+        return self.env.reset(_lane_key(key, lane), params)
+
+    def step(self, keys: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
+        """One step of one environment: its timestep, then `(obs, state)` to continue with."""
+        key, next_key = keys
+        if self.reproducible:
+            state, timestep = step_episode(self.env, state, action, params)
+            source, make_new = (state, params), self._next_episode
+        else:
+            result = self.env.step(_lane_key(key, lane), state, action, params)
+            state, timestep = result[1], step_timestep(self.env, *result, params)
+            source, make_new = (next_key, lane, state, params), self._restart
+        done = timestep.terminated | timestep.truncated
+        return timestep, *reset_where(make_new, done, source, (timestep.obs, state), self.restarts)
+
+    def _next_episode(self, source: Any) -> tuple[Any, Any]:
+        return start_next_episode(self.env, *source)
+
+    def _restart(self, source: Any) -> tuple[Any, Any]:
+        key, lane, state, params = source
+        return self.env.restart(_lane_key(key, lane), state, params)
+
+
+def _lane_key(key: Any, lane: Any) -> Any:
+    """The key of one environment. Adding the lane makes it unique, and every draw from it is hashed anyway:
+    hashing it here too would cost as much as a step of a small environment."""
+    data = random.key_data(key)
+    if data.shape != (2,):
+        return random.fold_in(key, lane)
+    words = _add_to_key(data, lane)
+    return random.wrap_key_data(words, impl=random.key_impl(key)) if _is_typed(key) else words
+
+
+def _is_typed(key: Any) -> bool:
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
+def _add_to_key(words: Any, lane: Any) -> Any:
+    """The key of seed + lane: 64-bit addition in two 32-bit words."""
+    low = words[1] + lane
+    return jnp.stack([words[0] + (low < words[1]), low])

@@ -1,0 +1,135 @@
+"""The compiled loop of a rollout: all environments, step by step."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jaxtyping import Array, Float, Int
+
+from tropism.core.episode import Timestep
+from tropism.core.rollout.plan import RolloutPlan, Transition
+
+FIRST_MEMORIES = 2**32 - 1  # folded into the key: no step has this number
+ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
+
+
+class EpisodeTotals(eqx.Module):
+    """Sums over all episodes that ended during the rollout."""
+
+    episodes: Int[Array, ""]
+    total_return: Float[Array, ""]
+    total_length: Float[Array, ""]  # a float: the steps of a long rollout exceed 32 bits
+
+    @property
+    def mean_return(self) -> Float[Array, ""]:
+        return self.total_return / jnp.maximum(self.episodes, 1)
+
+    @property
+    def mean_length(self) -> Float[Array, ""]:
+        return self.total_length / jnp.maximum(self.episodes, 1)
+
+
+class Rollout(NamedTuple):
+    """`transitions` are stacked (time, environment, …), None unless collected.
+
+    `totals` is the sum of `reduce`; without it, `episodes` has the episode statistics. `obs` is the batch of
+    observations after the last step, None unless transitions are collected.
+    """
+
+    transitions: Transition | None
+    totals: Any
+    episodes: Any  # EpisodeTotals, or None with `reduce`
+    obs: Any
+
+
+class LaneTotals(eqx.Module):
+    """Sums per environment, added up only at the end: a sum over the batch at every step is slower."""
+
+    current: Float[Array, " envs"]  # return of the running episode
+    returns: Float[Array, " envs"]  # sum over the finished episodes
+    count: Int[Array, " envs"]
+    started: Int[Array, " envs"]  # first step of the running episode: the total length of those before it
+
+    def after(self, timestep: Timestep, time: Any) -> "LaneTotals":
+        done = timestep.terminated | timestep.truncated
+        current = self.current + timestep.reward
+        return LaneTotals(
+            jnp.where(done, 0, current),
+            self.returns + jnp.where(done, current, 0),
+            self.count + done,
+            jnp.where(done, time + 1, self.started),
+        )
+
+    def totals(self) -> EpisodeTotals:
+        return EpisodeTotals(self.count.sum(), self.returns.sum(), self.started.sum(dtype=jnp.float32))
+
+
+class ScanCarry(NamedTuple):
+    obs: Any
+    state: Any
+    memories: Any
+    episodes: LaneTotals | None
+    totals: Any
+
+
+@eqx.filter_jit
+def run_steps(
+    plan: RolloutPlan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, last: bool
+) -> tuple[Any, Any]:
+    """Some steps of a rollout. The first call has no carry, the last returns a Rollout.
+
+    With both ends inside, the compiler drops unused values, such as the observations of a random policy.
+    """
+
+    unroll = 1 if jax.default_backend() == "cpu" else min(length, ACCELERATOR_UNROLL)
+
+    def scan_step(carry: ScanCarry, xs: Any) -> tuple[ScanCarry, Any]:
+        time, keys = xs
+        after, summand, transition = _step(plan, carry, keys, params, time)
+        after = after._replace(totals=jax.tree.map(lambda total, new: total + new, carry.totals, summand))
+        if unroll > 1:  # otherwise XLA fuses several steps and recomputes them for each output
+            after = lax.optimization_barrier(after)
+        return after, transition if plan.collect else None
+
+    times = start + jnp.arange(length, dtype=jnp.int32)
+    carry = _start(plan, key, params) if first else carry
+    carry, transitions = lax.scan(scan_step, carry, (times, _keys(key, times)), unroll=unroll)
+    if not last:
+        return carry, transitions
+    episodes = None if carry.episodes is None else carry.episodes.totals()
+    obs = carry.obs if plan.collect else None
+    return Rollout(None, carry.totals, episodes, obs), transitions
+
+
+def _start(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
+    obs, state = jax.vmap(plan.first, (None, 0, None))(key, plan.lanes(), params)
+    memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
+    none = jnp.zeros(plan.num_envs, jnp.int32)
+    episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
+    carry = ScanCarry(obs, state, memories, episodes, None)
+    totals = jax.eval_shape(
+        lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry
+    )
+    return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
+
+
+def _keys(key: Any, times: Any) -> Any:
+    """Three keys per step: for the policy, the environments and their next episodes.
+
+    They are derived in one kernel, outside the loop.
+    """
+    return jax.vmap(lambda time: random.split(random.fold_in(key, time), 3))(times)
+
+
+def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any) -> tuple[ScanCarry, Any, Transition]:
+    """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
+    action, memories = plan.act(keys[0], carry.memories, carry.obs)
+    step = jax.vmap(plan.step, (None, 0, 0, 0, None))
+    timestep, obs, state = step((keys[1], keys[2]), plan.lanes(), carry.state, action, params)
+    memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
+    transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
+    summand = plan.reduce(transition) if plan.reduce else None
+    episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
+    return ScanCarry(obs, state, memories, episodes, carry.totals), summand, transition
