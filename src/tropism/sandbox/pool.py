@@ -53,6 +53,7 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
             raise ValidationError("tier", self.tier, "'A' or 'B'")
+        mounts_for(self.packages)  # raises for a package that is not installed
 
     def command(self) -> list[str]:
         mounts = mounts_for(self.packages)

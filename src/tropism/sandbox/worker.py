@@ -22,6 +22,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 NOT_CONFINED = 97  # exit code of a worker that could not confine itself
@@ -66,17 +67,23 @@ class Channel:
 
 
 class Packages(MetaPathFinder):
-    """Finds the allowed packages by their folders, without searching folders that contain other packages."""
+    """Finds the allowed packages by their places, without searching folders that contain other packages."""
 
-    def __init__(self, folders: dict[str, str]):
-        self._folders = folders
+    def __init__(self, places: dict[str, str]):
+        self._places = places
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
-        if path is not None or fullname not in self._folders:
+        if path is not None or fullname not in self._places:
             return None
-        folder = self._folders[fullname]
-        first = os.path.join(folder, "__init__.py")
-        return importlib.util.spec_from_file_location(fullname, first, submodule_search_locations=[folder])
+        place = self._places[fullname]
+        first = os.path.join(place, "__init__.py")
+        if not os.path.isdir(place):
+            return importlib.util.spec_from_file_location(fullname, place)
+        if os.path.exists(first):
+            return importlib.util.spec_from_file_location(fullname, first, submodule_search_locations=[place])
+        spec = ModuleSpec(fullname, None, is_package=True)  # a package without code of its own
+        spec.submodule_search_locations = [place]
+        return spec
 
 
 def confine(config: dict[str, Any]) -> None:

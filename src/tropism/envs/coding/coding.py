@@ -92,8 +92,9 @@ class Coding(Environment):
     Ends: terminated by a submission that passes every test, or the last that the task allows; truncated after
     `max_steps` steps.
 
-    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` can be imported
-    beside the standard library. Without a working sandbox the environment is unavailable.
+    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` are the import
+    names of packages that can be used beside the standard library, with all that they require; a string separates
+    them by commas. Without a working sandbox the environment is unavailable.
     """
 
     host = Host(reseedable=False, isolated=True, interruptible=True)
@@ -112,9 +113,9 @@ class Coding(Environment):
     ):
         self.tasks = resolve_tasks(tasks)
         self.max_steps = check_count("max_steps", max_steps)
-        self.sandbox_spec = SandboxSpec(
-            doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits)
-        )
+        names = packages.split(",") if isinstance(packages, str) else packages
+        tiers = () if tier is None else (tier,)
+        self.sandbox_spec = SandboxSpec(doctor.check(*tiers), tuple(filter(None, names)), Limits(**limits))
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
