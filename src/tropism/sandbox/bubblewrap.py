@@ -3,6 +3,7 @@
 from tropism.errors import SandboxError
 from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
+from tropism.sandbox.monitor import WATCHED
 from tropism.sandbox.mounts import DEVICES, Mounts
 
 CANNOT_BLOCK = (
@@ -10,6 +11,7 @@ CANNOT_BLOCK = (
     "session, protects against those)",
     "timing: code can measure how busy the machine is",
     "reading the system's shared libraries and the files of the interpreter",
+    *WATCHED,
 )
 
 

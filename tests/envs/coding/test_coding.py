@@ -1,11 +1,9 @@
 """Coding: variables, replayed transcripts, tasks, and submissions that try to cheat."""
 
 import inspect
-import json
 import pickle
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from tropism import DivergedError, Session, UnknownEnvironmentError, ValidationE
 from tropism.core import registry
 from tropism.envs.coding import tasks as coding_tasks
 from tropism.envs.coding.coding import Coding
-from tropism.envs.coding.tasks import BUILT_IN, Task, load_tasks, resolve_tasks
+from tropism.envs.coding.tasks import BUILT_IN, Task
 from tropism.wire.messages import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
@@ -308,46 +306,7 @@ def test_a_submission_that_never_returns_ends_in_time():
     assert time.monotonic() - start < 10
 
 
-def test_user_tasks_are_loaded_from_a_file(tmp_path: Path):
-    path = tmp_path / "tasks.jsonl"
-    rows = [
-        {"prompt": "Write one().", "functions": ["one"], "tests": ["assert one() == 1"]},
-        {"name": "two", "prompt": "Write two().", "functions": ["two"], "tests": ["assert two() == 2"]},
-    ]
-    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
-    first, second = load_tasks(path)
-    assert (first.name, second.name) == (f"{path}, line 1", "two")
-    with session(tasks=str(path)) as coding:
-        name = coding.reset(seed=0).obs.prompt.split()[1][:3]
-        assert coding.step({"code": f"def {name}(): return {1 if name == 'one' else 2}", "submit": True}).reward == 1.0
-        assert Session.restore(coding.snapshot()).timestep.reward == 1.0
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{",
-        "[]",
-        '{"prompt": "x", "functions": ["f"]}',
-        '{"prompt": "x", "functions": [], "tests": ["1"]}',
-        '{"prompt": "x", "functions": ["f g"], "tests": ["1"]}',
-        '{"prompt": 3, "functions": ["f"], "tests": ["1"]}',
-        '{"prompt": "x", "functions": ["f"], "tests": ["1"], "more": 1}',
-    ],
-)
-def test_an_error_names_the_bad_line(line: str, tmp_path: Path):
-    path = tmp_path / "tasks.jsonl"
-    path.write_text(f"\n{line}\n")
-    with pytest.raises(ValidationError, match="line 2"):
-        load_tasks(path)
-
-
-def test_bad_arguments_are_rejected(tmp_path: Path):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("")
-    for tasks in ("nowhere.jsonl", str(empty), 3, (), ("x",)):
-        with pytest.raises(ValidationError):
-            resolve_tasks(tasks)
+def test_bad_arguments_are_rejected():
     with pytest.raises(ValidationError, match="max_steps"):
         make("Coding-v0", max_steps=0)
     with pytest.raises(ValidationError, match="memory"):

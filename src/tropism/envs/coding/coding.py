@@ -15,7 +15,8 @@ from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
 from tropism.envs.coding.grades import grade
-from tropism.envs.coding.tasks import Exercise, Task, Tasks, resolve_tasks
+from tropism.envs.coding.task_files import resolve_tasks
+from tropism.envs.coding.tasks import Exercise, Task, Tasks
 from tropism.errors import DivergedError
 from tropism.sandbox import doctor
 from tropism.sandbox.limits import Limits
@@ -84,8 +85,8 @@ class CodingState(NamedTuple):
 
 
 class Coding(Environment):
-    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
-    a sequence of tasks; the seed chooses one.
+    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file
+    or of a folder, or a sequence of tasks; the seed chooses one.
 
     Reward: for a step that submits, by how much it improves the best fraction of hidden tests passed; 0 for others.
 
@@ -129,7 +130,7 @@ class Coding(Environment):
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
         state = CodingState(key, 0, task, (), "", 0, 0.0, self._new_interpreter(key, task))
-        return CodeObservation(prompt=task.prompt if task else "", metadata=self._metadata(state)), state
+        return CodeObservation(prompt=task.instructions if task else "", metadata=self._metadata(state)), state
 
     def step(
         self, key: int, state: CodingState, action: CodeAction, params: Any
@@ -224,6 +225,6 @@ def _observation(result: ExecutionResult, task: Task | None, **rest: Any) -> Cod
         timed_out=result.timed_out,
         truncated_output=result.truncated_output,
         lost=result.interpreter_lost,
-        prompt=task.prompt if task else "",
+        prompt=task.instructions if task else "",
         **rest,
     )
