@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +30,7 @@ LEFT = f"left {AFTER_KILL} s after kill -9"
 
 
 @contextmanager
-def served(tier: str) -> Iterator[tuple[str, int]]:
+def served(tier: str) -> Generator[tuple[str, int]]:
     """The URL and process id of a server whose steps may take one second."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["serve", "Coding-v0", "--port", "0", "--journal", f"{folder}/journal"]

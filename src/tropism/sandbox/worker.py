@@ -186,7 +186,7 @@ def explain(error: BaseException) -> str:
         return "there is no network"
     if refused and files & PROCESS_MODULES:
         return "no other process can be started"
-    if refused and error.filename is None:
+    if isinstance(error, PermissionError) and refused and error.filename is None:
         return "this operation is not allowed"
     inner = error.__cause__ or error.__context__
     return explain(inner) if inner is not None else ""

@@ -20,7 +20,7 @@ HUMANEVAL = {
     "canonical_solution": "    return 2 * x\n",
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate([1]) == [1, 1]\n",
 }
-MBPP = {
+MBPP: dict[str, Any] = {
     "task_id": 2,
     "text": "Write a function to find the shared elements of two lists.",
     "code": "def helper(x): return set(x)\ndef shared(a, b): return helper(a) & helper(b)",

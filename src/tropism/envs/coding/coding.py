@@ -144,17 +144,17 @@ class Coding(Environment):
             digest=_digest(state.digest, result),
             interpreter=interpreter,
         )
-        reward, solved, feedback = 0.0, False, {}
-        if action.submit and state.task is not None:
-            passed = grade(self.sandbox_spec, state.task, action.code, f"{state.seed} {state.digest}")
+        task, reward, solved, feedback = state.task, 0.0, False, {}
+        if action.submit and task is not None:
+            passed = grade(self.sandbox_spec, task, action.code, f"{state.seed} {state.digest}")
             score = sum(passed) / len(passed)
             reward = max(score - state.best_score, 0.0)
             state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
-            solved = all(passed) or state.submissions >= state.task.submissions
-            feedback = _feedback(state.task, passed)
+            solved = all(passed) or state.submissions >= task.submissions
+            feedback = _feedback(task, passed)
         done, info = outcome(solved, state.time >= self.max_steps)
         metadata = self._metadata(state) | feedback
-        obs = _observation(result, state.task, done=done, reward=reward, metadata=metadata)
+        obs = _observation(result, task, done=done, reward=reward, metadata=metadata)
         return obs, state, reward, done, info
 
     def _interpreter(self, state: CodingState) -> Interpreter:
