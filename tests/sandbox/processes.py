@@ -1,6 +1,7 @@
 """Counts the descendants of a process."""
 
 import os
+import time
 from pathlib import Path
 
 
@@ -13,3 +14,15 @@ def count_children() -> int:
         waiting += found
         count += len(found)
     return count
+
+
+def stable_count() -> int:
+    """The number of descendants once it no longer changes: spare workers are started in the background."""
+    last = -1
+    for _ in range(20):
+        now = count_children()
+        if now == last:
+            break
+        last = now
+        time.sleep(0.3)
+    return last
