@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tropism.sandbox.attacks import ATTACKS
 from tropism.sandbox.doctor import AttackOutcome, attempt, examine, run_attacks
 from tropism.sandbox.host_targets import SECRET_VARIABLE, HostTargets
 from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
+from tropism.sandbox.submission_attacks import HIDDEN_TEST
 
 ROOT = os.geteuid() == 0
 ATTEMPTS = 5  # an attack may depend on a race
@@ -46,10 +48,16 @@ def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: At
     targets = HostTargets.create()
     try:
         with unconfined_sandbox(attack.needs_root, monkeypatch) as unconfined:
-            outcomes = (attempt(attack, targets, unconfined) for _ in range(ATTEMPTS))
+            plain = run_with_test(attack) if attack.submission else attack
+            outcomes = (attempt(plain, targets, unconfined) for _ in range(ATTEMPTS))
             assert any(outcome.succeeded for outcome in outcomes)
     finally:
         targets.close()
+
+
+def run_with_test(attack: Attack) -> Attack:
+    """Grading without isolation: the submission and its test are one program."""
+    return replace(attack, code=f"{attack.code}\n{HIDDEN_TEST}\nprint(DONE)", submission=False)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ class Attack:
     """`harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
     as root. `later` is code of a second step, run after a pause. `changes_worker`: the worker is used for no other
     attack, because even a blocked one may end it or leave threads. `at_startup`: quick enough for every start of a
-    server."""
+    server. `submission`: the code is a wrong solution of a task, and succeeds by passing its hidden test."""
 
     name: str
     code: str
@@ -70,6 +70,7 @@ class Attack:
     needs_root: bool = False
     changes_worker: bool = False
     at_startup: bool = True
+    submission: bool = False
     limits: Limits = PATIENT
 
 

@@ -1,7 +1,8 @@
-"""Attacks on files, the network, other processes and privileges; with those on resources, the whole set."""
+"""Attacks on files, the network, other processes and privileges; with those of other modules, the whole set."""
 
 from tropism.sandbox.attack import LIBC, SYSCALL, Attack, changes_file, creates_file, kills_decoy, reaches_socket
 from tropism.sandbox.resource_attacks import RESOURCES, SHARED
+from tropism.sandbox.submission_attacks import SUBMISSIONS
 
 CONNECT = "import socket; s = socket.socket(socket.{}, socket.SOCK_STREAM); s.connect({})"
 OPENS = "\nfor path in {}:\n    try:\n        open(path, {!r}).close(); print(DONE)\n    except OSError: continue\n"
@@ -219,4 +220,4 @@ PRIVILEGES = (
         changes_worker=True,
     ),
 )
-ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES, *SHARED)
+ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES, *SHARED, *SUBMISSIONS)

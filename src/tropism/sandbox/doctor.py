@@ -10,9 +10,11 @@ from functools import cache
 from tropism.errors import SandboxError
 from tropism.sandbox.attack import QUICK, Attack
 from tropism.sandbox.attacks import ATTACKS
+from tropism.sandbox.grading import Grading
 from tropism.sandbox.host_targets import HostTargets
 from tropism.sandbox.pool import CANNOT_BLOCK, TIERS, SandboxSpec, Tier, unavailable_reason
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
+from tropism.sandbox.submission_attacks import FUNCTION, HIDDEN_TEST
 
 MAX_PARALLEL = 4
 PAUSE = 0.3  # seconds between the two steps of an attack
@@ -126,12 +128,20 @@ def _run_in_own_sandbox(attack: Attack, targets: HostTargets, spec: SandboxSpec)
 
 
 def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOutcome:
+    if attack.submission:
+        return _submit(attack, sandbox)
     definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
     result = sandbox.start().run(f"{definitions}\n{attack.code}", attack.limits)
     if attack.later and sandbox.started:
         time.sleep(PAUSE)
         result = sandbox.run(attack.later, attack.limits)
     return AttackOutcome(attack, attack.oracle(targets, result), result)
+
+
+def _submit(attack: Attack, sandbox: Sandbox) -> AttackOutcome:
+    """Grade the code of an attack like the solution of a task."""
+    [passed] = Grading(sandbox.spec, attack.code, (FUNCTION,)).run_tests((HIDDEN_TEST,))
+    return AttackOutcome(attack, passed, sandbox.start().run(attack.code, attack.limits))
 
 
 def check(*tiers: Tier) -> Tier:
