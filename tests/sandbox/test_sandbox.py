@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sandbox.specs import every_tier, spec_or_skip
@@ -379,10 +381,11 @@ def test_a_worker_that_cannot_confine_itself_refuses_to_run(tier: Tier):
 
 
 @every_tier
-def test_a_machine_without_pidfd_open_is_rejected(tier: Tier, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("module", "name"), [(os, "pidfd_open"), (signal, "pidfd_send_signal")])
+def test_a_machine_without_pidfd_open_is_rejected(tier: Tier, module: Any, name: str, monkeypatch: pytest.MonkeyPatch):
     pool = Pool(spec_or_skip(tier), spares=0)
-    monkeypatch.delattr(os, "pidfd_open")
-    with pytest.raises(SandboxError, match="pidfd_open fails"):
+    monkeypatch.delattr(module, name)
+    with pytest.raises(SandboxError, match=f"{name}.* fails"):
         pool.take()
     assert pool.start_failure() is not None
     monkeypatch.undo()

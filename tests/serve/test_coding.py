@@ -88,7 +88,7 @@ def test_health_reports_workers_that_do_not_start_until_they_do_again(server: Ru
         coding.post("/reset", json={"seed": 0})
         monkeypatch.delattr(os, "pidfd_open")
         assert coding.post("/step", json={"action": {"code": "1"}}).status_code == 500
-        assert "pidfd_open fails" in absent()["Coding-v0"]
+        assert "pidfd_open" in absent()["Coding-v0"]
         monkeypatch.undo()
         deadline = time.monotonic() + 10
         while absent() and time.monotonic() < deadline:

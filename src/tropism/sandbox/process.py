@@ -124,10 +124,11 @@ class Worker:
         """Open what is needed to signal and to watch the worker."""
         try:
             self._pidfd = os.pidfd_open(self.pid)
+            self._fds.append(self._pidfd)
+            signal.pidfd_send_signal(self._pidfd, 0)
         except (AttributeError, OSError) as error:  # an old kernel, or a container that denies it
-            message = f"processes cannot be signalled reliably: pidfd_open fails ({error})"
+            message = f"processes cannot be signalled reliably: pidfd_open or pidfd_send_signal fails ({error})"
             raise SandboxError("pidfd_open", str(error), "a kernel with pidfd_open", message) from None
-        self._fds.append(self._pidfd)
         self._monitor = WorkerMonitor(self.pid, self._has_namespaces, self._fds)
 
     def notify(self, kind: bytes, payload: bytes) -> None:
