@@ -35,6 +35,7 @@ bench: $(READY)  ## run the quick comparisons with other libraries
 
 docs: $(READY)  ## generate the tables and pictures in docs/
 	.venv/bin/python -m benchmarks.report
+	.venv/bin/python docs/routes.py
 	.venv/bin/python docs/plumes.py
 	.venv/bin/python docs/page.py
 

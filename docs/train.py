@@ -10,13 +10,12 @@ import numpy as np
 from tropism.core.registry import make
 from tropism.plume.strategies.catalog import NAMES
 from tropism.train import pictures
-from tropism.train.checkpoint import Training
-from tropism.train.config import Config
 from tropism.train.evaluation import Evaluation, Interval, evaluate, wilson_interval
-from tropism.train.policies import resolve_policy
+from tropism.train.policies import load, resolve_policy
+from tropism.train.ppo import PPOConfig
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
-from tropism.train.trained import load
+from tropism.train.training import Training
 
 HERE = Path(__file__).parent
 PAGE = HERE / "train.md"
@@ -28,7 +27,7 @@ CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 def train_preset(id: str, seeds: int, folder: Path) -> list[Any]:
     """Train agents with the preset; return their learning curve."""
     print(f"{id}: {seeds} agents", file=sys.stderr)
-    training = Training(id, {}, {}, Config(**PRESETS.get(id, {})), seed=0, seeds=seeds)
+    training = Training(id, {}, {}, PPOConfig(**PRESETS.get(id, {})), seed=0, seeds=seeds)
     return train(training, folder)[1]
 
 

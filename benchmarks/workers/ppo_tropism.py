@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.last_episodes import LastEpisodes
 from benchmarks.worker import package_version
-from tropism.train.checkpoint import Training
-from tropism.train.config import Config
-from tropism.train.ppo import run_updates
+from tropism.train.ppo import PPOConfig
 from tropism.train.presets import PRESETS
+from tropism.train.training import Training
+from tropism.train.updates import run_updates
 
 NUMBERS: dict[int, dict[str, Any]] = {16: PRESETS["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
 
@@ -20,9 +20,9 @@ NUMBERS: dict[int, dict[str, Any]] = {16: PRESETS["CartPole-v1"], 4: {"num_envs"
 def train(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[str, Any]:
     """One training; with `to_learnt` it stops when learnt. `compiling` is the time until the first update is done."""
     start = time.perf_counter()
-    config = Config(total_steps=total_steps, **NUMBERS[num_envs])
+    config = PPOConfig(total_steps=total_steps, **NUMBERS[num_envs])
     training = Training("CartPole-v1", {}, {}, config, seed, 1)
-    trainer = training.trainer()
+    trainer = training.make_algorithm()
     state = training.start(trainer)
     episodes, update, compiling = LastEpisodes(), 0, 0.0
     while update < config.num_updates and not (to_learnt and episodes.learnt):

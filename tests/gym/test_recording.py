@@ -18,8 +18,8 @@ from tests.record.full_disk import check_recorder_on_full_disk
 
 from tropism import Session, make
 from tropism.errors import StateError, ValidationError
-from tropism.gym import Recording
-from tropism.record import Reader, Recorder, first_difference, session_of
+from tropism.gym import Recording, session_of
+from tropism.record import Reader, Recorder, first_difference
 
 
 @pytest.fixture(autouse=True)

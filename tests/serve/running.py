@@ -26,8 +26,8 @@ from tropism.serve.recordings.writer import RecordingWriter
 from tropism.serve.server import Server, load_environments
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.settings import Settings
-from tropism.serve.storage.journal import Journal
-from tropism.serve.storage.protocol import Store
+from tropism.serve.storage.protocol import Journal
+from tropism.serve.storage.sqlite import LOG_SIZE, SqliteJournal
 
 STARTING = 60.0  # seconds
 
@@ -65,16 +65,19 @@ def running(
     *ids: str,
     own: Mapping[str, ServedEnvironment] | None = None,
     record: Path | None = None,
-    store: Store | None = None,
+    journal: Journal | None = None,
     port: int = 0,
+    log_size: int = LOG_SIZE,
     **settings: Any,
 ) -> Generator[Running]:
     """Run a server with these registered environments and those of `own`, with a journal."""
     environments = (load_environments(ids) if ids else {}) | dict(own or {})
     recordings = None if record is None else RecordingWriter(record, environments.values())
     with TemporaryDirectory() as folder:
-        store = store or Journal(Path(folder) / "journal")
-        app = App(environments, Settings(port=port, **settings), store, recordings=recordings)
+        limits = Settings(port=port, **settings)
+        max_entries = limits.session_limits.max_entries
+        journal = journal or SqliteJournal(Path(folder) / "journal", log_size=log_size, max_entries=max_entries)
+        app = App(environments, limits, journal, recordings=recordings)
         with _serving(app) as there:
             yield there
 
@@ -102,19 +105,20 @@ def _serving(app: App) -> Generator[Running]:
 class Servers:
     """A sequence of servers, each with the journal as a kill of the previous one would have left it."""
 
-    def __init__(self, folder: Path, started: ExitStack, *ids: str, **settings: Any):
+    def __init__(self, folder: Path, started: ExitStack, *ids: str, log_size: int, **settings: Any):
         self._folder = folder
         self._numbers = count()
         self._started = started
         self._ids, self._settings = ids, settings
+        self._log_size = log_size
         self._start(self._next())
 
     def _next(self) -> Path:
         return self._folder / str(next(self._numbers))
 
     def _start(self, path: Path) -> None:
-        self.journal = Journal(path)
-        self.now = self._started.enter_context(running(*self._ids, store=self.journal, **self._settings))
+        self.journal = SqliteJournal(path, log_size=self._log_size)
+        self.now = self._started.enter_context(running(*self._ids, journal=self.journal, **self._settings))
 
     def crash(self) -> None:
         """Start another server on a copy of the journal; the old one is no longer used."""

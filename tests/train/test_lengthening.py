@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tropism.cli import app
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
-from tropism.train.ppo import run_updates
 from tropism.train.run import CHECKPOINT, train
+from tropism.train.updates import run_updates
 
 SHORT, LONG = brief("GridWorld-v0", updates=4), brief("GridWorld-v0", updates=10)
 
@@ -30,7 +30,7 @@ def test_finished_training_continues_to_a_larger_total(tmp_path: Path) -> None:
     longer, longer_curve = train(LONG, tmp_path, resume=True)
     assert longer_curve[: len(curve)] == curve
     assert longer_curve[-1][0] == 640
-    expected, _ = run_updates(LONG.trainer(), state, 6)
+    expected, _ = run_updates(LONG.make_algorithm(), state, 6)
     assert_same(longer, expected)
     assert checkpoint.load_training(tmp_path / CHECKPOINT) == LONG
 

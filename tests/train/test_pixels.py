@@ -14,15 +14,14 @@ from tropism.core.registry import make
 from tropism.core.spaces import Box, Dict, Discrete, Image
 from tropism.core.transforms import frame_stack, grayscale
 from tropism.errors import ValidationError
-from tropism.train.config import Config
 from tropism.train.evaluation import evaluate
 from tropism.train.network import ActorCritic
 from tropism.train.pixels import ConvLayer, channels_last, has_image, is_image, patches, plan_convolutions
-from tropism.train.policies import resolve_policy
-from tropism.train.ppo import Trainer
+from tropism.train.policies import load, resolve_policy
+from tropism.train.ppo import PPO, PPOConfig
 from tropism.train.presets import PRESETS
-from tropism.train.run import CHECKPOINT, Training, train
-from tropism.train.trained import load
+from tropism.train.run import CHECKPOINT, train
+from tropism.train.training import Training
 
 
 @pytest.mark.slow
@@ -93,7 +92,7 @@ def test_patches_cover_the_image() -> None:
 
 
 def test_images_stay_uint8_in_the_rollout() -> None:
-    trainer = Trainer(*make("PixelGridWorld-v0", size=3), Config(num_envs=4, num_steps=8, total_steps=32))
+    trainer = PPO(*make("PixelGridWorld-v0", size=3), PPOConfig(num_envs=4, num_steps=8, total_steps=32))
     state = jax.eval_shape(trainer.init, jax.random.key(0))
     assert state.rollout.obs.dtype == jnp.uint8
     assert not jax.tree.leaves(state.obs_statistics.mean)  # pixels are not normalized
@@ -106,7 +105,7 @@ def test_images_stay_uint8_in_the_rollout() -> None:
 @pytest.mark.slow
 def test_agent_learns_from_images(tmp_path: Path) -> None:
     """The shortest path through 3 by 3 cells takes 4 steps, a random walk about 20."""
-    config = Config(total_steps=6144, num_steps=64, hidden=32)
+    config = PPOConfig(total_steps=6144, num_steps=64, hidden=32)
     train(Training("PixelGridWorld-v0", {"size": 3}, {}, config, seed=0, seeds=1), tmp_path)
     env, params = make("PixelGridWorld-v0", size=3)
     policies: list[Any] = [resolve_policy("random", env, params), resolve_policy(str(tmp_path), env, params)]
@@ -130,21 +129,21 @@ def test_recurrent_agent_on_images(tmp_path: Path) -> None:
 
 def test_image_with_other_observations_needs_a_user_network() -> None:
     with pytest.raises(ValidationError, match="to combine an image with other observations"):
-        brief("tests.train.worlds:PictureAndPlace").trainer()
+        brief("tests.train.worlds:PictureAndPlace").make_algorithm()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_preset_solves_pixel_grid_world(seed: int, tmp_path: Path) -> None:
     preset: dict[str, Any] = PRESETS["PixelGridWorld-v0"]
-    _, curve = train(Training("PixelGridWorld-v0", {}, {}, Config(**preset), seed, 1), tmp_path)
+    _, curve = train(Training("PixelGridWorld-v0", {}, {}, PPOConfig(**preset), seed, 1), tmp_path)
     assert curve[-1][1][0] > 0.9  # of 0.93
 
 
 @pytest.mark.slow
 def test_training_on_stacked_grey_frames() -> None:
     env, params = make("PixelGridWorld-v0", size=3)
-    trainer = Trainer(frame_stack(grayscale(env), 4), params, brief("").config)
+    trainer = PPO(frame_stack(grayscale(env), 4), params, brief("").config)
     state = trainer.init(jax.random.key(0))
     assert state.rollout.obs.shape == (4, 4, 24, 24)
     assert np.isfinite(trainer.update(state)[1].loss)

@@ -11,14 +11,15 @@ import pytest
 from tropism.core.registry import make
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
-from tropism.train.config import Config
-from tropism.train.ppo import Trainer, run_updates
+from tropism.train.policies import load
+from tropism.train.ppo import PPO, PPOConfig
 from tropism.train.presets import PRESETS
-from tropism.train.run import CHECKPOINT, Training, TrainingReport, train
-from tropism.train.trained import load
+from tropism.train.run import CHECKPOINT, TrainingReport, train
+from tropism.train.training import Training
+from tropism.train.updates import run_updates
 
 SHORT = Training(
-    "CartPole-v1", {}, {}, Config(total_steps=20_000, num_envs=8, recurrent=True, hidden=16), seed=0, seeds=2
+    "CartPole-v1", {}, {}, PPOConfig(total_steps=20_000, num_envs=8, recurrent=True, hidden=16), seed=0, seeds=2
 )
 
 
@@ -50,7 +51,7 @@ def test_killed_training_resumes_bit_for_bit(tmp_path: Path):
 @pytest.mark.slow
 def test_update_compiles_once():
     """Output types equal input types: a weak type would cause a second compilation."""
-    trainer = SHORT.trainer()
+    trainer = SHORT.make_algorithm()
     before = SHORT.start(trainer)
     after, _ = run_updates(trainer, before, 1)
     types = [
@@ -64,14 +65,15 @@ def test_resume_with_other_settings_is_rejected(tmp_path: Path):
     train(SHORT, tmp_path)
     with pytest.raises(ValidationError, match="started with"):
         train(SHORT._replace(seed=1), tmp_path, resume=True)
-    assert load(tmp_path / CHECKPOINT, seed=1).agent.network.hidden == SHORT.config.hidden
+    policy: Any = load(tmp_path / CHECKPOINT, seed=1)
+    assert policy.agent.network.hidden == SHORT.config.hidden
     with pytest.raises(ValidationError, match="agents"):
         load(tmp_path / CHECKPOINT, seed=2)
 
 
 def test_most_seeds_learn_cartpole_in_a_fifth_of_the_default_steps(tmp_path: Path):
     preset: dict[str, Any] = PRESETS["CartPole-v1"] | {"total_steps": 100_000}
-    config = Config(**preset)
+    config = PPOConfig(**preset)
     training = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
     _, curve = train(training, tmp_path)
     best = np.max([returns for _, returns in curve[-10:]], axis=0)
@@ -91,7 +93,7 @@ def test_most_seeds_learn_cartpole_in_a_fifth_of_the_default_steps(tmp_path: Pat
 )
 def test_invalid_hyperparameters_are_rejected(numbers: dict[str, Any]):
     with pytest.raises(ValidationError):
-        Config(**numbers)
+        PPOConfig(**numbers)
 
 
 def test_file_that_is_not_a_checkpoint_is_rejected(tmp_path: Path):
@@ -104,9 +106,9 @@ def test_file_that_is_not_a_checkpoint_is_rejected(tmp_path: Path):
 
 @pytest.mark.slow
 def test_continuous_actions_stay_in_bounds(tmp_path: Path):
-    config = Config(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
+    config = PPOConfig(total_steps=1024, num_envs=8, num_steps=32, hidden=16)
     train(Training("Pendulum-v1", {}, {}, config, seed=0, seeds=1), tmp_path)
-    agent = load(tmp_path / CHECKPOINT)
+    agent: Any = load(tmp_path / CHECKPOINT)
     actions = [agent.act(jax.random.key(i), agent.init(None), np.ones(3, np.float32))[0] for i in range(20)]
     assert all(agent.actions.space.contains(np.asarray(action)) for action in actions)
 
@@ -114,24 +116,24 @@ def test_continuous_actions_stay_in_bounds(tmp_path: Path):
 @pytest.mark.slow
 def test_loss_replays_the_memories_of_the_rollout():
     """Before the first gradient step, the replayed sequences give the probabilities of the rollout."""
-    config = Config(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1)
-    trainer = Trainer(*make("GridWorld-v0", params={"max_steps": 9}), config)
+    config = PPOConfig(total_steps=256, num_envs=4, num_steps=64, recurrent=True, hidden=8, minibatches=1, entropy=0.0)
+    trainer = PPO(*make("GridWorld-v0", params={"max_steps": 9}), config)
     state = trainer.init(jax.random.key(0))
     _, samples = eqx.filter_jit(trainer._collect)(state, jax.random.key(1))  # pyright: ignore[reportPrivateUsage]
     assert samples.done.sum() >= 4 * 6  # memories are reset midway
     advantage = jax.random.normal(jax.random.key(2), samples.reward.shape)
     data = trainer._sequences(state, samples, advantage)  # pyright: ignore[reportPrivateUsage]
-    loss, entropy = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
+    loss = trainer._loss(state.agent, data)  # pyright: ignore[reportPrivateUsage]
     objective = 0.0  # before any change the ratio is 1, and normalized advantages sum to 0
     error = 0.5 * float((advantage**2).mean())  # values are unchanged, so the error is the advantage
-    expected = -objective + config.value_weight * error - config.entropy * float(entropy)
+    expected = -objective + config.value_weight * error
     assert float(loss) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.slow
 def test_recurrent_agent_depends_on_its_last_action():
     """Equal observations after different actions give different outputs."""
-    trainer = Trainer(*make("GridWorld-v0"), Config(recurrent=True, hidden=8))
+    trainer = PPO(*make("GridWorld-v0"), PPOConfig(recurrent=True, hidden=8))
     agent = trainer.init(jax.random.key(0)).agent
     blank, x = agent.memory(), np.zeros(2, np.float32)
     outputs = [agent(x, agent.remember(blank, np.int32(action)))[0] for action in (0, 1)]

@@ -9,15 +9,15 @@ import numpy as np
 
 from tropism.core.spaces import Box, Dict, Image, Space
 from tropism.envs.grid_world import GridWorld
-from tropism.train.checkpoint import Training
-from tropism.train.config import Config
+from tropism.train.ppo import PPOConfig
+from tropism.train.training import Training
 
 
 def brief(target: str, updates: int = 6, network: Any = None, seeds: int = 1, **numbers: Any) -> Training:
     """A training of a few small updates."""
     small: dict[str, Any] = {"num_envs": 4, "num_steps": 16, "epochs": 1, "minibatches": 2, "hidden": 64}
     every: dict[str, Any] = small | {"total_steps": updates * 64} | numbers
-    config = Config(**every)
+    config = PPOConfig(**every)
     return Training(target, {}, {}, config, seed=0, seeds=seeds, network=network)
 
 

@@ -1,117 +1,37 @@
 """check_environment: checks every law in order, each only if the laws it depends on hold."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tropism.check import compilation, determinism, flags, interface, session_laws
 from tropism.check.context import CheckContext
-from tropism.check.finding import Finding, attempt
+from tropism.check.law import Law
+from tropism.check.law_error import attempt
 from tropism.check.report import Report, Result
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.episode import check_seed
 from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
-
-class Law(NamedTuple):
-    """A law is checked only if the laws it depends on hold, so that one fault is reported once."""
-
-    name: str
-    statement: str
-    check: Callable[[CheckContext], Finding | None]
-    depends_on: tuple[str, ...] = ()
-    for_host: bool = True
-    needs_seed: bool = False  # compares two runs of one seed
-
-
-COMPILED = ("scan", "vmap", "params")
-
-LAWS = (
-    Law(
-        "interface",
-        "the methods return the declared types, and copies of the environment are equal",
-        interface.check_interface,
-    ),
-    Law(
-        "spaces",
-        "spaces are constant and contain their samples and the observations",
-        interface.check_spaces,
-        ("interface",),
-    ),
-    Law(
-        "flags",
-        "rewards, flags and info have the right types, and done is terminated or truncated",
-        flags.check_flags,
-        ("interface",),
-    ),
-    Law("finite-rewards", "every reward is a finite number", interface.check_finite_rewards, ("spaces", "flags")),
-    Law("purity", "reset and step do not change their inputs", interface.check_purity, ("spaces", "flags")),
-    Law(
-        "same-seed",
-        "the same seed and actions give the same episode",
-        determinism.check_same_seed,
-        ("purity",),
-        needs_seed=True,
-    ),
-    Law(
-        "global-state",
-        "an episode depends only on its arguments, not on global state",
-        determinism.check_global_state,
-        ("same-seed",),
-        needs_seed=True,
-    ),
-    Law("jit", "compiled calls equal plain calls", compilation.check_jit, ("global-state",), for_host=False),
-    Law("scan", "a scan equals a loop", compilation.check_scan, ("jit",), for_host=False),
-    Law("vmap", "a batch equals its members one by one", compilation.check_vmap, ("scan",), for_host=False),
-    Law(
-        "params",
-        "params can be vmapped, and a new value does not recompile",
-        compilation.check_params,
-        ("vmap",),
-        for_host=False,
-    ),
-    Law("termination", "at least one random episode ends", flags.check_termination, ("global-state", *COMPILED)),
-    Law(
-        "episodes",
-        "an episode does not affect the next one",
-        determinism.check_episodes,
-        ("global-state", *COMPILED),
-        needs_seed=True,
-    ),
-    Law(
-        "instances",
-        "two environments or sessions do not affect each other",
-        determinism.check_instances,
-        ("episodes",),
-        needs_seed=True,
-    ),
-    Law(
-        "immutability",
-        "a returned observation never changes",
-        session_laws.check_immutability,
-        ("episodes",),
-        needs_seed=True,
-    ),
-    Law(
-        "snapshot",
-        "snapshot, restore and fork continue identically",
-        session_laws.check_snapshot,
-        ("instances", "immutability"),
-        needs_seed=True,
-    ),
-    Law(
-        "render",
-        "render returns (H, W, 3) uint8 or None and changes nothing",
-        session_laws.check_render,
-        ("episodes",),
-        needs_seed=True,
-    ),
-    Law(
-        "words",
-        "describe returns text; parse reads actions and rejects other text",
-        session_laws.check_words,
-        ("episodes",),
-    ),
+LAWS: tuple[Law, ...] = (
+    interface.check_interface,
+    interface.check_spaces,
+    flags.check_flags,
+    interface.check_finite_rewards,
+    interface.check_purity,
+    determinism.check_same_seed,
+    determinism.check_global_state,
+    compilation.check_jit,
+    compilation.check_scan,
+    compilation.check_vmap,
+    compilation.check_params,
+    flags.check_termination,
+    determinism.check_episodes,
+    determinism.check_instances,
+    session_laws.check_immutability,
+    session_laws.check_snapshot,
+    session_laws.check_render,
+    session_laws.check_words,
 )
 
 
@@ -168,26 +88,21 @@ def _choose(names: Iterable[str] | None) -> list[Law]:
 
 
 def _check_law(law: Law, context: CheckContext, results: dict[str, Result]) -> Result:
-    reason = _skip_reason(law, context, results)
+    reason = _failed_dependency(law, results) or law.skip_reason(context)
     if reason is not None:
         return Result(law.name, law.statement, "skipped", "", reason)
-    finding = attempt(lambda: law.check(context))
-    if finding is None:
+    failure = attempt(lambda: law.check(context))
+    if failure is None:
         return Result(law.name, law.statement, "passed")
-    if finding.status == "skipped":
-        return Result(law.name, law.statement, "skipped", finding.place, finding.message)
-    message = f"{law.name} {finding.status} in {finding.place}: {finding.message}"
-    return Result(law.name, law.statement, finding.status, finding.place, message)
+    message = f"{law.name} {failure.status} in {failure.place}: {failure.message}"
+    return Result(law.name, law.statement, failure.status, failure.place, message)
 
 
-def _skip_reason(law: Law, context: CheckContext, results: dict[str, Result]) -> str | None:
-    """Why a law is not checked: one that it depends on failed, directly or indirectly, or it does not apply."""
-    for name in law.depends_on:
-        required = results[name]
+def _failed_dependency(law: Law, results: dict[str, Result]) -> str | None:
+    """The law that failed, if this one depends on it, directly or indirectly."""
+    for required in (results[name] for name in law.depends_on):
         if required.status == "failed":
-            return f"depends on {name}, which failed"
+            return f"depends on {required.law}, which failed"
         if required.status == "skipped" and required.message.startswith("depends on"):
             return required.message
-    if not law.for_host and not context.pure:
-        return "host environment"
-    return "its resets take no seed" if law.needs_seed and not context.env.traits.seedable else None
+    return None

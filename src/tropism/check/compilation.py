@@ -1,6 +1,6 @@
 """Laws of compilation: jit, scan, vmap and vmapped params equal plain calls."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tropism.check.compare import TOLERANCE, to_host
-from tropism.check.context import Calls, CheckContext, StepRecord, calls_of, compare_runs, compile_quickly
-from tropism.check.finding import Finding
+from tropism.check.compare import TOLERANCE, compare_runs, to_host
+from tropism.check.context import CheckContext, StepRecord, calls_of, compile_quickly
+from tropism.check.law import law, on_episodes, unless_pure
+from tropism.core.episode import seed_words, step_key
 
 LANES = 3
 SCANNED = 8  # steps
@@ -18,109 +19,94 @@ PARAMS_STEPS = 2
 PERTURBATION = 0.9  # a factor below 1, since some numbers are probabilities
 
 
-def check_jit(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        compiled = context.run(context.compiled, seed, actions)
-        return compare_runs("step", compiled, context.reference(seed, actions), TOLERANCE)
-
-    return context.find_smallest(fails)
-
-
-def check_scan(context: CheckContext) -> Finding | None:
-    """Keys and actions are arguments, so one compilation serves every example of one length."""
-    scanned = compile_quickly(_episode_scan(context))
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        first, later = to_host(scanned(context.keys(seed, len(actions)), _stack(actions)))
-        records = [first, *(_pick(later, i) for i in range(len(actions)))]
-        looped = list(context.run(context.compiled, seed, actions))
-        return compare_runs("step", records[: len(looped)], looped, TOLERANCE)
-
-    return context.find_smallest(lambda seed, actions: fails(seed, actions) if actions else None, SCANNED)
+@law("jit", "compiled calls equal plain calls", "global-state", skip=unless_pure)
+@on_episodes()
+def check_jit(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    compiled = context.run(context.compiled, seed, actions)
+    compare_runs(compiled, context.reference(seed, actions), tolerance=TOLERANCE)
 
 
-def _episode_scan(context: CheckContext) -> Callable[[Any, Any], tuple[StepRecord, StepRecord]]:
-    """A function that runs an episode with these keys and actions: its first record, and the later ones, stacked."""
+class Scans:
+    """Compiled episodes: one, a batch of seeds, and the same with params as an argument, one and a batch of params."""
 
-    def step(state: Any, xs: Any) -> tuple[Any, StepRecord]:
-        key, action = xs
-        obs, state, *rest = context.plain.step(key, state, action)
-        return state, StepRecord(obs, state, *rest)
+    def __init__(self, context: CheckContext):
+        self._env = context.env
+        scan = partial(self._scan, context.params)
+        self.one, self.seeds = compile_quickly(scan), compile_quickly(jax.vmap(scan, (0, None)))
+        self.one_params = compile_quickly(self._scan)
+        self.params = compile_quickly(jax.vmap(self._scan, (0, None, None)))
 
-    def run(keys: Any, actions: Any) -> tuple[StepRecord, StepRecord]:
-        obs, state = context.plain.reset(keys[0])
-        return StepRecord(obs, state), lax.scan(step, state, (keys[1:], actions))[1]
+    def _scan(self, params: Any, words: Any, actions: Any) -> tuple[StepRecord, StepRecord]:
+        """The first record of an episode, and the later ones, stacked."""
+        calls = calls_of(self._env, params)
 
-    return run
+        def step(state: Any, xs: Any) -> tuple[Any, StepRecord]:
+            time, action = xs
+            obs, state, *rest = calls.step(step_key(words, time), state, action)
+            return state, StepRecord(obs, state, *rest)
 
-
-def check_vmap(context: CheckContext) -> Finding | None:
-    batch = compile_quickly(jax.vmap(_episode_scan(context), (0, None)))
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        seeds = range(seed, seed + LANES)
-        loops = [list(context.run(context.compiled, lane, actions)) for lane in seeds]
-        first, later = to_host(batch(context.batch_keys(seeds, len(actions)), _stack(actions)))
-        for lane, loop in enumerate(loops):
-            records = [_pick(first, lane), *(_pick(_pick(later, lane), i) for i in range(len(actions)))]
-            found = compare_runs("step", records[: len(loop)], loop, TOLERANCE)
-            if found is not None:
-                return found._replace(message=f"lane {lane} of {LANES}, {found.message}")
-        return None
-
-    return context.find_smallest(lambda seed, actions: fails(seed, actions) if actions else None, LANES)
+        obs, state = calls.reset(step_key(words, 0))
+        times = jnp.arange(len(jax.tree.leaves(actions)[0])) + 1
+        return StepRecord(obs, state), lax.scan(step, state, (times, actions))[1]
 
 
-def _stack(actions: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
+def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> None:
+    """Compare a scan, which continues after the end of the episode, with the records of a loop."""
+    compare_runs(_records(scan, len(expected) - 1), expected, context, tolerance=TOLERANCE)
 
 
-def _pick(stacked: Any, number: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], stacked)
+def _records(scan: Any, steps: int) -> list[StepRecord]:
+    first, later = scan
+    return [first, *(_pick(later, step) for step in range(steps))]
 
 
-def check_params(context: CheckContext) -> Finding | None:
+@law("scan", "a scan equals a loop", "jit", skip=unless_pure)
+@on_episodes(SCANNED)
+def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    if actions:
+        scan = context.compute_once(Scans).one(seed_words(seed), _stack(actions))
+        _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
+
+
+@law("vmap", "a batch equals its members one by one", "scan", skip=unless_pure)
+@on_episodes(LANES)
+def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    if not actions:
+        return
+    seeds = range(seed, seed + LANES)
+    words = np.stack([seed_words(lane_seed) for lane_seed in seeds])
+    batch = to_host(context.compute_once(Scans).seeds(words, _stack(actions)))
+    for lane, lane_seed in enumerate(seeds):
+        loop = list(context.run(context.compiled, lane_seed, actions))
+        _compare_scan(_pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
+
+
+@law("params", "params can be vmapped, and a new value does not recompile", "vmap", skip=unless_pure)
+@on_episodes(PARAMS_STEPS)
+def check_params(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Each number is perturbed in its own lane of a batch, and each lane is compared with a separate episode.
 
     The last lane has all of them perturbed; only that one is compared with plain calls too, which are slow.
     """
     names, rows = _variants(context.params)
+    if not actions or len(rows) <= 2:
+        return
+    scans, words = context.compute_once(Scans), seed_words(seed)
     arrays = [jax.tree.map(_as_array, row) for row in rows]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
-    compilations: list[int] = []  # the length of each episode that was traced
-
-    def episode(params: Any, keys: Any, actions: list[Any]) -> list[StepRecord]:
-        compilations.append(len(actions))
-        return _episode(calls_of(context.env, params), keys, actions)
-
-    alone, batch = compile_quickly(episode), compile_quickly(jax.vmap(episode, (0, None, None)))
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        keys = [context.key(seed, time) for time in range(len(actions) + 1)]
-        actions = jax.tree.map(jnp.asarray, actions)
-        before = len(compilations)
-        episodes = [to_host(alone(params, keys, actions)) for params in arrays]
-        if len(compilations) > before + 1:
-            return Finding("step", "a new value of a param recompiled the environment")
-        records = to_host(batch(stacked, keys, actions))
-        for lane, (name, mine) in enumerate(zip(names, episodes, strict=True)):
-            found = compare_runs("step", [_pick(record, lane) for record in records], mine, TOLERANCE)
-            if found is not None:
-                return found._replace(message=f"with {name} under vmap, {found.message}")
-        plain = to_host(_episode(calls_of(context.env, rows[-1]), keys, actions))
-        found = compare_runs("step", episodes[-1], plain, TOLERANCE)
-        return found and found._replace(message=f"with {names[-1]} under jit, {found.message}")
-
-    return context.find_smallest(fails, PARAMS_STEPS) if len(rows) > 2 else None
+    episodes = [to_host(scans.one_params(params, words, _stack(actions))) for params in arrays]
+    batch = to_host(scans.params(_stack(arrays), words, _stack(actions)))
+    for lane, (name, mine) in enumerate(zip(names, episodes, strict=True)):
+        _compare_scan(_pick(batch, lane), _records(mine, len(actions)), f"with {name} under vmap, ")
+    plain = list(context.run(calls_of(context.env, rows[-1]), seed, actions))
+    _compare_scan(episodes[-1], plain, f"with {names[-1]} under jit, ")
 
 
-def _episode(calls: Calls, keys: list[Any], actions: list[Any]) -> list[StepRecord]:
-    obs, state = calls.reset(keys[0])
-    records = [StepRecord(obs, state)]
-    for key, action in zip(keys[1:], actions, strict=True):
-        obs, state, *rest = calls.step(key, state, action)
-        records.append(StepRecord(obs, state, *rest))
-    return records
+def _stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def _pick(stacked: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], stacked)
 
 
 def _variants(params: Any) -> tuple[list[str], list[Any]]:
@@ -138,14 +124,11 @@ def _variants(params: Any) -> tuple[list[str], list[Any]]:
 
 def _perturb(value: Any) -> Any:
     """Another number of the same type; integers are unchanged."""
-    if isinstance(value, float):
-        return PERTURBATION * value if value else 1 - PERTURBATION
     array = np.asarray(value)
-    return (
-        np.where(array == 0, 1 - PERTURBATION, PERTURBATION * array).astype(array.dtype)
-        if array.dtype.kind == "f"
-        else value
-    )
+    if array.dtype.kind != "f":
+        return value
+    perturbed = np.where(array == 0, 1 - PERTURBATION, PERTURBATION * array)
+    return float(perturbed) if isinstance(value, float) else perturbed.astype(array.dtype)
 
 
 def _as_array(value: Any) -> Any:

@@ -4,100 +4,72 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from tropism.check.compare import to_host
-from tropism.check.context import SHORT, CheckContext, StepRecord, calls_of, compare_runs, play
-from tropism.check.finding import Finding
-from tropism.core.session.session import EnvironmentState, Session
+from tropism.check.compare import compare_runs, to_host
+from tropism.check.context import SHORT, CheckContext, calls_of, episode
+from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.law_error import LawError
+from tropism.core.session.session import EnvironmentState
 
 
-def check_same_seed(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        actions = _without_last_step(context, seed, actions)
-        first = list(context.run(context.fast, seed, actions))
-        return compare_runs("step", context.run(context.fast, seed, actions), first)
+@law("same-seed", "the same seed and actions give the same episode", "purity", skip=unless_seedable)
+@on_episodes()
+def check_same_seed(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    if context.pure and context.fast is context.plain:
+        return  # where compilation fails, only plain calls are left, which the next law covers
+    actions = _without_last_step(context, seed, actions)
+    first = list(context.run(context.fast, seed, actions))
+    compare_runs(context.run(context.fast, seed, actions), first)
 
-    # Where compilation fails, only plain calls are left, which the next law covers.
-    return None if context.pure and context.fast is context.plain else context.find_smallest(fails)
 
-
-def check_global_state(context: CheckContext) -> Finding | None:
+@law("global-state", "an episode depends only on its arguments, not on global state", "same-seed", skip=unless_seedable)
+@on_episodes()
+def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Plain calls read global state that compilation would freeze: counters, clocks, global generators."""
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        others = _without_last_step(context, seed + 1, context.actions(seed + 1, len(actions)))
-        actions = _without_last_step(context, seed, actions)
-        before = hash(context.env)
-        first = context.reference(seed, actions)
-        again = _interleave(context.run(context.plain, seed, actions), context.run(context.plain, seed + 1, others))
-        if hash(context.env) != before:
-            return Finding("step", "the environment object changed during the steps: its hash differs")
-        return compare_runs("step", again, first)
-
-    return context.find_smallest(fails)
+    others = _without_last_step(context, seed + 1, context.actions(seed + 1, len(actions)))
+    actions = _without_last_step(context, seed, actions)
+    before = hash(context.env)
+    first = context.reference(seed, actions)
+    again = _interleave(context.run(context.plain, seed, actions), context.run(context.plain, seed + 1, others))
+    if hash(context.env) != before:
+        raise LawError("step", "the environment object changed during the steps: its hash differs")
+    compare_runs(again, first)
 
 
 def _without_last_step(context: CheckContext, seed: int, actions: list[Any]) -> list[Any]:
     """The actions without the one that ends the episode: the law `episodes` covers the effects of an end."""
     records = list(context.run(context.fast, seed, actions))
-    ended = len(records) > 1 and bool(records[-1].done)
-    return actions[: len(records) - 2] if ended else actions
+    return actions[: len(records) - 2] if records[-1].done else actions
 
 
-def _interleave(run: Iterator[StepRecord], other: Iterator[StepRecord]) -> list[StepRecord]:
-    """The records of one run, with steps of another in between."""
-    records: list[StepRecord] = []
+def _interleave(run: Iterator[Any], other: Iterator[Any]) -> list[Any]:
+    """Copies of what one run yields, with steps of another in between."""
+    records: list[Any] = []
     for record in run:
-        records.append(record)
+        records.append(to_host(record))
         next(other, None)
-    for _ in other:
-        pass
     return records
 
 
-def check_episodes(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        session = context.session()
-        first = [to_host(session.reset(seed=seed)), *play(session, actions[:SHORT])]
-        steps = len(first) - 1 + sum(1 for _ in play(session, actions[SHORT:]))
-        ended = session.lifecycle is not EnvironmentState.READY
-        again = [to_host(session.reset(seed=seed)), *play(session, actions[:SHORT])]
-        session.close()
-        separate = _run_session(context, seed, actions[:SHORT])
-        found = compare_runs("step", again, first) or compare_runs("step", separate, first)
-        after = f"an episode of {steps} steps{'' if ended else ' cut short'}"
-        return found and found._replace(message=f"after {after}, {found.message}")
-
-    return context.find_smallest(fails, context.num_steps, "session")
-
-
-def check_instances(context: CheckContext) -> Finding | None:
-    twin = calls_of(copy.deepcopy(context.env), context.params)
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        found = compare_runs("step", context.run(twin, seed, actions), context.reference(seed, actions))
-        if found is not None:
-            return found._replace(message=f"an equal environment behaves differently: {found.message}")
-        alone = _run_session(context, seed, actions)
-        session, other = context.session(), context.session()
-        mine = [to_host(session.reset(seed=seed))]
-        other.reset(seed=seed + 1)
-        others = play(other, context.actions(seed + 1, len(actions)))
-        for timestep in play(session, actions):
-            mine.append(timestep)
-            next(others, None)
-        _close(session, other)
-        found = compare_runs("step", mine, alone)
-        return found and found._replace(message=f"interleaved with a second session, {found.message}")
-
-    return context.find_smallest(fails, place="session")
-
-
-def _run_session(context: CheckContext, seed: int, actions: list[Any]) -> list[Any]:
-    """The timesteps of a new session."""
+@law("episodes", "an episode does not affect the next one", "params", skip=unless_seedable)
+@on_episodes(None, "session")
+def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> None:
     with context.session() as session:
-        return [to_host(session.reset(seed=seed)), *play(session, actions)]
+        whole = [to_host(timestep) for timestep in episode(session, seed, actions)]
+        ended = session.lifecycle is not EnvironmentState.READY
+        again = [to_host(timestep) for timestep in episode(session, seed, actions[:SHORT])]
+    first, separate = whole[: 1 + SHORT], context.run_session(seed, actions[:SHORT])
+    after = f"after an episode of {len(whole) - 1} steps{'' if ended else ' cut short'}, "
+    compare_runs(again, first, after)
+    compare_runs(separate, first, after)
 
 
-def _close(*sessions: Session) -> None:
-    for session in sessions:
-        session.close()
+@law("instances", "two environments or sessions do not affect each other", "episodes", skip=unless_seedable)
+@on_episodes(place="session")
+def check_instances(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    twin = context.run(calls_of(copy.deepcopy(context.env), context.params), seed, actions)
+    compare_runs(twin, context.reference(seed, actions), "an equal environment behaves differently: ")
+    alone = context.run_session(seed, actions)
+    with context.session() as session, context.session() as second:
+        others = episode(second, seed + 1, context.actions(seed + 1, len(actions)))
+        interleaved = _interleave(episode(session, seed, actions), others)
+    compare_runs(interleaved, alone, "interleaved with a second session, ")

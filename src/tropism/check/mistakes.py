@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from tropism.check.compare import format_value
-from tropism.check.finding import Finding
+from tropism.check.compare import format_value, is_flag, layout
+from tropism.check.law_error import LawError
 from tropism.core import spaces
 from tropism.core.arity import accepts
-from tropism.core.environment import Environment, EnvState
+from tropism.core.environment import Environment
 from tropism.core.spaces import Space
 
 GYM = ("gym", "gymnasium")
@@ -27,8 +27,8 @@ REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
-def find_unhashable_field(env: Environment) -> Finding | None:
-    """The first field that cannot be hashed, with a remedy."""
+def check_fields(env: Environment) -> None:
+    """Every field can be hashed."""
     for field in fields(env):
         value = getattr(env, field.name)
         culprit = _find_unhashable(value)
@@ -39,8 +39,7 @@ def find_unhashable_field(env: Environment) -> Finding | None:
             message = (
                 f"the field `{field.name}` {inside} {format_value(culprit)}, a {kind}, which cannot be hashed; {remedy}"
             )
-            return Finding("env", f"{message}. Fields are constants: equal environments share one compilation.")
-    return None
+            raise LawError("env", f"{message}. Fields are constants: equal environments share one compilation.")
 
 
 def _find_unhashable(value: Any) -> Any:
@@ -54,58 +53,49 @@ def _find_unhashable(value: Any) -> Any:
     return None
 
 
-def find_wrong_signature(env: Environment) -> Finding | None:
-    """A `reset` or `step` that cannot be called with the arguments of the interface."""
+def check_signatures(env: Environment) -> None:
+    """`reset` and `step` can be called with the arguments of the interface."""
     for name, arguments in ARGUMENTS.items():
         method: Callable[..., Any] = getattr(env, name)
         if not accepts(method, len(arguments)):
             given = inspect.signature(method).parameters
             shown, expected = (", ".join(("self", *names)) for names in (given, arguments))
-            return Finding(name, f"is defined as {name}({shown}); define it as {name}({expected})")
-    return None
+            raise LawError(name, f"is defined as {name}({shown}); define it as {name}({expected})")
 
 
-def find_wrong_space(name: str, space: Any) -> Finding | None:
-    """A space of another library, such as Gymnasium."""
+def check_space_type(name: str, space: Any) -> None:
+    """A space is ours, not that of another library such as Gymnasium."""
     if isinstance(space, Space):
-        return None
+        return
     kind = type(space)
     if kind.__module__.partition(".")[0] not in GYM:
-        return Finding(name, f"returned {format_value(space)} ({kind.__name__}), not a Space")
+        raise LawError(name, f"returned {format_value(space)} ({kind.__name__}), not a Space")
     same = f"tropism.{kind.__name__}" if hasattr(spaces, kind.__name__) else "a space of tropism"
     advice = f"return {same} in its place, or convert it with tropism.gym.from_gymnasium_space"
-    return Finding(name, f"returned {format_value(space)}, a space of {kind.__module__.partition('.')[0]}; {advice}")
+    raise LawError(name, f"returned {format_value(space)}, a space of {kind.__module__.partition('.')[0]}; {advice}")
 
 
-def explain_reset(result: Any) -> str | None:
-    """Why the result of `reset` is not `(obs, state)`."""
+def check_reset(result: Any) -> None:
+    """The result of `reset` is `(obs, state)`."""
     if not isinstance(result, tuple) or len(result) != 2:
-        return f"returned {_layout(result)}, not {RESET}"
+        raise LawError("reset", f"returned {layout(result)}, not {RESET}")
     if isinstance(result[1], dict):
-        return f"returned {_layout(result)}: Gymnasium's (obs, info); return {RESET}, and define `info(state, params)`"
-    return None
+        advice = f"return {RESET}, and define `info(state, params)`"
+        raise LawError("reset", f"returned {layout(result)}: Gymnasium's (obs, info); {advice}")
 
 
-def explain_step(result: Any) -> str | None:
-    """Why the result of `step` is not `(obs, state, reward, done, info)`."""
+def check_step(result: Any) -> None:
+    """The result of `step` is `(obs, state, reward, done, info)`."""
     advice = _explain_order(result) if isinstance(result, tuple) else None
     if advice is not None:
-        return f"returned {_layout(result)}: {advice}"
+        raise LawError("step", f"returned {layout(result)}: {advice}")
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
-        return f"returned {_layout(result)}, not {STEP} with a dict as info"
-    return None
-
-
-def explain_state(state: Any) -> str | None:
-    """Why the state of a pure environment is not an EnvState."""
-    if isinstance(state, EnvState):
-        return None
-    return f"the state is {_layout(state)}, not an EnvState; make it a subclass of EnvState, which counts `time`"
+        raise LawError("step", f"returned {layout(result)}, not {STEP} with a dict as info")
 
 
 def _explain_order(result: tuple[Any, ...]) -> str | None:
     """Which known mistake the result looks like: Gymnasium's order, or a missing info."""
-    are_flags = [_is_flag(value) for value in result]
+    are_flags = [is_flag(value) for value in result]
     has_info = bool(result) and isinstance(result[-1], dict)
     match are_flags:
         case [_, _, True, False] if has_info:
@@ -117,18 +107,3 @@ def _explain_order(result: tuple[Any, ...]) -> str | None:
             return f"the info is missing; return {STEP}, where info may be {{}}"
         case _:
             return None
-
-
-def _is_flag(value: Any) -> bool:
-    """Whether a value is a bool scalar, of Python, NumPy or JAX."""
-    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
-    return isinstance(value, bool) or (is_array and value.dtype == np.bool_ and value.shape == ())
-
-
-def _layout(value: Any) -> str:
-    """The shapes and types of a returned value, such as `(float32[4], MazeState, float32[])`."""
-    if isinstance(value, tuple):
-        return f"({', '.join(_layout(item) for item in value)})"
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return f"{value.dtype}[{','.join(str(size) for size in value.shape)}]"
-    return type(value).__name__

@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from tropism.check.compare import difference, format_value, to_host
-from tropism.check.context import CheckContext, compare_runs, play
-from tropism.check.finding import Finding
-from tropism.core.session.session import EnvironmentState, Session
+from tropism.check.compare import compare_runs, difference, format_value, layout, to_host
+from tropism.check.context import CheckContext, continue_episode, episode
+from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.law_error import LawError
+from tropism.core.session.session import Session
 from tropism.core.spaces import Record, Text
 from tropism.errors import ValidationError
 
@@ -17,31 +18,23 @@ NONSENSE = "\x00 this is no action"
 STEPS = 6
 
 
-def check_immutability(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        # Called on the environment itself, since a session returns copies.
-        returned = [(obs, to_host(obs)) for obs, *_ in context.play(context.fast, seed, actions)]
-        for time, (obs, copied) in enumerate(returned):
-            found = difference(obs, copied)
-            if found is not None:
-                place = "step" if time else "reset"
-                return Finding(place, f"the observation of step {time} was changed by a later step: {found}")
-        return _check_overwriting(context, seed, actions)
-
-    return context.find_smallest(fails, STEPS, "session")
-
-
-def _check_overwriting(context: CheckContext, seed: int, actions: list[Any]) -> Finding | None:
-    with context.session() as session, context.session() as other:
-        expected = [to_host(session.reset(seed=seed)), *play(session, actions)]
-        _overwrite(other.reset(seed=seed).obs)
-        actual = [expected[0]]
-        for action in actions[: len(expected) - 1]:
-            timestep = other.step(action)
-            actual.append(to_host(timestep))
+@law("immutability", "a returned observation never changes", "episodes", skip=unless_seedable)
+@on_episodes(STEPS, "session")
+def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    # Called on the environment itself, since a session returns copies.
+    returned = [(obs, to_host(obs)) for obs, *_ in context.play(context.fast, seed, actions)]
+    for time, (obs, copied) in enumerate(returned):
+        found = difference(obs, copied)
+        if found is not None:
+            place = "step" if time else "reset"
+            raise LawError(place, f"the observation of step {time} was changed by a later step: {found}")
+    overwritten: list[Any] = []
+    with context.session() as session:
+        for timestep in episode(session, seed, actions):
+            overwritten.append(to_host(timestep))
             _overwrite(timestep.obs)
-    found = compare_runs("step", actual, expected)
-    return found and found._replace(message=f"writing into a returned observation changed the episode: {found.message}")
+    expected = context.run_session(seed, actions)
+    compare_runs(overwritten, expected, "writing into a returned observation changed the episode: ")
 
 
 def _overwrite(obs: Any) -> None:
@@ -50,84 +43,73 @@ def _overwrite(obs: Any) -> None:
             leaf[...] = 0
 
 
-def check_snapshot(context: CheckContext) -> Finding | None:
-    if not context.env.traits.replayable:
-        return Finding("session", "replayable = False", "skipped")
-
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        with context.session() as whole:
-            expected = [to_host(whole.reset(seed=seed)), *play(whole, actions)]
-        session = context.session()
-        session.reset(seed=seed)
-        half = len(list(play(session, actions[: len(actions) // 2])))
-        restored = Session.restore(session.snapshot(), context.env, context.params)
-        copies = {"the session itself": session, "the restored session": restored, "the fork": session.fork()}
-        rest = {name: [to_host(copy.timestep)] for name, copy in copies.items()}
-        for action in actions[half:]:  # interleaved, to detect state that they share
-            for name, copy in copies.items():
-                rest[name].extend(play(copy, [action]))
-        for copy in copies.values():
-            copy.close()
-        for name, actual in rest.items():
-            found = compare_runs("step", actual, expected[half:])
-            if found is not None:
-                return Finding(
-                    "session", f"{name} does not continue like the episode from step {half}: {found.message}"
-                )
-        return None
-
-    return context.find_smallest(fails, STEPS, "session")
+def _unless_replayable(context: CheckContext) -> str | None:
+    return unless_seedable(context) or (None if context.env.traits.replayable else "replayable = False")
 
 
-def check_render(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        with context.session() as session, context.session() as other:
-            expected = [to_host(session.reset(seed=seed)), *play(session, actions)]
-            actual = [to_host(other.reset(seed=seed))]
-            for time, action in enumerate([None, *actions[: len(expected) - 1]]):
-                actual += [to_host(other.step(action))] if time else []
-                frame = other.render()
-                if frame is not None and not _is_image(frame):
-                    layout = f"shape {np.shape(frame)}, {np.asarray(frame).dtype}"
-                    return Finding("render", f"step {time}: the image is {layout}, not (H, W, 3) uint8")
-        found = compare_runs("step", actual, expected)
-        return found and Finding("render", f"rendering changed the episode: {found.message}")
+@law(
+    "snapshot", "snapshot, restore and fork continue identically", "instances", "immutability", skip=_unless_replayable
+)
+@on_episodes(STEPS, "session")
+def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    expected = context.run_session(seed, actions)
+    with context.session() as session:
+        half = len(list(episode(session, seed, actions[: len(actions) // 2]))) - 1
+        with Session.restore(session.snapshot(), context.env, context.params) as restored, session.fork() as fork:
+            copies = {"the session itself": session, "the restored session": restored, "the fork": fork}
+            runs = {name: [to_host(copy.timestep)] for name, copy in copies.items()}
+            for action in actions[half:]:  # interleaved, to detect state that they share
+                for name, copy in copies.items():
+                    runs[name] += [to_host(timestep) for timestep in continue_episode(copy, [action])]
+    for name, run in runs.items():
+        continues = f"{name} does not continue like the episode from step {half}: "
+        compare_runs(run, expected[half:], continues, place="session")
 
-    return context.find_smallest(fails, 2, "render")
+
+@law("render", "render returns (H, W, 3) uint8 or None and changes nothing", "episodes", skip=unless_seedable)
+@on_episodes(2, "render")
+def check_render(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    expected = context.run_session(seed, actions)
+    rendered: list[Any] = []
+    with context.session() as session:
+        for time, timestep in enumerate(episode(session, seed, actions)):
+            rendered.append(to_host(timestep))
+            frame = session.render()
+            if frame is not None and not _is_image(frame):
+                raise LawError("render", f"step {time}: the image is {layout(frame)}, not (H, W, 3) uint8")
+    compare_runs(rendered, expected, "rendering changed the episode: ", place="render")
 
 
 def _is_image(frame: Any) -> bool:
     return isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3
 
 
-def check_words(context: CheckContext) -> Finding | None:
-    def fails(seed: int, actions: list[Any]) -> Finding | None:
-        with context.session() as session:
-            context.reset(session, seed)
-            for action in [None, *actions]:
-                if action is not None:
-                    session.step(action)
-                text = session.describe()
-                if not isinstance(text, str) or not text:
-                    return Finding("describe", f"returned {format_value(text)}, not text")
-                if session.lifecycle is not EnvironmentState.READY:
-                    break
-        return None
-
-    return context.find_smallest(fails, 2, "describe") or _check_parse(context)
+@law("words", "describe returns text; parse reads actions and rejects other text", "episodes")
+def check_words(context: CheckContext) -> None:
+    _check_describe(context)
+    _check_parse(context)
 
 
-def _check_parse(context: CheckContext) -> Finding | None:
+@on_episodes(2, "describe")
+def _check_describe(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    with context.session() as session:
+        for _ in episode(session, seed, actions):
+            text = session.describe()
+            if not isinstance(text, str) or not text:
+                raise LawError("describe", f"returned {format_value(text)}, not text")
+
+
+def _check_parse(context: CheckContext) -> None:
     space = context.action_space
     for action in context.actions(context.seed, STEPS):
         text = space.to_json(action) if isinstance(space, Text) else json.dumps(space.to_json(action))
         parsed = context.env.parse(text, context.params)
         if difference(space.to_json(space.coerce(parsed)), space.to_json(action)):
-            return Finding("parse", f"parse({text!r}) is {format_value(parsed)}, not the action it encodes")
+            raise LawError("parse", f"parse({text!r}) is {format_value(parsed)}, not the action it encodes")
     if isinstance(space, Text | Record):  # any text may be an action
-        return None
+        return
     try:
         parsed = context.env.parse(NONSENSE, context.params)
     except ValidationError:
-        return None
-    return Finding("parse", f"parse({NONSENSE!r}) is {format_value(parsed)}, not a ValidationError")
+        return
+    raise LawError("parse", f"parse({NONSENSE!r}) is {format_value(parsed)}, not a ValidationError")

@@ -1,6 +1,7 @@
 """The command line: one file per command."""
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from tropism.cli.serve import serve
 from tropism.cli.show import show
 from tropism.cli.terminal import errors
 from tropism.cli.tracebacks import format_user_error
+from tropism.cli.train import TrainCommand, train
 from tropism.errors import MissingExtraError, TropismError
 
 app = typer.Typer(
@@ -43,9 +45,9 @@ for command in (show, check, rollout, render, record, replay, evaluate, serve, m
 
 
 def _add_train() -> None:
-    """Add the command train, whose options come from `tropism.train`; without that extra it reports what to install."""
+    """Add the command train; without the extra of that name it reports what to install."""
     try:
-        from tropism.cli.train import train
+        import_module("tropism.train")
     except MissingExtraError as missing:
         error = missing
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -54,7 +56,7 @@ def _add_train() -> None:
         def unavailable() -> None:  # pyright: ignore[reportUnusedFunction]
             raise error
     else:
-        app.command()(train)
+        app.command("train", cls=TrainCommand, help=train.__doc__)(lambda: None)
 
 
 _add_train()

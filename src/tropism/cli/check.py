@@ -1,16 +1,14 @@
 """The command check."""
 
 import dataclasses
-import json
-from typing import Annotated
 
 import typer
 
-from tropism.cli.terminal import Arguments, AsJson, Params, Seed, console, environment, progress_bar
+from tropism.cli.terminal import Arguments, AsJson, Id, Params, Seed, environment, print_json, print_text, progress_bar
 
 
 def check(
-    target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
+    id: Id,
     param: Params = None,
     arg: Arguments = None,
     seed: Seed = 0,
@@ -22,7 +20,7 @@ def check(
     """
     from tropism.check import check_environment
 
-    env, params = environment(target, param, arg)
+    env, params = environment(id, param, arg)
     with progress_bar() as bar:
         task = bar.add_task("", total=None)
 
@@ -31,7 +29,7 @@ def check(
 
         report = check_environment(env, params, seed=seed, progress=show)
     if as_json:
-        print(json.dumps([dataclasses.asdict(result) for result in report.results], indent=2))
+        print_json([dataclasses.asdict(result) for result in report.results])
     else:
-        console.print(str(report), highlight=False, markup=False, soft_wrap=True)
+        print_text(str(report))
     raise typer.Exit(0 if report.ok else 1)

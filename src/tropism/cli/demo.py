@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from tropism import __version__
 from tropism.cli.evaluate import print_evaluations, to_json
 from tropism.cli.interrupts import interruptible
-from tropism.cli.terminal import Seed, console, errors, make_folder, progress_bar
+from tropism.cli.terminal import Seed, errors, make_folder, print_text, progress_bar
 from tropism.errors import ValidationError
 
 ID = "PlumeNavMeander-v0"
@@ -39,7 +38,7 @@ def demo(
     Ctrl-C stops it and keeps the results so far. The exit code is 1 if the agent does not beat them within --steps.
     """
     start, run = time.perf_counter(), _Demo(make_folder(out), seed, steps)
-    errors.print("The demo takes one to two minutes on two cores.", highlight=False)
+    print_text("The demo takes one to two minutes on two cores.", errors)
 
     def message() -> str:
         for part in out.glob("*.part*"):
@@ -50,16 +49,11 @@ def demo(
     with interruptible(message), progress_bar() as bar:
         won = run.run(bar)
     print_evaluations(run.evaluations)
-    console.print(
-        f"{time.perf_counter() - start:.0f} seconds. Open [bold]{escape(str(out))}/report.html[/] for the plots. "
-        f"Then:\n{escape(NEXT)}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    seconds = time.perf_counter() - start
+    print_text(f"{seconds:.0f} seconds. Open {out}/report.html for the plots. Then:\n{NEXT}")
     if not won:
-        console.print(
-            f"The agent did not beat the strategies in {steps:,} steps: increase --steps, or try another --seed.",
-            soft_wrap=True,
+        print_text(
+            f"The agent did not beat the strategies in {steps:,} steps: increase --steps, or try another --seed."
         )
         raise typer.Exit(1)
 
@@ -69,15 +63,15 @@ class _Demo:
 
     def __init__(self, out: Path, seed: int, steps: int):
         from tropism.core.registry import make
-        from tropism.train.checkpoint import Training
-        from tropism.train.config import Config
+        from tropism.train.ppo import PPOConfig
         from tropism.train.presets import PRESETS
         from tropism.train.run import CHECKPOINT
+        from tropism.train.training import Training
 
         self.out = out
         self.env, self.params = make(ID)
         numbers: dict[str, Any] = PRESETS[ID] | {"total_steps": steps}
-        self.training = Training(ID, {}, {}, Config(**numbers), seed, 1)
+        self.training = Training(ID, {}, {}, PPOConfig(**numbers), seed, 1)
         self.evaluations: list[Any] = []
         self.history: list[Any] = []
         if (out / CHECKPOINT).exists() and not (out / "report.html").exists():
@@ -133,20 +127,18 @@ class _Demo:
 
     def _film(self) -> None:
         """Film the longest successful search among the first 50 episodes."""
+        from tropism.cli.policies import policy_of
         from tropism.core.registry import make
         from tropism.core.session.session import Session
         from tropism.record import film
-        from tropism.train.policies import SteppedPolicy, resolve_policy
-        from tropism.train.runner import LocalRunner
 
         agent = self.evaluations[-1]
         lengths = agent.lengths[:50] * agent.search.found[:50]
         session = Session(*make(ID, trail=150))
-        strategy: Any = resolve_policy(str(self.out), self.env, self.params)
-        policy = SteppedPolicy(strategy)
+        policy = policy_of(str(self.out), session, greedy=False)
         seed = EVALUATION_SEED + int(lengths.argmax())
-        policy.begin(seed)
-        frames = film.frames(session, lambda session: policy.act(LocalRunner(session).current()), 150, seed)
+        policy.reset(seed)
+        frames = film.frames(session, lambda session: policy.act(session.timestep.obs), 150, seed)
         film.save(self.out / "agent.gif", frames)
 
     def write_report(self, lead: str | None = None) -> None:

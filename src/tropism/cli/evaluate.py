@@ -19,6 +19,8 @@ from tropism.cli.terminal import (
     console,
     environment,
     make_folder,
+    print_json,
+    print_text,
     progress_bar,
 )
 from tropism.errors import ValidationError
@@ -64,7 +66,7 @@ def evaluate(
     if env is not None and not remote:
         raise ValidationError("env", env, "no --env: it is only for the URL of a served environment")
     names = [one for name in policy or ["random"] for one in expand_agents(name)]
-    if (param or arg) and (remote or any(name.startswith("llm:") for name in names)):
+    if (param or arg) and remote:
         raise ValidationError(
             "param", [*(param or []), *(arg or [])], "none: pass them to `tropism serve` and give its URL"
         )
@@ -77,47 +79,33 @@ def evaluate(
         results = [_evaluate_remotely(target, local, name, greedy, token, seed, episodes, steps) for name in names]
     else:
         local = environment(target, param, arg)
-        results = [_evaluate_locally(target, *local, name, greedy, seed, episodes, steps) for name in names]
+        results = [_evaluate_locally(*local, name, greedy, seed, episodes, steps) for name in names]
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
-        print(json.dumps(to_json(target, results), indent=2))
+        print_json(to_json(target, results))
         return
     print_evaluations(results)
     if out is not None:
-        console.print(f"Results and plots are in {escape(str(out))}/.")
+        print_text(f"Results and plots are in {out}/.")
 
 
-def _evaluate_locally(
-    id: str, env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int
-) -> Any:
-    from tropism.core.rollout.policy import Policy
+def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
+    from tropism.core.rollout.policy import runs_on_host
     from tropism.core.session.session import Session
     from tropism.train.evaluation import evaluate as run
     from tropism.train.evaluation import num_batches
-    from tropism.train.language_model import LanguageModel
     from tropism.train.policies import resolve_policy
     from tropism.train.runner import LocalRunner
 
     policy = resolve_policy(name, env, params, greedy)
-    if isinstance(policy, LanguageModel):
-        return _evaluate_language_model(id, name, policy, seed, episodes, steps)
-    if isinstance(policy, Policy) and env.pure:
+    if env.pure and not runs_on_host(policy):
         if num_batches(episodes) > 1:
             return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
             return run(name, env, params, policy, seed, episodes)
     with Session(env, params) as session:
         return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
-
-
-def _evaluate_language_model(id: str, name: str, policy: Any, seed: int, episodes: int, steps: int) -> Any:
-    """A language model needs a server, which describes observations as text."""
-    from tropism.client import Client
-    from tropism.train.runner import RemoteRunner
-
-    with Client.launch(id) as client:
-        return _run_episodes(name, RemoteRunner(client), policy, seed, episodes, steps)
 
 
 def _local_environment(url: str, env: str | None) -> tuple[Any, Any] | None:
@@ -138,21 +126,22 @@ def _evaluate_remotely(
     from tropism.train.policies import resolve_policy, resolve_standalone
     from tropism.train.runner import RemoteRunner
 
-    policy = resolve_standalone(name) if local is None else resolve_policy(name, local[0], local[1], greedy)
+    if local is None:
+        policy, known = resolve_standalone(name), ()
+    else:
+        env, params = local
+        policy, known = resolve_policy(name, env, params, greedy), (env.observation_space(params), env.pure)
     with Client(url, token=token) as client:
-        runner = RemoteRunner(client, None if local is None else local[0].observation_space(local[1]))
+        runner = RemoteRunner(client, *known)
         return _run_episodes(name, runner, policy, seed, episodes, steps)
 
 
 def _run_episodes(name: str, runner: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
     """Run a policy one episode at a time, with a progress bar."""
-    from tropism.core.rollout.policy import Policy
     from tropism.train.evaluation import evaluate_episodes
-    from tropism.train.policies import SteppedPolicy
 
-    host_policy = SteppedPolicy(policy) if isinstance(policy, Policy) else policy
     return _with_progress(
-        name, episodes, lambda show: evaluate_episodes(name, runner, host_policy, seed, episodes, steps, show)
+        name, episodes, lambda show: evaluate_episodes(name, runner, policy, seed, episodes, steps, show)
     )
 
 
@@ -198,16 +187,16 @@ def print_evaluations(results: list[Any]) -> None:
         "steps": "steps",
     }
     rows = [result.summary() for result in results]
-    runner = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
-    runner.add_column("policy")
+    table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
+    table.add_column("policy")
     if "success" in rows[0]:
         del names["return"]  # success matters more than the return of a search
     shown = [name for name in names if any(name in row for row in rows)]
     for name in shown:
-        runner.add_column(names[name], justify="right")
+        table.add_column(names[name], justify="right")
     for row in rows:
-        runner.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
-    console.print(runner)
+        table.add_row(escape(row["policy"]), *(_cell(name, row.get(name)) for name in shown))
+    console.print(table)
 
 
 FORMATS = {  # of a mean and its interval; short, so that four columns fit a terminal

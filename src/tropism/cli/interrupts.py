@@ -24,7 +24,7 @@ class Interrupts:
 
     @contextmanager
     def handle_signals(self) -> Generator[None]:
-        with _handler(signal.SIGINT, self._handle), _handler(signal.SIGALRM, self._handle), _watch(self._overdue):
+        with _handler(self._handle, self._overdue):
             try:
                 yield
             finally:
@@ -57,7 +57,7 @@ def interruptible(message: Callable[[], str]) -> Generator[None]:
     def handle(*_: Any) -> NoReturn:
         exit_now(f"Interrupted. {message()}")
 
-    with _handler(signal.SIGINT, handle), _watch(handle):
+    with _handler(handle, handle):
         yield
 
 
@@ -72,9 +72,11 @@ def exit_now(message: str) -> NoReturn:
 
 
 @contextmanager
-def _watch(overdue: Callable[[], Any]) -> Generator[None]:
-    """Call `overdue` from a thread if the program still runs `GRACE` seconds after Ctrl-C."""
-    if not _can_handle():
+def _handler(handle: Callable[..., Any], overdue: Callable[[], Any]) -> Generator[None]:
+    """Call `handle` on Ctrl-C and on timers, and `overdue` from a thread if the program still runs `GRACE` seconds
+    after Ctrl-C."""
+    is_main = threading.current_thread() is threading.main_thread()  # other threads may not handle signals
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of a shell
         yield
         return
     reader, writer = os.pipe()
@@ -87,31 +89,16 @@ def _watch(overdue: Callable[[], Any]) -> Generator[None]:
                 overdue()
         os.close(reader)
 
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGALRM)}
+    wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
-        signal.set_wakeup_fd(before)
+        signal.set_wakeup_fd(wakeup)
         os.close(writer)
-
-
-@contextmanager
-def _handler(number: int, handle: Callable[..., Any]) -> Generator[None]:
-    if not _can_handle():
-        yield
-        return
-    before = signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-def _can_handle() -> bool:
-    """Only the main thread may handle signals; background jobs of a shell keep ignoring Ctrl-C."""
-    is_main = threading.current_thread() is threading.main_thread()
-    return is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        for number, before in handlers.items():
+            signal.signal(number, before)
 
 
 def _packages(frame: FrameType | None) -> set[str]:

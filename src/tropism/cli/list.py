@@ -1,11 +1,9 @@
 """The command list."""
 
-import json
-
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import AsJson, console
+from tropism.cli.terminal import AsJson, console, print_json
 
 
 def list_environments(as_json: AsJson = False) -> None:
@@ -18,7 +16,7 @@ def list_environments(as_json: AsJson = False) -> None:
     specs, missing = registered(), unavailable_reasons()
     if as_json:
         rows = [{"id": s.id, "traced": s.traced, "source": s.source, "summary": s.summary} for s in specs]
-        print(json.dumps([*rows, *({"id": id, "absent": why} for id, why in missing.items())], indent=2))
+        print_json([*rows, *({"id": id, "absent": why} for id, why in missing.items())])
         return
     table = Table("id", "kind", "summary")
     for spec in specs:

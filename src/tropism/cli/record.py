@@ -9,6 +9,7 @@ from tropism.cli.terminal import (
     Arguments,
     AsJson,
     Greedy,
+    Id,
     Params,
     PolicyName,
     Seed,
@@ -20,11 +21,8 @@ from tropism.errors import ValidationError
 
 
 def record(
-    target: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS", help="A registered id, or your class.")],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="The folder; appends to recordings of the same environment."),
-    ],
+    id: Id,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder; appends to recordings of this environment.")],
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 10,
     policy: PolicyName = "random",
     greedy: Greedy = False,
@@ -42,17 +40,17 @@ def record(
     from tropism.core.session.session import Session
     from tropism.record import Recorder
 
-    session = Session(*environment(target, param, arg))
-    session_policy = policy_of(policy, session, greedy)
+    session = Session(*environment(id, param, arg))
+    stepped = policy_of(policy, session, greedy)
     returns: list[float] = []
     total_steps = 0
     try:
         with Recorder(session, out) as recorder, progress_bar() as bar:
-            for number in bar.track(range(episodes), description=target):
-                session_policy.begin(seed + number)
+            for number in bar.track(range(episodes), description=id):
+                stepped.reset(seed + number)
                 timestep = recorder.reset(seed=seed + number)
                 while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(session_policy.act(timestep.obs))
+                    timestep = recorder.step(stepped.act(timestep.obs))
                 returns.append(session.total_reward)
                 total_steps += session.step_count
     except OSError as error:

@@ -42,11 +42,11 @@ def render(
 
     film.check_path(out)
     session = Session(*environment(id, param, arg))
-    session_policy = policy_of(policy, session, greedy)
-    session_policy.begin(seed)
+    stepped = policy_of(policy, session, greedy)
+    stepped.reset(seed)
     with progress_bar() as bar:
         task = bar.add_task(id, total=steps + 1)
-        episode = film.play(session, lambda session: session_policy.act(session.timestep.obs), steps, seed)
+        episode = film.play(session, lambda session: stepped.act(session.timestep.obs), steps, seed)
         sessions = iter(bar.track(episode, task_id=task))
         if out.suffix.lower() == ".png":  # the last frame
             *_, last = sessions

@@ -41,13 +41,13 @@ def replay(
     Example: tropism replay recordings/cartpole --verify
     Example: tropism replay recordings/cartpole --episode 3 -o episode.mp4
     """
-    from tropism.record import Reader, film, first_difference, session_of
+    from tropism.record import Reader, film, first_difference
     from tropism.record import replay as run_replay
 
     if env is None and (param or arg):
         raise ValidationError("env", None, "--env with --param or --arg; without it, the recording defines both")
     reader = Reader(folder)
-    session = session_of(reader.manifest) if env is None else _session_for_target(reader.manifest, env, param, arg)
+    session = _session_of(reader.manifest) if env is None else _session_for_target(reader.manifest, env, param, arg)
     if out is not None:
         film.check_path(out)
         if episode is None and len(reader) > 1:
@@ -68,6 +68,14 @@ def replay(
     _print_results(rows, reader.manifest.versions, verify, as_json)
 
 
+def _session_of(manifest: Any) -> Any:
+    if "gymnasium" in (manifest.env or {}):
+        from tropism.gym import session_of
+    else:
+        from tropism.record import session_of
+    return session_of(manifest)
+
+
 def _session_for_target(manifest: Any, env: str, param: list[str] | None, arg: list[str] | None) -> Any:
     from tropism.record.replay import session_for_target
 
@@ -80,11 +88,11 @@ def _session_for_target(manifest: Any, env: str, param: list[str] | None, arg: l
 
 def _save_film(out: Path, session: Any, recorded: Any, fps: float | None) -> None:
     from tropism.record import film
-    from tropism.record.replay import replay_sessions
+    from tropism.record import replay as run_replay
 
     with progress_bar() as bar:
-        sessions = bar.track(replay_sessions(session, recorded), total=len(recorded) + 1, description=str(out))
-        film.save(out, (film.render_frame(each) for each in sessions), fps)
+        steps = bar.track(run_replay(session, recorded), total=len(recorded) + 1, description=str(out))
+        film.save(out, (film.render_frame(session) for _ in steps), fps)
     errors.print(f"wrote {escape(str(out))}", highlight=False, soft_wrap=True)
 
 

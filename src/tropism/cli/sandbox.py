@@ -1,13 +1,12 @@
 """The command sandbox doctor."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import AsJson, console, progress_bar
+from tropism.cli.terminal import AsJson, console, print_json, progress_bar
 from tropism.errors import ValidationError
 
 
@@ -31,7 +30,7 @@ def examine_sandbox(
     rows = [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
     if as_json:
         summary = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
-        print(json.dumps({**summary, "attacks": rows, "cannot block": report.cannot_block}, indent=2))
+        print_json({**summary, "attacks": rows, "cannot block": report.cannot_block})
     else:
         _show_report(report, rows)
     raise typer.Exit(0 if report.ok else 1)

@@ -1,30 +1,15 @@
 """The command serve."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pair
+from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pairs
 
-
-class Level(StrEnum):
-    """Log levels."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-class Durability(StrEnum):
-    """Failures that an acknowledged step survives."""
-
-    off = "off"
-    process = "process"
-    power = "power"
+Level = Literal["debug", "info", "warning", "error"]
+Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 
 
 def serve(
@@ -50,9 +35,7 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin whose web pages may send requests; repeatable.")
     ] = None,
-    record: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID, before the reply is sent.")
-    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")] = None,
     journal: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +56,7 @@ def serve(
     processes: Processes = False,
     param: Params = None,
     arg: Arguments = None,
-    log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = Level.warning,
+    log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = "warning",
 ) -> None:
     """Serve environments over HTTP, WebSocket and MCP; the first one is also served at /.
 
@@ -98,45 +81,42 @@ def serve(
         allowed_origins=tuple(allow_origin or ()),
         processes=processes,
     )
-    log_to_stderr(log_level.value)
+    log_to_stderr(log_level)
     environments = served_environments(ids, param, arg)
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        stored = "" if store is None else f"; sessions are stored in {store.path}"
+        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.path}"
         print(f"serving {count} at {url} (open it in a browser; Ctrl-C stops){stored}", flush=True)
 
-    store = _journal(journal, durability, settings)
+    stored_in = _journal(journal, durability, settings)
     recordings = None if record is None else _recordings(record, environments.values())
-    run(App(environments, settings, store, unavailable_environments(ids or ()), recordings), ready)
+    run(App(environments, settings, stored_in, unavailable_environments(ids or ()), recordings), ready)
 
 
 def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
     from tropism.errors import ValidationError
-    from tropism.serve.storage.journal import Journal, default_path
+    from tropism.serve.storage.sqlite import SqliteJournal, default_path
 
-    if durability is Durability.off:
+    if durability == "off":
         if path is not None:
             raise ValidationError("journal", str(path), "none with --durability off, which keeps sessions in memory")
         return None
     if path is None and settings.port == 0:
         if durability is not None:
             expected = "--journal FILE as well: with --port 0 a restarted server would not find these sessions"
-            raise ValidationError("durability", durability.value, expected)
+            raise ValidationError("durability", durability, expected)
         return None
-    kind = (durability or Durability.process).value
-    return Journal(path or default_path(settings.host, settings.port), kind)
+    return SqliteJournal(path or default_path(settings.host, settings.port), durability or "process")
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 
-    params = dict(parse_pair("--param", text) for text in param or [])
-    return load_environments(
-        [id_of(target) for target in ids or ()], params, **dict(parse_pair("--arg", text) for text in arg or [])
-    )
+    targets = [id_of(target) for target in ids or ()]
+    return load_environments(targets, parse_pairs("--param", param), **parse_pairs("--arg", arg))
 
 
 def _recordings(folder: Path, environments: Iterable[Any]) -> Any:

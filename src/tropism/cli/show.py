@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import inspect
-import json
 import sys
 import textwrap
 import tokenize
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, console, environment, load_class
+from tropism.cli.terminal import Arguments, AsJson, Id, Params, console, environment, load_class, print_json
 
 
 class Param(NamedTuple):
@@ -46,7 +45,7 @@ def show(id: Id, param: Params = None, arg: Arguments = None, as_json: AsJson = 
         "reset_options": list(env.reset_options),
     }
     if as_json:
-        print(json.dumps(about, indent=2, default=str))
+        print_json(about)
     else:
         _print(about)
 

@@ -65,9 +65,7 @@ def environment(target: str, param: list[str] | None, arg: list[str] | None) -> 
     """The environment and params of an id or `module:Class`."""
     from tropism.core.resolve import resolve_environment
 
-    params = dict(parse_pair("--param", text) for text in param or [])
-    arguments = dict(parse_pair("--arg", text) for text in arg or [])
-    return resolve_environment(target, params, arguments)
+    return resolve_environment(target, parse_pairs("--param", param), parse_pairs("--arg", arg))
 
 
 def id_of(target: str) -> str:
@@ -123,7 +121,21 @@ def announce_duration(name: str, seconds: float) -> None:
     minutes = seconds / 60
     short = f"{round(seconds, -1):.0f} seconds" if minutes < 1.5 else f"{minutes:.0f} minutes"
     text = short if minutes < 90 else f"{minutes / 60:.1f} hours"
-    errors.print(f"{name}: about {text} on this machine.", highlight=False, markup=False, soft_wrap=True)
+    print_text(f"{name}: about {text} on this machine.", errors)
+
+
+def print_text(text: str, to: Console = console) -> None:
+    """Print text as it is: no markup, no highlighting, and lines are not broken."""
+    to.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def parse_pairs(option: str, texts: list[str] | None) -> dict[str, Any]:
+    """The values of a repeatable option NAME=VALUE."""
+    return dict(parse_pair(option, text) for text in texts or [])
 
 
 def parse_pair(option: str, text: str) -> tuple[str, Any]:
@@ -149,7 +161,7 @@ def progress_bar() -> Progress:
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(rows if len(rows) != 1 else rows[0], indent=2))
+        print_json(rows if len(rows) != 1 else rows[0])
         return
     table = Table()
     for name, value in rows[0].items():

@@ -2,15 +2,12 @@
 
 import os
 import sys
-import sysconfig
 import traceback
-from pathlib import Path
 from types import FrameType, TracebackType
 
+from tropism.user_code import is_library
+
 FILTERING = "JAX_TRACEBACK_FILTERING"  # unless this is "off", JAX also hides its frames and adds a note
-PACKAGE = Path(__file__).parents[1]
-STDLIB = Path(sysconfig.get_paths()["stdlib"])
-PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 
 def format_user_error(error: Exception) -> str | None:
@@ -36,7 +33,7 @@ def _user_targets() -> list[str]:
 
 def _is_user_error(error: BaseException) -> bool:
     if isinstance(error, SyntaxError) and error.filename:  # a file that does not parse has no frame
-        return not _is_library(error.filename)
+        return not is_library(error.filename)
     return any(_is_user_frame(frame) for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
@@ -44,17 +41,7 @@ def _is_user_frame(frame: FrameType) -> bool:
     """Whether the frame is user code; an installed package counts if the command line names it."""
     package = str(frame.f_globals.get("__name__")).partition(".")[0]
     packages = {word.partition(":")[0].partition(".")[0] for word in _user_targets()}
-    return package in packages - {"tropism"} or not _is_library(frame.f_code.co_filename)
-
-
-def _is_library(file: str) -> bool:
-    path = Path(file)
-    return (
-        not path.is_file()  # such as <frozen importlib>
-        or path.is_relative_to(PACKAGE)
-        or path.is_relative_to(STDLIB)
-        or not PACKAGE_FOLDERS.isdisjoint(path.parts)
-    )
+    return package in packages - {"tropism"} or not is_library(frame.f_code.co_filename)
 
 
 def _strip(error: BaseException) -> None:

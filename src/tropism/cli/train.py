@@ -3,11 +3,13 @@
 import dataclasses
 import inspect
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import (
@@ -16,12 +18,12 @@ from tropism.cli.terminal import (
     Id,
     Params,
     announce_duration,
-    console,
     errors,
     make_folder,
-    parse_pair,
+    parse_pairs,
     plain_warnings,
     print_rows,
+    print_text,
     progress_bar,
 )
 from tropism.errors import ValidationError
@@ -30,46 +32,56 @@ BUILT_IN_ONLY = {"hidden", "recurrent"}  # options of the built-in network only
 COMPILING = "Compilation takes seconds, up to a minute for a complex environment; then the remaining time is shown."
 
 
-def _add_config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every field of PPO's `Config` as an option; None means the preset's value or the default."""
-    from tropism.train.config import Config
+class TrainCommand(TyperCommand):
+    """Builds the command on use, because its options come from the algorithms, which import JAX."""
 
-    kinds = get_type_hints(Config)
-    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                kinds[each.name] | None, typer.Option(help=f"{each.metadata['help']} Default {each.default}.")
-            ],
-        )
-        for each in dataclasses.fields(Config)
-    ]
-    every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + options
-    command.__signature__ = inspect.Signature(every)  # pyright: ignore[reportFunctionMemberAccess]
-    command.__annotations__ = {p.name: p.annotation for p in every}
-    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{_presets()}"
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        app.command("train")(_with_hyperparameters(train))
+        return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
+
+
+@cache
+def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
+    """Add every hyperparameter of the algorithms as an option; None means the preset's value or the default."""
+    from tropism.train.algorithm import ALGORITHMS, algorithm_class
+
+    algorithms = [algorithm_class(name) for name in ALGORITHMS]
+    parameters = {
+        name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(command).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    for algorithm in algorithms:
+        kinds = get_type_hints(algorithm.Config)
+        for each in dataclasses.fields(algorithm.Config):
+            option = typer.Option(help=f"{each.metadata['help']} Default {each.default}.")
+            annotation = Annotated[kinds[each.name] | None, option]
+            parameter = inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+            )
+            parameters.setdefault(each.name, parameter)
+    command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    presets = "\n\n".join(_describe_presets(algorithm.presets) for algorithm in algorithms)
+    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{presets}"
     return command
 
 
-def _presets() -> str:
+def _describe_presets(presets: Mapping[str, Mapping[str, Any]]) -> str:
     """A paragraph per preset: its environments and its values."""
-    from tropism.train.presets import PRESETS
-
     ids_by_preset: dict[str, list[str]] = {}
-    for id, preset in PRESETS.items():
+    for id, preset in presets.items():
         ids_by_preset.setdefault(", ".join(f"{name} {value}" for name, value in preset.items()), []).append(id)
     return "\n\n".join(f"{', '.join(ids)}: {numbers}." for numbers, ids in ids_by_preset.items())
 
 
-@_add_config_options
 def train(
     id: Id,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder; runs/train/ID by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness. Default 0.", min=0)] = None,
     seeds: Annotated[int | None, typer.Option(help="Agents trained in parallel. Default 1.", min=1)] = None,
+    algorithm: Annotated[str | None, typer.Option(metavar="NAME|MODULE:CLASS", help="Default ppo.")] = None,
     network: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +101,9 @@ def train(
     as_json: AsJson = False,
     **config: Any,
 ) -> None:
-    """Train an agent with PPO, compiled. Options default to the environment's preset, then to the values below.
+    """Train an agent, compiled, by default with PPO.
+
+    Hyperparameters default to the environment's preset, then to the values below.
 
     Example: tropism train CartPole-v1 --seeds 4
     """
@@ -97,7 +111,7 @@ def train(
     if resume and force:
         raise ValidationError("force", True, "no --force with --resume: one continues, the other starts over")
     numbers = {name: value for name, value in config.items() if value is not None}
-    options = _Options(id, param, arg, seed, seeds, network, numbers)
+    options = _Options(id, param, arg, seed, seeds, algorithm, network, numbers)
     interruption = _Interruption(options, folder, resume, force)
     with interruptible(interruption.message), plain_warnings():
         history = _run(options, folder, interruption, tensorboard)
@@ -119,10 +133,10 @@ def _run(options: "_Options", folder: Path, interruption: "_Interruption", tenso
     done = before[-1][0] if before else 0
     if done >= training.config.num_updates * training.config.batch:
         message = f"The training in {folder} is finished: {done:,} steps. Increase --total-steps to continue."
-        errors.print(message, highlight=False, markup=False, soft_wrap=True)
+        print_text(message, errors)
         return before
     log = event_log(make_folder(folder) / "tensorboard") if tensorboard else no_log
-    errors.print(_announcement(training.trainer(), training, done), highlight=False, markup=False, soft_wrap=True)
+    print_text(_announcement(training, done), errors)
     with progress_bar() as bar:
         task = bar.add_task(f"{training.id}: compiling", total=training.config.num_updates * training.config.batch)
 
@@ -171,13 +185,13 @@ class _Interruption:
         return "Nothing was saved yet; start again with the same command."
 
 
-def _announcement(trainer: Any, training: Any, done: int) -> str:
+def _announcement(training: Any, done: int) -> str:
     """The steps to train, the network, and the expected compilation time."""
     config = training.config
     agents = "" if training.seeds == 1 else f" of each of {training.seeds} agents"
     steps = f"{config.num_updates * config.batch:,} steps{agents} in {config.num_updates:,} updates"
     resumed = f" Resuming from step {done:,}." if done else ""
-    return f"{training.id}: {steps}, {trainer.network_spec.summary}.{resumed} {COMPILING}"
+    return f"{training.id}: {steps}, {training.make_algorithm().summary}.{resumed} {COMPILING}"
 
 
 def _print_result(id: str, folder: Path, history: list[Any], as_json: bool) -> None:
@@ -189,13 +203,8 @@ def _print_result(id: str, folder: Path, history: list[Any], as_json: bool) -> N
         print_rows([row], as_json=True)
         return
     last = ", ".join("none ended" if value is None else f"{value:.4g}" for value in returns)
-    console.print(
-        f"{steps:,} steps. Return of the last episodes: {last}.\n"
-        f"The agent and its curve are in {folder}/. Next: tropism evaluate {id} --policy {folder}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    print_text(f"{steps:,} steps. Return of the last episodes: {last}.")
+    print_text(f"The agent and its curve are in {folder}/. Next: tropism evaluate {id} --policy {folder}")
 
 
 def _summary(report: Any) -> str:
@@ -212,32 +221,41 @@ class _Options(NamedTuple):
     arg: list[str] | None
     seed: int | None
     seeds: int | None
+    algorithm: str | None
     network: str | None
     config: dict[str, Any]
 
     @property
     def params(self) -> dict[str, Any]:
-        return dict(parse_pair("--param", text) for text in self.param or [])
+        return parse_pairs("--param", self.param)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return dict(parse_pair("--arg", text) for text in self.arg or [])
+        return parse_pairs("--arg", self.arg)
 
 
 def _new_training(options: _Options) -> Any:
-    from tropism.train.checkpoint import Training
-    from tropism.train.config import Config
-    from tropism.train.presets import PRESETS
+    from tropism.train.algorithm import algorithm_class
+    from tropism.train.training import Training
 
-    preset = PRESETS.get(options.id, {})
+    algorithm = algorithm_class(options.algorithm or "ppo")
+    _check_names(algorithm.Config, options.config)
+    preset = algorithm.presets.get(options.id, {})
     if options.network is not None:
         for name in BUILT_IN_ONLY & set(options.config):
             expected = "no value with --network: a user-defined network has its own layers"
             raise ValidationError(name, options.config[name], expected)
         preset = {name: value for name, value in preset.items() if name not in BUILT_IN_ONLY}
-    config = Config(**preset | options.config)
+    config = algorithm.Config(**{**preset, **options.config})
     seeds = (options.seed or 0, options.seeds or 1)
     return Training(options.id, options.arguments, options.params, config, *seeds, options.network)
+
+
+def _check_names(config: Any, given: dict[str, Any]) -> None:
+    known = {each.name for each in dataclasses.fields(config)}
+    for name in given:
+        if name not in known:
+            raise ValidationError(name, given[name], f"no value: {config.algorithm} has no such hyperparameter")
 
 
 def _resumed_training(path: Path, options: _Options) -> Any:
@@ -250,9 +268,11 @@ def _resumed_training(path: Path, options: _Options) -> Any:
     given |= {} if options.param is None else {"params": options.params}
     given |= {} if options.arg is None else {"arguments": options.arguments}
     others = (("seed", options.seed), ("seeds", options.seeds), ("network", options.network))
+    others += (("algorithm", options.algorithm),)
     given |= {name: value for name, value in others if value is not None}
     total = given.pop("total_steps", training.config.total_steps)
-    stored = training._asdict() | dataclasses.asdict(training.config)
+    stored = training._asdict() | dataclasses.asdict(training.config) | {"algorithm": training.config.algorithm}
+    _check_names(training.config, options.config)
     for name, value in given.items():
         if stored[name] != value:
             raise ValidationError(name, value, f"{stored[name]!r}, as in the training in {path.parent}")

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from tropism.client.protocol import (
     Connect,
@@ -14,11 +14,9 @@ from tropism.client.protocol import (
     Effect,
     EffectGenerator,
     Protocol,
-    ReplyTimeoutError,
     RoundTrip,
     Sleep,
-    error_from_socket,
-    error_from_status,
+    effect_error,
 )
 from tropism.client.result import StepResult
 from tropism.client.sync import SOCKET
@@ -90,14 +88,9 @@ class AsyncClient:
                 while True:
                     try:
                         result = await self._perform(effect)
-                    except InvalidStatus as error:
-                        effect = effects.throw(error_from_status(error.response.status_code, error.response.body))
-                    except ReplyTimeoutError as error:
-                        await self._disconnect()
-                        effect = effects.throw(error)
                     except (OSError, WebSocketException) as error:
                         await self._disconnect()
-                        effect = effects.throw(error_from_socket(error))
+                        effect = effects.throw(effect_error(effect, error))
                     else:
                         effect = effects.send(result)
             except StopIteration as stop:
@@ -115,7 +108,7 @@ class AsyncClient:
             case RoundTrip(frame) if self._socket is not None:
                 with suppress(ConnectionClosed):  # a frame sent before the server closed can still be read
                     await self._socket.send(frame)
-                return await self._receive(self._socket)
+                return await asyncio.wait_for(self._socket.recv(), self._timeout)
             case Sleep(seconds):
                 await asyncio.sleep(seconds)
             case Disconnect(frame):
@@ -125,12 +118,6 @@ class AsyncClient:
             case _:
                 raise ConnectionError("no socket")
         return None
-
-    async def _receive(self, socket: ClientConnection) -> str | bytes:
-        try:
-            return await asyncio.wait_for(socket.recv(), self._timeout)
-        except TimeoutError:
-            raise ReplyTimeoutError from None
 
     async def _discard_reply(self) -> None:
         """Drop the connection, so that a late reply is not mistaken for the next one."""

@@ -65,12 +65,7 @@ def docker_server(image: str) -> ServerProcess:
     if shutil.which("docker") is None:
         raise MissingExtraError("docker", None, "the docker command", "Client.from_docker needs the docker command")
     token = secrets.token_urlsafe(16)
-    published = (
-        "--publish",
-        "127.0.0.1::8000",
-        "--env",
-        "TROPISM_TOKEN",
-    )  # not on the command line
+    published = ("--publish", "127.0.0.1::8000", "--env", "TROPISM_TOKEN")  # the value is not on the command line
     container = _docker("run", "--detach", "--rm", *published, image, TROPISM_TOKEN=token)
 
     def stop() -> None:

@@ -7,17 +7,18 @@ import json
 import secrets
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Close
 
-from tropism.client.result import StepResult
+from tropism.client.result import StepResult, message_fields
 from tropism.errors import ServerError, StateError, ValidationError
-from tropism.wire.messages import MESSAGES, Action, State
+from tropism.wire.messages import MESSAGES, State
 
-POLICY_VIOLATION, TOO_LARGE = 1008, 1009  # WebSocket close codes
 FIRST_CONNECT = 3.0  # seconds of attempts before the first session
 FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
@@ -104,7 +105,8 @@ class Protocol:
         return self._result(reply)
 
     def step(self, action: Any) -> EffectGenerator[StepResult]:
-        return self._result((yield from self.request("step", _fields(action))))
+        fields = {"text": action} if isinstance(action, str) else message_fields(action)
+        return self._result((yield from self.request("step", fields)))
 
     def state(self) -> EffectGenerator[State]:
         reply = yield from self.request("state")
@@ -194,9 +196,8 @@ class Protocol:
 
     def _result(self, reply: dict[str, Any]) -> StepResult:
         done = bool(reply.get("done", False))
-        observation = self._to_message(reply)
         return StepResult(
-            observation=observation,
+            observation=self._to_message(reply),
             reward=reply.get("reward"),
             done=done,
             terminated=bool(reply.get("terminated", done)),
@@ -215,17 +216,22 @@ class Protocol:
         return msgspec.convert(fields, message)
 
 
-def error_from_socket(error: Exception) -> Exception:
-    """The error for a failed socket: the server's close reason, or ConnectionLostError, which may be temporary."""
-    close = getattr(error, "rcvd", None)  # of websockets' ConnectionClosed; other errors have none
-    if close is not None and close.code == TOO_LARGE:
-        return ServerError("TOO_LARGE", close.reason or "the request exceeds the server's size limit")
-    if close is not None and close.code == POLICY_VIOLATION and close.reason:
-        return ServerError(close.reason, f"the server closed the connection: {close.reason}")
-    return ConnectionLostError(str(error) or type(error).__name__)
+def effect_error(effect: Effect, error: Exception) -> Exception:
+    """The error to throw into the protocol for a failed effect; ConnectionLostError may be temporary."""
+    match error:
+        case InvalidStatus(response=response):
+            return _handshake_error(response.status_code, response.body)
+        case TimeoutError() if isinstance(effect, RoundTrip):
+            return ReplyTimeoutError()
+        case ConnectionClosed(rcvd=Close(code=1009, reason=reason)):  # too large
+            return ServerError("TOO_LARGE", reason or "the request exceeds the server's size limit")
+        case ConnectionClosed(rcvd=Close(code=1008, reason=reason)) if reason:  # policy violation
+            return ServerError(reason, f"the server closed the connection: {reason}")
+        case _:
+            return ConnectionLostError(str(error) or type(error).__name__)
 
 
-def error_from_status(status: int, body: bytes | bytearray | None) -> Exception:
+def _handshake_error(status: int, body: bytes | bytearray | None) -> Exception:
     """The error for a WebSocket handshake that failed with an HTTP status."""
     try:
         error = json.loads(body or b"")
@@ -245,14 +251,6 @@ def decode_reply(reply: str | bytes) -> Any:
     if code == "STATE_ERROR":
         raise StateError("lifecycle", code, "another call", message)
     raise ServerError(code, message, frame["data"].get("id"))
-
-
-def _fields(action: Any) -> dict[str, Any]:
-    if isinstance(action, Action):
-        return asdict(action)
-    if isinstance(action, Mapping):
-        return dict(action)
-    return {"text": action} if isinstance(action, str) else {"value": action}
 
 
 def _encode(frame: dict[str, Any]) -> str:

@@ -23,22 +23,18 @@ class StepResult:
     @property
     def text(self) -> str:
         """The observation's `text`, or its fields, one `name: value` per line."""
-        fields = _fields(self.observation)
+        fields = {} if self.observation is None else message_fields(self.observation)
         text = fields.get("text")
         if isinstance(text, str):
             return text
         return "\n".join(f"{name}: {_to_text(value)}" for name, value in fields.items() if name not in REPLY_FIELDS)
 
 
-def _fields(observation: Any) -> dict[str, Any]:
-    """The fields of an observation; a bare value is the field `value`, None has no fields."""
-    if observation is None:
-        return {}
-    if isinstance(observation, Mapping):
-        return dict(observation)
-    if is_dataclass(observation) and not isinstance(observation, type):
-        return asdict(observation)
-    return {"value": observation}
+def message_fields(message: Any) -> dict[str, Any]:
+    """The fields of an action or observation; a bare value is the field `value`."""
+    if is_dataclass(message) and not isinstance(message, type):
+        return asdict(message)
+    return dict(message) if isinstance(message, Mapping) else {"value": message}
 
 
 def _to_text(value: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tropism.client.launch import ServerProcess, docker_server, local_server
@@ -15,11 +15,9 @@ from tropism.client.protocol import (
     Effect,
     EffectGenerator,
     Protocol,
-    ReplyTimeoutError,
     RoundTrip,
     Sleep,
-    error_from_socket,
-    error_from_status,
+    effect_error,
 )
 from tropism.client.result import StepResult
 from tropism.wire.messages import State
@@ -43,14 +41,9 @@ class Driver:
             while True:
                 try:
                     result = self._perform(effect)
-                except InvalidStatus as error:
-                    effect = effects.throw(error_from_status(error.response.status_code, error.response.body))
-                except ReplyTimeoutError as error:
-                    self._disconnect()
-                    effect = effects.throw(error)
                 except (OSError, WebSocketException) as error:
                     self._disconnect()
-                    effect = effects.throw(error_from_socket(error))
+                    effect = effects.throw(effect_error(effect, error))
                 else:
                     effect = effects.send(result)
         except StopIteration as stop:
@@ -64,7 +57,7 @@ class Driver:
             case RoundTrip(frame) if self._socket is not None:
                 with suppress(ConnectionClosed):  # a frame sent before the server closed can still be read
                     self._socket.send(frame)
-                return self._receive(self._socket)
+                return self._socket.recv(self.timeout)
             case Sleep(seconds):
                 time.sleep(seconds)
             case Disconnect(frame):
@@ -74,12 +67,6 @@ class Driver:
             case _:
                 raise ConnectionError("no socket")
         return None
-
-    def _receive(self, socket: ClientConnection) -> str | bytes:
-        try:
-            return socket.recv(self.timeout)
-        except TimeoutError:
-            raise ReplyTimeoutError from None
 
     def _disconnect(self) -> None:
         self._socket = None
@@ -111,10 +98,9 @@ class Client:
 
     @classmethod
     def _connect_to(cls, server: ServerProcess, **settings: Any) -> "Client":
+        settings = {"token": server.token, **settings}
         try:
-            client = (
-                cls(server.url, **settings) if server.token is None else cls(server.url, token=server.token, **settings)
-            )
+            client = cls(server.url, **settings)
         except BaseException:
             server.stop()
             raise

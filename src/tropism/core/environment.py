@@ -1,7 +1,7 @@
 """An environment is a pure function of (key, state, action, params)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -106,6 +106,10 @@ class Environment(Module):
         """The action in a language agent's text: one of `language.actions`, or the action as JSON."""
         space, words = self.action_space(params), self.language.actions
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
+
+    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+        """Functions that make scripted policies for this environment, by the names that commands take."""
+        return {}
 
     def state_is_lost(self, state: Any) -> bool:
         """Whether a host environment's state no longer exists, so that the episode has to be replayed."""

@@ -1,6 +1,6 @@
 """The base class of environments that wrap another one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tropism.core.adapters.language import Language
@@ -66,6 +66,9 @@ class Wrapper(Environment):
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
         return self.env.agent_position_in_image(*self.unwrap(state, params))
+
+    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+        return self.env.strategies()
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         inner, inner_params = self.unwrap(state, params)

@@ -7,7 +7,7 @@ from tropism.errors import require_extra
 
 if TYPE_CHECKING:
     from tropism.gym.minari import from_minari, to_minari
-    from tropism.gym.recording import Recording
+    from tropism.gym.recording import Recording, session_of
     from tropism.gym.remote import RemoteVectorEnv
 
 require_extra("gym", "tropism.gym", "gymnasium")
@@ -29,6 +29,7 @@ __all__ = [
     "from_gymnasium",
     "from_gymnasium_space",
     "from_minari",
+    "session_of",
     "to_gymnasium",
     "to_gymnasium_space",
     "to_minari",
@@ -40,6 +41,7 @@ register_all()
 _LAZY = {
     "Recording": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
     "RemoteVectorEnv": ("tropism.gym.remote", "client", ("msgspec", "websockets")),
+    "session_of": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
     "from_minari": ("tropism.gym.minari", "minari", ("minari", "msgspec", "pyarrow")),
     "to_minari": ("tropism.gym.minari", "minari", ("minari", "msgspec", "pyarrow")),
 }

@@ -1,11 +1,11 @@
 """One environment as a `gymnasium.Env`: an adapter of `Session`."""
 
-import sys
 from typing import Any, ClassVar
 
 import gymnasium
 
 from tropism.core.environment import Environment
+from tropism.core.search_task import SearchTask
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
@@ -123,7 +123,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
 
 class SearchEnv(GymEnv):
-    """A plume search, whose `render` takes a mode; other environments have Gymnasium's signature."""
+    """A search, whose `render` takes a mode; other environments have Gymnasium's signature."""
 
     def render(self, mode: Any = None) -> Any:
         """Render in `mode`, "rgb_array" or "human"; by default in the environment's `render_mode`."""
@@ -132,9 +132,7 @@ class SearchEnv(GymEnv):
 
 def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
     """Convert any environment to a `gymnasium.Env`."""
-    searches = sys.modules.get("tropism.envs.plume.nav")  # imported if such an environment exists
-    is_search = searches is not None and isinstance(env, searches.PlumeNav)
-    return (SearchEnv if is_search else GymEnv)(env, params, render_mode)
+    return (SearchEnv if isinstance(env, SearchTask) else GymEnv)(env, params, render_mode)
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

@@ -19,10 +19,10 @@ from minari.storage.datasets_root_dir import get_dataset_path
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.errors import ValidationError
-from tropism.gym.recording import make_registered, manifest_of
+from tropism.gym.recording import make_registered, manifest_of, session_of
 from tropism.gym.registration import NAMESPACE
 from tropism.gym.spaces import to_gymnasium_space
-from tropism.record import Manifest, Reader, RecordedEpisode, Writer, session_of
+from tropism.record import Manifest, Reader, RecordedEpisode, Writer
 from tropism.record.columns import Column, JsonColumn, NumericColumn, StructColumn
 
 METADATA_KEY = "tropism"  # for data that has no field in Minari's format

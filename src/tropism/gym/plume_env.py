@@ -15,7 +15,7 @@ from tropism.envs.plume.parts import PlumeParts
 from tropism.errors import ValidationError
 from tropism.gym.env import RENDER_MODES, SearchEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
-from tropism.plume.fields import Field, Filaments, Gaussian, Meander, PlumeRecording, Puffs, Shared
+from tropism.plume.fields import FOR_GRIDS, Field, PlumeRecording
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.sensors import Concentration, FullField, Position, Sensor, SourcePosition, dict_sensor
@@ -24,8 +24,6 @@ from tropism.plume.user_parts import DeclaredSpace, PlaceholderField, UserMotion
 from tropism.plume.wind import Wind
 
 SIZE = (128, 128)
-FIELDS_BY_NAME = {"gaussian": Gaussian, "meander": Meander}  # fields whose defaults suit a grid of unit cells
-OWN_WIND_FIELDS = (Filaments, Meander, Puffs, Shared)
 TRAIL = 100  # past positions in a picture
 
 
@@ -205,10 +203,8 @@ def _declare_space(name: str, space: Any) -> DeclaredSpace:
 
 def _field(plume: Any, numbers: Any, source: Any, wind: Any, size: tuple[int, int]) -> Field | PlumeRecording:
     """The field, or the placeholder for a user's plume, with its source and wind set."""
-    if isinstance(plume, str) and plume not in FIELDS_BY_NAME:
-        raise ValidationError(
-            "plume", plume, f"{', '.join(FIELDS_BY_NAME)}, or a Field, or an object with sample(x, y)"
-        )
+    if isinstance(plume, str) and plume not in FOR_GRIDS:
+        raise ValidationError("plume", plume, f"{', '.join(FOR_GRIDS)}, or a Field, or an object with sample(x, y)")
     if not (plume is None or isinstance(plume, str | Field)):
         if numbers:
             raise ValidationError("plume_params", numbers, "None: they are numbers of library fields")
@@ -216,14 +212,9 @@ def _field(plume: Any, numbers: Any, source: Any, wind: Any, size: tuple[int, in
             return plume
         require("plume", plume)
         return PlaceholderField(source or (size[0] // 2, size[1] // 2))
-    field = plume if isinstance(plume, Field) else _field_by_name(plume or "gaussian", size)
+    field = plume if isinstance(plume, Field) else FOR_GRIDS[plume or "gaussian"](*size)
     field = field if source is None else field.with_source(source)
     return _with_wind(_with_numbers(field, numbers), wind)
-
-
-def _field_by_name(name: str, size: tuple[int, int]) -> Field:
-    column = size[0] // 8 if name == "meander" else size[0] // 2  # a drifting plume needs space downwind
-    return FIELDS_BY_NAME[name](source=(float(column), float(size[1] // 2)))
 
 
 def _with_numbers(field: Field, numbers: Any) -> Field:
@@ -247,10 +238,8 @@ def _with_numbers(field: Field, numbers: Any) -> Field:
 def _with_wind(field: Field, wind: Any) -> Field:
     if wind is None:
         return field
-    if isinstance(wind, Wind) and any(part.name == "flow" for part in fields(field)):
-        return replace(field, flow=wind)  # pyright: ignore[reportCallIssue]; not every field has one
-    if isinstance(wind, Wind) or isinstance(field, OWN_WIND_FIELDS):
-        raise ValidationError("wind_field", wind, f"None: a {type(field).__name__} has its own wind")
+    if isinstance(wind, Wind) or field.wind_moves_odour:
+        return field.with_wind(wind)
     require("wind_field", wind)
     return field
 

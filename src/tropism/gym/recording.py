@@ -8,8 +8,11 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from tropism import record
 from tropism.core.episode import Timestep
+from tropism.core.session.session import Session
 from tropism.errors import StateError, ValidationError
+from tropism.gym.adapter import from_gymnasium
 from tropism.gym.env import GymEnv
 from tropism.gym.spaces import from_gym_value, from_gymnasium_space
 from tropism.record import Manifest, Writer
@@ -74,6 +77,13 @@ class Recording(gymnasium.Wrapper[Any, Any, Any, Any]):
     def close(self) -> None:
         self.writer.close()
         super().close()
+
+
+def session_of(manifest: Manifest) -> Session:
+    """A session of the recorded environment, created by its id in Tropism's or Gymnasium's registry."""
+    if manifest.env is None or "gymnasium" not in manifest.env:
+        return record.session_of(manifest)
+    return Session(from_gymnasium(make_registered(manifest.env["gymnasium"])))
 
 
 def make_registered(spec: dict[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -11,6 +11,7 @@ from tropism.core.episode import Timestep
 from tropism.core.params import override
 from tropism.core.rollout.episodes import run_episodes
 from tropism.core.rollout.policy import as_policy
+from tropism.core.search_task import rate_interval
 from tropism.errors import ValidationError
 from tropism.plume.scene import AgentPose
 
@@ -39,13 +40,6 @@ class Outcome(eqx.Module):
     def success_interval(self, z: float = 1.96) -> tuple[float, float]:
         """Wilson's interval of the success rate, 95 % by default."""
         return rate_interval(float(self.success_rate), self.found.shape[0], z)
-
-
-def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of the rate of n trials."""
-    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
-    return max(0.0, min(rate, middle - half)), min(1.0, max(rate, middle + half))
 
 
 def search(

@@ -92,11 +92,8 @@ class TextColumn(Column):
 
 
 @dataclass(frozen=True)
-class JsonColumn(Column):
+class JsonColumn(TextColumn):
     """Messages and other values without an Arrow type, as JSON text."""
-
-    def type(self) -> pa.DataType:
-        return pa.string()
 
     def write(self, value: Any) -> str:
         return dumps(value)

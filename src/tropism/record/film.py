@@ -64,18 +64,14 @@ def save(path: Path, images: Iterable[NDArray[Any]], fps: float | None = None) -
         *_, last = images
         Image.fromarray(last).save(path)
         return
-    first, rest = _split(iter(images), 0 if fps else round(MIN_DURATION * FRAMES_PER_SECOND))
+    rest = iter(images)
+    first = list(islice(rest, 0 if fps else round(MIN_DURATION * FRAMES_PER_SECOND)))
     fps = fps or max(1.0, min(FRAMES_PER_SECOND, len(first) / MIN_DURATION))
     held = _hold_last(chain(first, rest), round(HOLD * fps))
     if path.suffix.lower() == ".mp4":
         _save_mp4(path, held, fps)
     else:
         path.write_bytes(_gif((Image.fromarray(image) for image in held), fps))
-
-
-def _split(images: Iterator[NDArray[Any]], number: int) -> tuple[list[NDArray[Any]], Iterator[NDArray[Any]]]:
-    """The first `number` images, and the rest."""
-    return list(islice(images, number)), images
 
 
 def _hold_last(images: Iterator[NDArray[Any]], times: int) -> Iterator[NDArray[Any]]:
@@ -104,7 +100,6 @@ def _save_mp4(path: Path, images: Iterator[NDArray[Any]], fps: float) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # the encoder's process runs no code of this one
         writer.send(None)
-    writer.send(first[even].copy())
-    for image in images:
+    for image in chain([first], images):
         writer.send(image[even].copy())
     writer.close()

@@ -1,10 +1,6 @@
 """Replays recorded episodes and finds the first difference."""
 
-import importlib
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, closing
-from functools import partial
-from itertools import count
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tropism.core.adapters.class_based import name_of
@@ -12,6 +8,8 @@ from tropism.core.episode import Timestep
 from tropism.core.params import override, read_params
 from tropism.core.registry import make
 from tropism.core.resolve import resolve_environment
+from tropism.core.session import replay as core_replay
+from tropism.core.session.replay import ReplayEntry
 from tropism.core.session.session import Session
 from tropism.errors import StateError, UnknownEnvironmentError, ValidationError
 from tropism.record.columns import bitwise_equal
@@ -31,17 +29,17 @@ class Difference(NamedTuple):
 
 
 def session_of(manifest: Manifest) -> Session:
-    """A session of the recorded environment, created by its id in Tropism's or Gymnasium's registry."""
-    if manifest.env is not None and "gymnasium" in manifest.env:  # an optional extra, in a higher layer
-        made = importlib.import_module("tropism.gym.recording").make_registered(manifest.env["gymnasium"])
-        return Session(importlib.import_module("tropism.gym.adapter").from_gymnasium(made))
-    if manifest.env is None or "id" not in manifest.env:
-        recorded = (manifest.env or {}).get("class")
-        raise ValidationError("env", recorded, EXPECTED.format(recorded or "module:Class"))
+    """A session of the recorded environment, created by its registered id."""
+    recorded = manifest.env or {}
+    if "gymnasium" in recorded:
+        expected = "a registered id; tropism.gym.session_of makes environments that were recorded by a Gymnasium spec"
+        raise ValidationError("env", recorded["gymnasium"].get("id"), expected)
+    if "id" not in recorded:
+        raise ValidationError("env", recorded.get("class"), EXPECTED.format(recorded.get("class") or "module:Class"))
     try:
-        env, _ = make(manifest.env["id"], **manifest.env["arguments"])
+        env, _ = make(recorded["id"], **recorded["arguments"])
     except UnknownEnvironmentError:
-        raise ValidationError("env", manifest.env["id"], EXPECTED.format("module:Class")) from None
+        raise ValidationError("env", recorded["id"], EXPECTED.format("module:Class")) from None
     return Session(env, read_params(env.default_params(), manifest.params))
 
 
@@ -55,38 +53,35 @@ def session_for_target(
     return Session(env, override(as_recorded, dict(params)))
 
 
-def replay(session: Session, episode: RecordedEpisode) -> Generator[Timestep, None, None]:
+def replay(session: Session, episode: RecordedEpisode) -> Iterator[Timestep]:
     """Replay an episode and yield the timesteps of its reset and its steps."""
-    with closing(replay_sessions(session, episode)) as sessions:
-        for each in sessions:
-            yield each.timestep
-
-
-def replay_sessions(session: Session, episode: RecordedEpisode) -> Generator[Session, None, None]:
-    """Replay an episode and yield the session after each step; reseeded steps continue in a fork."""
     if not session.env.traits.replayable:
         message = f"{name_of(session.env)} declares that it cannot be replayed"
         raise StateError("replayable", False, "a replayable environment", message)
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
-    identity = episode.id if session.env.traits.takes_episode_id else None
-    session.reset(seed=episode.seed, options=episode.options or None, episode_id=identity)
-    yield session
-    with ExitStack() as forks:
-        for step in range(1, len(episode) + 1):
-            if step in episode.reseeds:
-                session = forks.enter_context(session.fork(episode.reseeds[step]))
-            session.step(episode.action(step))
-            yield session
+    for entry in core_replay.replay(session, _entries(episode, session.env.traits.takes_episode_id)):
+        if entry.kind != "reseed":
+            yield session.timestep
+
+
+def _entries(episode: RecordedEpisode, takes_episode_id: bool) -> Iterator[ReplayEntry]:
+    identity = episode.id if takes_episode_id else None
+    yield ReplayEntry("reset", {"seed": episode.seed, "options": episode.options or None, "episode_id": identity})
+    for step in range(1, len(episode) + 1):
+        if step in episode.reseeds:
+            yield ReplayEntry("reseed", episode.reseeds[step])
+        yield ReplayEntry("step", episode.action(step))
 
 
 def first_difference(session: Session, episode: RecordedEpisode) -> Difference | None:
     """None if the replay gives the same observations, rewards and flags, bit for bit."""
-    with closing(replay(session, episode)) as timesteps:
-        return next((found for found in map(partial(_difference, episode), count(), timesteps) if found), None)
+    differences = (difference(episode, step, timestep) for step, timestep in enumerate(replay(session, episode)))
+    return next((found for found in differences if found), None)
 
 
-def _difference(episode: RecordedEpisode, step: int, timestep: Timestep) -> Difference | None:
+def difference(episode: RecordedEpisode, step: int, timestep: Timestep) -> Difference | None:
+    """The first value of a replayed timestep that differs from the recorded one."""
     column = episode.columns["obs"]
     recorded = {"obs": column.write(episode.observation(step))}
     replayed = {"obs": column.write(timestep.obs)}

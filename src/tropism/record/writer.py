@@ -78,13 +78,8 @@ class Writer:
 
     def step(self, episode: int, step: int, action: Any, timestep: Timestep, seed: int | None = None) -> None:
         """Record one step, counted from 1; `seed` is given if the episode was reseeded before this step."""
-        row = {
-            "episode": episode,
-            "step": step,
-            "action": self.manifest.action.write(action),
-            **self._outcome(timestep),
-        }
-        row["seed"] = check_seed(seed)
+        row: dict[str, Any] = {"episode": episode, "step": step, "seed": check_seed(seed)}
+        row |= {"action": self.manifest.action.write(action), **self._outcome(timestep)}
         with self._write_lock:
             self._append(row)
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tropism.serve.session.registry import SessionRegistry
 
-TYPE = b"text/plain; version=0.0.4"
+TYPE = "text/plain; version=0.0.4"
 
 
 class Metrics:

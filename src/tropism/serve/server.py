@@ -19,13 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tropism.core.registry import find, make, registered, unavailable_reasons
 from tropism.errors import ServerError, ValidationError
-from tropism.serve import errors
 from tropism.serve.app import App
-from tropism.serve.http.auth import NO_FRAMES, SAFE_HEADERS
+from tropism.serve.http.messages import error_response
 from tropism.serve.session.environment import THREAD_NAME_PREFIX, ServedEnvironment
 from tropism.serve.settings import Settings
-from tropism.serve.websocket.fast_path import FastPathSocket
-from tropism.wire.codec import encode
+from tropism.serve.websocket.fast_path import websocket_protocol
 
 DRAIN_TIMEOUT = 10  # seconds that running steps have to finish when the server stops
 CLOSE_TIMEOUT = 2  # seconds that connections have to close after that
@@ -93,7 +91,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 http=type("Protocol", (HeaderTimeoutProtocol,), {"header_timeout": settings.header_timeout}),
-                ws=FastPathSocket,
+                ws="none",  # `startup` chooses the protocol
                 ws_max_size=settings.max_body,
                 ws_per_message_deflate=False,
                 log_config=None,
@@ -107,6 +105,7 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
+        self.config.ws_protocol_class = websocket_protocol(self.config)
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # objects loaded by now are permanent: exclude them from garbage collection
@@ -156,10 +155,10 @@ class HeaderTimeoutProtocol(HttpToolsProtocol):
 
     def _send_error(self, error: ServerError) -> None:
         """Reply to data that is not a valid request, and close the connection."""
-        body, status = encode(errors.error_json(error)), errors.STATUS[error.code]
-        head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        safe = b"".join(b"%b: %b\r\n" % header for header in (*SAFE_HEADERS, NO_FRAMES))
-        self.transport.write(head.encode() + safe + b"connection: close\r\n\r\n" + body)
+        response = error_response(error)
+        headers = {**dict(response.all_headers()), b"connection": b"close"}
+        head = b"".join(b"%b: %b\r\n" % header for header in headers.items())
+        self.transport.write(b"HTTP/1.1 %d \r\n%b\r\n%b" % (response.status, head, response.body))
         self.transport.close()
 
     def _too_slow(self) -> None:

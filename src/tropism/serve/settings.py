@@ -1,9 +1,10 @@
 """The settings of a server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from tropism.errors import ValidationError
+from tropism.serve.storage.working_memory import SessionLimits
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -25,6 +26,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     processes: bool = False  # run each session of a blocking host environment in its own process
+    session_limits: SessionLimits = field(default_factory=SessionLimits)
 
     def __post_init__(self) -> None:
         if not self.tokens and not _is_loopback(self.host):

@@ -1,4 +1,4 @@
-"""Training: PPO compiled end to end, its checkpoints, and evaluation."""
+"""Training: algorithms compiled end to end, checkpoints, and evaluation."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING
 from tropism.errors import require_extra
 
 if TYPE_CHECKING:
-    from tropism.train.checkpoint import Training
-    from tropism.train.config import Config
+    from tropism.train.algorithm import Algorithm, Config, UpdateMetrics
     from tropism.train.evaluation import evaluate
+    from tropism.train.policies import load
+    from tropism.train.ppo import PPOConfig
     from tropism.train.run import train
-    from tropism.train.trained import load
+    from tropism.train.training import Training
 
 require_extra("train", "tropism.train", "optax", "matplotlib", "msgspec", "websockets")
 
-__all__ = ["Config", "Training", "evaluate", "load", "train"]
+__all__ = ["Algorithm", "Config", "PPOConfig", "Training", "UpdateMetrics", "evaluate", "load", "train"]
 
 _HOME = {
-    "Config": "tropism.train.config",
-    "Training": "tropism.train.checkpoint",
+    "Algorithm": "tropism.train.algorithm",
+    "Config": "tropism.train.algorithm",
+    "PPOConfig": "tropism.train.ppo",
+    "Training": "tropism.train.training",
+    "UpdateMetrics": "tropism.train.algorithm",
     "evaluate": "tropism.train.evaluation",
-    "load": "tropism.train.trained",
+    "load": "tropism.train.policies",
     "train": "tropism.train.run",
 }
 

@@ -17,9 +17,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tropism.core.module import Module
+from tropism.core.rollout.policy import jax_key
 from tropism.core.spaces import Box, Space
+from tropism.train.actions import ActionDistribution
 from tropism.train.network import ActorCritic
-from tropism.train.observations import flatten_obs
+from tropism.train.observations import InputStatistics, Preprocessor, flatten_obs
 
 
 class CachedHash:
@@ -133,3 +135,24 @@ def reset_memory_where(done: Any, memory: Any, initial: Any) -> Any:
         return jnp.where(done.reshape(-1, *[1] * (leaf.ndim - 1)), first, leaf)
 
     return jax.tree.map(choose, memory, initial)
+
+
+class AgentPolicy(Module):
+    """A trained agent as a policy: samples actions as in training; `greedy` takes the most likely action."""
+
+    agent: Agent
+    statistics: InputStatistics
+    actions: ActionDistribution
+    preprocess: Preprocessor
+    greedy: bool = eqx.field(static=True, default=False)
+
+    def init(self, key: Any) -> Any:  # noqa: ARG002  of the interface
+        return self.agent.memory()
+
+    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+        outputs, _, memory = self.agent(self.preprocess(self.statistics, jax.tree.map(jnp.asarray, obs)), memory)
+        if self.greedy:
+            action = self.actions.mode(outputs)
+        else:
+            action = self.actions.sample(jax_key(key), self.agent.log_std, outputs)
+        return self.actions.to_env(action), self.agent.remember(memory, action)

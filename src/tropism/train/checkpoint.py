@@ -1,59 +1,50 @@
-"""Checkpoints: the settings of a training run, the state to resume from, and the learning curve."""
+"""Checkpoints: the settings of a training run, the state to resume from, and the learning curve.
 
-import io
+A file is a line with the version, a line of JSON (the settings by name, the learning curve, and the manifest: leaf
+path, shape and dtype of each array), and the bytes of the arrays in that order, little-endian.
+"""
+
 import json
+import math
 import os
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from tropism.core.episode import seed_words
-from tropism.core.resolve import resolve_environment
 from tropism.errors import ValidationError
-from tropism.train.config import Config
-from tropism.train.ppo import Trainer, TrainState, init_agents, init_agents_compiled
-from tropism.train.user_network import network_name
+from tropism.train.algorithm import algorithm_class
+from tropism.train.training import Training
+from tropism.train.updates import init_agents
 
-MAGIC = b"tropism-train-3\n"
+MAGIC = b"tropism-train-"  # followed by the version
+VERSION = 4
 PART = ".part"  # suffix of a file that is being written
 
 
-class Training(NamedTuple):
-    """The settings of a training run, sufficient to rebuild its trainer."""
-
-    id: str  # or module:Class
-    arguments: dict[str, Any]
-    params: dict[str, Any]
-    config: Config
-    seed: int
-    seeds: int
-    network: Any = None  # user-defined: a class, or module:Class
-
-    def trainer(self) -> Trainer:
-        return Trainer(*resolve_environment(self.id, self.params, self.arguments), self.config, self.network)
-
-    @property
-    def network_class(self) -> type | None:
-        """The network, if it was passed as a class, which need not be importable."""
-        return self.network if isinstance(self.network, type) else None
-
-    def with_network_name(self) -> "Training":
-        """The settings as stored in a checkpoint, where the network is a name."""
-        return self._replace(network=network_name(self.network))
-
-    def start(self, trainer: Trainer) -> TrainState:
-        """The state of `seeds` agents before the first update."""
-        return init_agents_compiled(trainer, seed_words(self.seed), self.seeds)
-
-
-def save(path: Path, training: Training, train: TrainState, history: list[Any]) -> None:
+def save(path: Path, training: Training, state: Any, history: list[Any]) -> None:
     """Write a checkpoint atomically: if the process is killed, the previous checkpoint remains."""
-    header = training.with_network_name()._asdict() | {"config": asdict(training.config), "history": history}
-    body = io.BytesIO()
-    eqx.tree_serialise_leaves(body, train)
-    write_atomically(path, MAGIC + json.dumps(header).encode() + b"\n" + body.getvalue())
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    header = {
+        **training.with_network_name()._asdict(),
+        "algorithm": training.config.algorithm,
+        "config": asdict(training.config),
+        "history": history,
+        "arrays": [_spec(path, leaf) for path, leaf in leaves],
+    }
+    lines = MAGIC + f"{VERSION}\n{json.dumps(header)}\n".encode()
+    write_atomically(path, lines + b"".join(np.asarray(leaf).tobytes() for _, leaf in leaves))
+
+
+def _spec(path: Any, leaf: Any) -> dict[str, Any]:
+    """The manifest's entry of an array."""
+    return {"path": jax.tree_util.keystr(path), "shape": list(leaf.shape), "dtype": leaf.dtype.name}
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -70,28 +61,44 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path: Path, network: type | None = None) -> tuple[Training, TrainState, list[Any]]:
+def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[Any]]:
     """The settings, state and learning curve; `network` is a class that cannot be imported by its name."""
-    with _open(path) as file:
-        training, history = _read_header(file)
-        training = training if network is None else training._replace(network=network)
-        like = eqx.filter_eval_shape(init_agents, training.trainer(), seed_words(training.seed), training.seeds)
-        try:
-            return training, eqx.tree_deserialise_leaves(file, like), history
-        except (EOFError, OSError, RuntimeError, ValueError) as error:
-            raise ValidationError("checkpoint", str(path), f"a complete file of this version ({error})") from None
+    header, data = _read(path)
+    training = _training(header)
+    training = training if network is None else training._replace(network=network)
+    like = eqx.filter_eval_shape(init_agents, training.make_algorithm(), seed_words(training.seed), training.seeds)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    _check_manifest(path, header["arrays"], [_spec(*leaf) for leaf in leaves])
+    arrays: list[Any] = []
+    for _, leaf in leaves:
+        size = math.prod(leaf.shape) * leaf.dtype.itemsize
+        if len(data) < size:
+            raise ValidationError("checkpoint", str(path), "a complete file; this one ends early")
+        arrays.append(jnp.asarray(np.frombuffer(data[:size], leaf.dtype).reshape(leaf.shape)))
+        data = data[size:]
+    return training, structure.unflatten(arrays), header["history"]
+
+
+def _check_manifest(path: Path, stored: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Reject arrays other than those of the training, naming the first that differs."""
+    for found, wanted in zip_longest(stored, expected):
+        if found != wanted:
+            message = f"{path} does not fit its training: it has {_format(found)}, expected {_format(wanted)}"
+            raise ValidationError("checkpoint", str(path), _format(wanted), message)
+
+
+def _format(spec: dict[str, Any] | None) -> str:
+    return "no further array" if spec is None else f"{spec['path']} as {spec['dtype']}{spec['shape']}"
 
 
 def load_training(path: Path) -> Training:
     """The settings of a training run, without its state."""
-    with _open(path) as file:
-        return _read_header(file)[0]
+    return _training(_read(path)[0])
 
 
 def load_history(path: Path) -> list[Any]:
     """The learning curve so far: rows of steps and one return per agent."""
-    with _open(path) as file:
-        return _read_header(file)[1]
+    return _read(path)[0]["history"]
 
 
 def load_steps(path: Path) -> int:
@@ -99,18 +106,27 @@ def load_steps(path: Path) -> int:
     return int(load_history(path)[-1][0])
 
 
-def _open(path: Path) -> IO[bytes]:
+def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
+    """The header and the bytes of the arrays."""
     if not path.is_file():
         message = f"{path} does not exist; run `tropism train` without --resume to start a training"
         raise ValidationError("checkpoint", str(path), "a file written by `tropism train`", message)
-    file = path.open("rb")
-    if file.readline() != MAGIC:
-        file.close()
-        raise ValidationError("checkpoint", str(path), "a file written by `tropism train` of this version")
-    return file
+    first, _, rest = path.read_bytes().partition(b"\n")
+    if not first.startswith(MAGIC):
+        raise ValidationError("checkpoint", str(path), "a file written by `tropism train`")
+    version = first.removeprefix(MAGIC).decode(errors="replace")
+    if version != str(VERSION):
+        message = (
+            f"{path} has checkpoint version {version}, this Tropism reads version {VERSION}: train the agent again"
+        )
+        raise ValidationError("checkpoint", str(path), f"version {VERSION} of `tropism train`", message)
+    header, _, data = rest.partition(b"\n")
+    try:
+        return json.loads(header), memoryview(data)
+    except ValueError:
+        raise ValidationError("checkpoint", str(path), "a complete file; this one ends early") from None
 
 
-def _read_header(file: IO[bytes]) -> tuple[Training, list[Any]]:
-    header = json.loads(file.readline())
-    history = header.pop("history")
-    return Training(**header | {"config": Config(**header["config"])}), history
+def _training(header: dict[str, Any]) -> Training:
+    config = algorithm_class(header["algorithm"]).Config(**header["config"])
+    return Training(**{name: header[name] for name in Training._fields} | {"config": config})

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from tropism.core.environment import Environment
 from tropism.core.rollout.episodes import run_episodes
-from tropism.core.rollout.policy import Policy
-from tropism.envs.plume.nav import PlumeNav
-from tropism.plume.search import rate_interval, search
-from tropism.train.runner import EpisodeRunner, HostPolicy, StepOutcome
+from tropism.core.rollout.policy import Policy, observes_text
+from tropism.core.rollout.stepped import SteppedPolicy
+from tropism.core.search_task import SearchTask, rate_interval
+from tropism.train.runner import EpisodeRunner, StepOutcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -52,7 +52,7 @@ class Evaluation:
     seed: int
     returns: NDArray[Any]
     lengths: NDArray[Any]
-    search: SearchResults | None = None  # of plume environments
+    search: SearchResults | None = None  # of a SearchTask
 
     def summary(self) -> dict[str, Any]:
         """Summary statistics; time and efficiency cover only episodes that found the source."""
@@ -96,8 +96,8 @@ def num_batches(num_episodes: int) -> int:
 def _evaluate_batch(
     name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
-    if isinstance(env, PlumeNav):
-        outcome = search(env, policy, seed, num_episodes, params=params, paths=True)
+    if isinstance(env, SearchTask):
+        outcome = env.search(policy, seed, num_episodes, params)
         results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), results)
     done = run_episodes(env, policy, seed, num_episodes, params, _no_probe)
@@ -126,7 +126,7 @@ def _no_probe(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:
 def evaluate_episodes(
     name: str,
     runner: EpisodeRunner,
-    policy: HostPolicy,
+    policy: Policy,
     seed: int,
     num_episodes: int,
     max_steps: int = 1000,
@@ -134,8 +134,9 @@ def evaluate_episodes(
 ) -> Evaluation:
     """Run any policy, local or remote, one episode at a time, with at most `max_steps` steps each."""
     episodes: list[list[StepOutcome]] = []
+    stepped, text = SteppedPolicy(policy, runner.pure), observes_text(policy)
     for number in range(num_episodes):
-        episodes.append(_run_episode(runner, policy, seed + number, max_steps))
+        episodes.append(_run_episode(runner, stepped, text, seed + number, max_steps))
         on_progress(number + 1)
     returns = np.array([sum(outcome.reward for outcome in outcomes) for outcomes in episodes])
     lengths = np.array([len(outcomes) - 1 for outcomes in episodes])
@@ -147,12 +148,19 @@ def evaluate_episodes(
     return Evaluation(name, seed, returns, lengths, SearchResults(found, _path_efficiency(paths), paths))
 
 
-def _run_episode(runner: EpisodeRunner, policy: HostPolicy, seed: int, max_steps: int) -> list[StepOutcome]:
+def _run_episode(
+    runner: EpisodeRunner, policy: SteppedPolicy, text: bool, seed: int, max_steps: int
+) -> list[StepOutcome]:
+    """One episode; with `text`, the policy observes texts and acts by texts."""
     outcome = runner.reset(seed)
-    policy.begin(seed)
+    policy.reset(seed)
     outcomes, refused = [outcome], 0
     while not outcome.done and len(outcomes) <= max_steps and refused < MAX_REFUSED:
-        outcome = runner.step(policy.act(outcome))
+        if text:
+            hint = "" if outcome.error is None else f"That was no action: {outcome.error}\n"
+            outcome = runner.step_text(policy.act(hint + runner.text()))
+        else:
+            outcome = runner.step(policy.act(outcome.obs))
         refused = 0 if outcome.error is None else refused + 1
         if not refused:
             outcomes.append(outcome)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool
 
 from tropism.core.spaces import Box, Dict, Space, Tuple
 from tropism.core.spaces.space import is_traced
-from tropism.train.config import Config
+from tropism.train.algorithm import Config
 from tropism.train.observations import is_real
 
 NO_FAULT = 2**31 - 1  # key of an update without a fault
@@ -30,6 +30,10 @@ class Fault(NamedTuple):
     key: Any
     obs: Any
     reward: Any  # of the step that led to the observation
+
+    @classmethod
+    def none(cls) -> "Fault":
+        return cls(jnp.int32(NO_FAULT), None, None)
 
 
 def find_fault(space: Space, obs: Any, next_obs: Any, reward: Any) -> Fault:

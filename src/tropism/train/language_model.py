@@ -4,11 +4,10 @@ import json
 import os
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from tropism.errors import ServerError, ValidationError
-from tropism.train.runner import HostPolicy, StepOutcome
 
 MAX_MESSAGES = 39  # messages of context per request; odd, so that the first and the last are observations
 SYSTEM_PROMPT = (
@@ -27,11 +26,16 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 OPENER = urllib.request.build_opener(_NoRedirects)
 
 
-class LanguageModel(HostPolicy):
-    """A client of any server with the chat completions API.
+Messages = tuple[dict[str, str], ...]
+
+
+class LanguageModel:
+    """A client of any server with the chat completions API; its memory is the conversation.
 
     The key in OPENAI_API_KEY is sent only over https or to this machine.
     """
+
+    observes: ClassVar[str] = "text"
 
     def __init__(self, model: str, url: str, timeout: float = 120.0):
         if not url.startswith(("http://", "https://")):
@@ -40,23 +44,20 @@ class LanguageModel(HostPolicy):
         self._url = url.rstrip("/") + "/chat/completions"
         self._sends_key = url.startswith("https://") or urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
         self._timeout = timeout
-        self._messages: list[dict[str, str]] = []
-        self._seed = 0
 
-    def begin(self, seed: int) -> None:
-        self._messages, self._seed = [], seed
+    def init(self, key: int) -> tuple[int, Messages]:
+        """The seed of all completions of the episode, and no messages."""
+        return key, ()
 
-    def act(self, outcome: StepOutcome) -> str:
-        text = str(outcome.obs) if outcome.text is None else outcome.text
-        content = text if outcome.error is None else f"That was no action: {outcome.error}\n{text}"
-        self._messages.append({"role": "user", "content": content})
-        reply = self._complete()
-        self._messages.append({"role": "assistant", "content": reply})
-        return reply.strip()
+    def act(self, key: int, memory: tuple[int, Messages], obs: str) -> tuple[str, tuple[int, Messages]]:  # noqa: ARG002
+        seed, messages = memory
+        messages = (*messages, {"role": "user", "content": obs})[-MAX_MESSAGES:]
+        reply = self._complete(seed, messages)
+        return reply.strip(), (seed, (*messages, {"role": "assistant", "content": reply}))
 
-    def _complete(self) -> str:
-        messages = [{"role": "system", "content": SYSTEM_PROMPT}, *self._messages[-MAX_MESSAGES:]]
-        payload = json.dumps({"model": self._model, "messages": messages, "seed": self._seed}).encode()
+    def _complete(self, seed: int, messages: Messages) -> str:
+        conversation = [{"role": "system", "content": SYSTEM_PROMPT}, *messages]
+        payload = json.dumps({"model": self._model, "messages": conversation, "seed": seed}).encode()
         request = urllib.request.Request(self._url, payload, self._headers())
         try:
             with OPENER.open(request, timeout=self._timeout) as reply:

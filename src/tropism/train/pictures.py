@@ -1,4 +1,4 @@
-"""Plots of trainings and evaluations: learning curves, paths through plumes, success by start."""
+"""Plots of trainings and evaluations: learning curves, paths of searches, success by start."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,14 +16,13 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from tropism.core.episode import seed_words, start_episode, step_episode
-from tropism.envs.plume.nav import PlumeNav
-from tropism.plume import picture
+from tropism.core.search_task import SearchTask
 from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over
 BINS = 6  # of a start map, along each side
-SIDE = 2.6  # inches, of one plume
+SIDE = 2.6  # inches, of one arena
 COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
 FOUND, NOT_FOUND, EDGE = "#ffffff", "#ff5c38", "#05070f"
 DARK: Any = {
@@ -77,18 +76,18 @@ def _smooth(returns: NDArray[Any]) -> NDArray[Any]:
 
 
 def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Plume environments: paths over the plume of each episode, and success by start; others: returns."""
-    if not isinstance(env, PlumeNav) or any(each.search is None for each in evaluations):
+    """Searches: paths over the arena of each episode, and success by start; other tasks: returns."""
+    if not isinstance(env, SearchTask) or any(each.search is None for each in evaluations):
         return _draw_returns(id, evaluations, path)
     shown = min(EPISODES_SHOWN, len(evaluations[0].returns))
     shape = (env.high[1] - env.low[1]) / (env.high[0] - env.low[0])
     figure = Figure((SIDE * (shown + 1) + 1.4, SIDE * shape * len(evaluations) + 1.8), layout="compressed")
     grid = figure.subplots(len(evaluations), shown + 1, squeeze=False)
-    draw_plume = _plume_renderer(env, params)
+    draw_background = _background_renderer(env, params)
     for row, each in zip(grid, evaluations, strict=True):
         for episode in range(shown):
-            plume = draw_plume(each.seed + episode, int(each.lengths[episode]))
-            _draw_path(row[episode], env, params, plume, each, episode)
+            background = draw_background(each.seed + episode, int(each.lengths[episode]))
+            _draw_path(row[episode], env, params, background, each, episode)
         _draw_starts(row[-1], each.search, env)
         rate = each.search.success  # pyright: ignore[reportOptionalMemberAccess]
         row[0].set_ylabel(f"{each.policy}\nfound {rate.mean:.0%} ({rate.low:.0%}–{rate.high:.0%})", fontsize=10)
@@ -128,43 +127,41 @@ def _draw_returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> Non
     _save(figure, axes, path)
 
 
-def _plume_renderer(env: PlumeNav, params: Any) -> Callable[[int, int], NDArray[Any]]:
-    """A function that draws the plume of a seed at a step; row 0 is the lowest y.
-
-    The plume does not depend on the agent, so any actions will do.
-    """
+def _background_renderer(env: Any, params: Any) -> Callable[[int, int], NDArray[Any]]:
+    """A function that draws the background of a seed at a step; it does not depend on the agent's actions."""
     action = env.action_space(params).sample(jax.random.key(0))
 
     @jax.jit
     def paint(words: Any, steps: Any, params: Any) -> Any:
         first = start_episode(env, words, params)[0]
         last = lax.fori_loop(0, steps, lambda _, episode: step_episode(env, episode, action, params)[0], first)
-        return picture.paint_plume(env.scene(last.state, params))
+        return env.background(last.state, params)
 
     return lambda seed, steps: np.asarray(paint(seed_words(seed), steps, params)) / 255
 
 
 def _draw_path(
-    axes: Axes, env: PlumeNav, params: Any, plume: NDArray[Any], evaluation: Evaluation, episode: int
+    axes: Axes, env: SearchTask, params: Any, background: NDArray[Any], evaluation: Evaluation, episode: int
 ) -> None:
-    """The path of one episode, over the plume at its end."""
+    """The path of one episode, over the arena at its end."""
     search, steps = evaluation.search, int(evaluation.lengths[episode])
     assert search is not None
     extent = (env.low[0], env.high[0], env.low[1], env.high[1])
-    axes.imshow(plume, origin="lower", extent=extent)
+    axes.imshow(background, origin="lower", extent=extent)
     edge = [Stroke(linewidth=3.4, foreground=EDGE), Normal()]
     color, outcome = (FOUND, "found") if search.found[episode] else (NOT_FOUND, "not found")
     path = search.paths[: steps + 1, episode]
     axes.plot(*path.T, color=color, linewidth=1.6, path_effects=edge, solid_joinstyle="round")
     axes.plot(*path[0], "o", color=color, markersize=6, markeredgecolor=EDGE)
     angle = np.linspace(0, 2 * np.pi, 60)
-    goal = np.asarray(params.field.source) + params.goal_radius * np.stack([np.cos(angle), np.sin(angle)], -1)
-    axes.plot(*goal.T, color="#ffd60a", linewidth=1.6, path_effects=edge)
+    center, radius = env.goal(params)
+    ring = np.asarray(center) + radius * np.stack([np.cos(angle), np.sin(angle)], -1)
+    axes.plot(*ring.T, color="#ffd60a", linewidth=1.6, path_effects=edge)
     axes.set(xlim=extent[:2], ylim=extent[2:], xticks=[], yticks=[])
     axes.set_xlabel(f"{outcome}, {steps} steps", fontsize=9)
 
 
-def _draw_starts(axes: Axes, search: SearchResults | None, env: PlumeNav) -> None:
+def _draw_starts(axes: Axes, search: SearchResults | None, env: SearchTask) -> None:
     """The success rate by start position, at the scale of the paths."""
     assert search is not None
     x, y = search.paths[0].T

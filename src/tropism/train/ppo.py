@@ -1,33 +1,64 @@
 """PPO (Schulman et al. 2017), compiled end to end: rollout, advantages and optimization are one program.
 
-Read `config.py`, then `Trainer.update`. Values are bootstrapped through truncation and cut only at termination.
+Read `PPOConfig`, then `PPO.update`. Values are bootstrapped through truncation and cut only at termination.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax, random
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from tropism.core.environment import Environment
 from tropism.core.module import Module
-from tropism.core.spaces import Space
 from tropism.core.transforms.auto_reset import auto_reset
+from tropism.errors import ValidationError
 from tropism.train.actions import ActionDistribution
-from tropism.train.agent import Agent, NetworkSpec, drop_weak_type, reset_memory_where
-from tropism.train.config import Config
-from tropism.train.faults import NO_FAULT, Fault, find_fault
+from tropism.train.agent import Agent, AgentPolicy, NetworkSpec, drop_weak_type, reset_memory_where
+from tropism.train.algorithm import Algorithm, Config, UpdateMetrics, option
+from tropism.train.faults import find_fault
 from tropism.train.observations import InputStatistics, Preprocessor
 from tropism.train.pixels import has_image
+from tropism.train.presets import PRESETS
 from tropism.train.user_network import make_network_spec
 
-SHORT_TRAINING = 1_000_000  # steps of all agents; below, a faster compilation saves more than a faster program
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(Config):
+    """Hyperparameters of PPO."""
+
+    algorithm: ClassVar[str] = "ppo"
+
+    epochs: int = option(4, "Passes over the collected samples per update.")
+    minibatches: int = option(4, "Minibatches per pass.")
+    learning_rate: float = option(1e-3, "Initial learning rate of Adam.")
+    anneal: bool = option(True, "Decay the learning rate linearly to zero.")
+    gamma: float = option(0.99, "Discount factor.")
+    gae_lambda: float = option(0.95, "GAE lambda.")
+    clip: float = option(0.2, "PPO clip range.")
+    entropy: float = option(0.01, "Entropy coefficient.")
+    value_weight: float = option(0.5, "Value loss coefficient.")
+    max_grad_norm: float = option(0.5, "Maximum gradient norm.")
+    hidden: int = option(64, "Layer size of the built-in network.")
+    recurrent: bool = option(False, "Give the built-in network a memory (GRU).")
+    normalize: bool = option(True, "Normalize float observations and scale rewards by running statistics.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_counts("epochs", "minibatches", "hidden")
+        if not self.learning_rate > 0:
+            raise ValidationError("learning_rate", self.learning_rate, "more than 0")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= vars(self)[name] <= 1:
+                raise ValidationError(name, vars(self)[name], "0 to 1")
+        sequences = self.num_envs if self.recurrent else self.batch
+        if sequences % self.minibatches:
+            product = "num_envs" if self.recurrent else "num_envs times num_steps"
+            raise ValidationError("minibatches", self.minibatches, f"a divisor of {product}, {sequences}")
 
 
 class RolloutState(Module):
@@ -50,7 +81,6 @@ class TrainState(Module):
     return_statistics: InputStatistics
     rollout: RolloutState
     key: Any  # raw key data, which can be written to a file
-    updates: Int[Array, ""]
 
 
 class Sample(NamedTuple):
@@ -70,27 +100,13 @@ class Sample(NamedTuple):
     finished_return: Any  # of episodes that ended in this step; 0 elsewhere
 
 
-class UpdateMetrics(NamedTuple):
-    """Metrics of one update."""
+class PPO(Algorithm):
+    Config = PPOConfig
+    presets = PRESETS
 
-    episodes: Any  # number of finished episodes
-    returns: Any  # sum of their returns
-    last_return: Any  # mean over environments of the last finished episode; NaN until each has one
-    loss: Any
-    entropy: Any
-    fault: Any  # a Fault
-
-
-class Trainer(Module):
-    """PPO on one environment; `vmap` over keys trains several agents at once."""
-
-    env: Environment
-    params: Any
-    config: Config = eqx.field(static=True)
     network_spec: NetworkSpec = eqx.field(static=True)
 
-    def __init__(self, env: Environment, params: Any, config: Config, network: Any = None):
-        """`network` is user-defined: a class, or `module:Class`."""
+    def __init__(self, env: Environment, params: Any, config: PPOConfig, network: Any = None):
         self.env = auto_reset(env, "same_step")
         self.params = params
         self.config = config
@@ -100,8 +116,9 @@ class Trainer(Module):
     def actions(self) -> ActionDistribution:
         return ActionDistribution(self.env.action_space(self.params))
 
-    def observation_space(self) -> Space:
-        return self.env.observation_space(self.params)
+    @property
+    def summary(self) -> str:
+        return self.network_spec.summary
 
     @property
     def preprocess(self) -> Preprocessor:
@@ -131,25 +148,28 @@ class Trainer(Module):
             InputStatistics.empty(zeros[0]),
             RolloutState(obs, state, memory, zeros, zeros, jnp.full_like(zeros, jnp.nan)),
             random.key_data(key),
-            jnp.int32(0),
         )
 
-    def update(self, train: TrainState) -> tuple[TrainState, UpdateMetrics]:
+    def policy(self, state: TrainState, greedy: bool = False) -> AgentPolicy:
+        return AgentPolicy(state.agent, state.obs_statistics, self.actions, self.preprocess, greedy)
+
+    def finite_parts(self, state: TrainState) -> dict[str, Any]:
+        return {name: part for name, part in vars(state).items() if name not in ("rollout", "key")}
+
+    def update(self, state: TrainState) -> tuple[TrainState, UpdateMetrics]:
         """Collect a rollout, compute advantages, optimize."""
-        rollout_key, optimize_key, key = random.split(random.wrap_key_data(train.key), 3)
-        rollout, samples = self._collect(train, rollout_key)
-        return_statistics = train.return_statistics.with_batch(samples.discounted_return)
-        train = eqx.tree_at(lambda train: train.return_statistics, train, return_statistics)
-        advantage = self._advantages(train, samples)
-        agent, optimizer, losses = self._optimize(train, samples, advantage, optimize_key)
+        rollout_key, optimize_key, key = random.split(random.wrap_key_data(state.key), 3)
+        rollout, samples = self._collect(state, rollout_key)
+        return_statistics = state.return_statistics.with_batch(samples.discounted_return)
+        state = eqx.tree_at(lambda state: state.return_statistics, state, return_statistics)
+        advantage = self._advantages(state, samples)
+        agent, optimizer, loss = self._optimize(state, samples, advantage, optimize_key)
         features = jax.vmap(jax.vmap(self.preprocess.features))(samples.obs)
-        obs_statistics = train.obs_statistics.with_batch(features)  # used from the next update on
-        train = TrainState(
-            agent, optimizer, obs_statistics, train.return_statistics, rollout, random.key_data(key), train.updates + 1
-        )
+        obs_statistics = state.obs_statistics.with_batch(features)  # used from the next update on
+        state = TrainState(agent, optimizer, obs_statistics, return_statistics, rollout, random.key_data(key))
         episodes = (samples.done.sum(), samples.finished_return.sum(), rollout.last_return.mean())
         fault = find_fault(self.observation_space(), samples.obs, samples.next_obs, samples.reward)
-        return train, UpdateMetrics(*episodes, losses[0].mean(), losses[1].mean(), fault)
+        return state, UpdateMetrics(*episodes, loss.mean(), fault)
 
     def _collect(self, train: TrainState, key: Any) -> tuple[RolloutState, Sample]:
         """Run all environments for `num_steps` steps."""
@@ -227,14 +247,14 @@ class Trainer(Module):
         def minibatch(carry: Any, members: Any) -> tuple[Any, Any]:
             agent, optimizer = carry
             chosen = jax.tree.map(lambda leaf: leaf[:, members], data)
-            losses, gradient = eqx.filter_value_and_grad(self._loss, has_aux=True)(agent, chosen)
+            loss, gradient = eqx.filter_value_and_grad(self._loss)(agent, chosen)
             updates, optimizer = self.optimizer.update(gradient, optimizer, eqx.filter(agent, eqx.is_inexact_array))
-            return (eqx.apply_updates(agent, updates), optimizer), (losses[0], losses[1])
+            return (eqx.apply_updates(agent, updates), optimizer), loss
 
         shuffled = jnp.argsort(random.bits(key, (config.epochs, size)))
         minibatches = shuffled.reshape(config.epochs * config.minibatches, -1)
-        (agent, optimizer), losses = lax.scan(minibatch, (train.agent, train.optimizer), minibatches)
-        return agent, optimizer, losses
+        (agent, optimizer), loss = lax.scan(minibatch, (train.agent, train.optimizer), minibatches)
+        return agent, optimizer, loss
 
     def _sequences(self, train: TrainState, samples: Sample, advantage: Any) -> tuple[Any, ...]:
         """The inputs of the loss as (length, sequences, …); the length is 1 without memory."""
@@ -247,7 +267,7 @@ class Trainer(Module):
             return data
         return jax.tree.map(lambda leaf: leaf.reshape(1, self.config.batch, *leaf.shape[2:]), data)
 
-    def _loss(self, agent: Agent, data: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _loss(self, agent: Agent, data: tuple[Any, ...]) -> Any:
         config = self.config
         obs, memory, starts, action, old_log_prob, old_value, advantage = data
 
@@ -270,66 +290,4 @@ class Trainer(Module):
         target = advantage + old_value
         clipped_value = old_value + jnp.clip(value - old_value, -config.clip, config.clip)
         value_loss = 0.5 * jnp.maximum((value - target) ** 2, (clipped_value - target) ** 2).mean()
-        return -objective + config.value_weight * value_loss - config.entropy * entropy.mean(), entropy.mean()
-
-
-def init_agents(trainer: Trainer, key: Any, count: int) -> TrainState:
-    """The state of `count` agents before the first update; `key` is raw key data."""
-    return _map_agents(trainer.init, random.split(random.wrap_key_data(key), count))
-
-
-def init_agents_compiled(trainer: Trainer, key: Any, count: int) -> TrainState:
-    """`init_agents`, compiled without optimization, because it runs once."""
-    return _compile(init_agents, 0)(trainer, key, count)
-
-
-def run_updates(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, UpdateMetrics]:
-    """Run updates of all agents in parallel and return the metrics of each; compiled once for any number of updates."""
-    train, metrics = dispatch_updates(trainer, train, updates)
-    return train, stack_metrics(metrics)
-
-
-def dispatch_updates(trainer: Trainer, train: TrainState, updates: int) -> tuple[TrainState, list[UpdateMetrics]]:
-    """As `run_updates`, with the metrics still on the device."""
-    is_short = trainer.config.total_steps * len(train.updates) <= SHORT_TRAINING
-    update = _compile(_update, 1 if is_short else None)
-    metrics: list[UpdateMetrics] = []
-    for _ in range(updates):
-        train, each = update(trainer, train)
-        metrics.append(each)
-    return train, metrics
-
-
-def stack_metrics(metrics: list[UpdateMetrics]) -> UpdateMetrics:
-    """Metrics on the host, (agents, updates, …); without a fault, only its key is fetched."""
-
-    def stack(values: Any) -> Any:
-        return jax.tree.map(lambda *each: np.stack(each, 1), *values)
-
-    fault = Fault(stack([each.fault.key for each in metrics]), None, None)
-    if (fault.key != NO_FAULT).any():
-        fault = stack([each.fault for each in metrics])
-    return stack([each._replace(fault=None) for each in metrics])._replace(fault=fault)
-
-
-def _compile(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
-    """Compile with an optimization level, on the CPU only. The level affects the last bits of results."""
-    return _jit(function, level if jax.default_backend() == "cpu" else None)
-
-
-@cache
-def _jit(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
-    options = None if level is None else {"xla_backend_optimization_level": level, "xla_cpu_use_fusion_emitters": False}
-    return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]  passed on to `jax.jit`
-
-
-def _update(trainer: Trainer, train: TrainState) -> tuple[TrainState, UpdateMetrics]:
-    return _map_agents(trainer.update, train)
-
-
-def _map_agents(function: Callable[[Any], Any], agents: Any) -> Any:
-    """`vmap`, except for a single agent: a batch of one compiles and runs slower."""
-    if len(jax.tree.leaves(agents)[0]) > 1:
-        return eqx.filter_vmap(function)(agents)
-    result = function(jax.tree.map(lambda leaf: leaf[0], agents))
-    return jax.tree.map(lambda leaf: leaf[None], result)
+        return -objective + config.value_weight * value_loss - config.entropy * entropy.mean()

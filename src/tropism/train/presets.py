@@ -1,4 +1,4 @@
-"""Tuned hyperparameters per environment, as differences from the defaults of `Config`."""
+"""Tuned hyperparameters of PPO by environment, as differences from the defaults of `PPOConfig`."""
 
 from typing import Any
 

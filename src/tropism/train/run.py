@@ -13,9 +13,10 @@ import numpy as np
 
 from tropism.errors import NonFiniteError, ObservationWarning, ValidationError
 from tropism.train import checkpoint
-from tropism.train.checkpoint import Training
+from tropism.train.algorithm import Algorithm, UpdateMetrics
 from tropism.train.faults import Chunk, FaultDescription
-from tropism.train.ppo import Trainer, TrainState, UpdateMetrics, dispatch_updates, stack_metrics
+from tropism.train.training import Training
+from tropism.train.updates import dispatch_updates, stack_metrics
 
 REPORTS = 50  # per training
 CHECKPOINT = "agent.tropism"
@@ -49,27 +50,26 @@ class TrainingReport(NamedTuple):
 
 def train_in_chunks(
     training: Training, out: Path, resume: bool = False, on_estimate: EstimateCallback = _ignore
-) -> Iterator[tuple[TrainingReport, TrainState]]:
+) -> Iterator[tuple[TrainingReport, Any]]:
     """Train, yielding a report and the state each time a checkpoint was written to `out`; may be stopped at any time.
 
     `on_estimate` is called once, after the first two updates, with the estimated remaining time. A NaN or infinite
     number raises NonFiniteError and is not saved; the first observation outside its space causes a warning.
     """
     path = out / CHECKPOINT
-    trainer, state, history = _start(training, path, resume)
-    chunks, warned = _chunks(training, _num_updates(state)), False
-    timer = _UpdateTimer(sum(chunks), on_estimate)
-    for updates in chunks:
-        done = _num_updates(state)
-        state, metrics, seconds = timer.run_updates(trainer, state, updates)
+    algorithm, state, history = _start(training, path, resume)
+    batch, total = training.config.batch, training.config.num_updates
+    done = history[-1][0] // batch if history else 0
+    timer, warned = _UpdateTimer(done, total, batch, on_estimate), False
+    for updates in _chunks(total, done):
+        state, metrics, seconds = timer.run_updates(algorithm, state, updates)
         chunk = Chunk(training.config, done, metrics.fault, metrics.loss)
-        _stop_if(chunk.first_non_finite() or _non_finite_state(chunk, state), path if history else None)
-        outside = None if warned else chunk.first_outside_space(trainer.observation_space)
-        if outside is not None:
-            warned = True
-            message = f"{outside.message}. Training continues; further ones are not reported."
-            warnings.warn(message, ObservationWarning, stacklevel=2)
-        report = _report(training, trainer, state, metrics, seconds)
+        fault = chunk.first_non_finite() or chunk.non_finite_state(**algorithm.finite_parts(state))
+        _stop_if(fault, path if history else None)
+        warned = warned or _warn_if(chunk.first_outside_space(algorithm.observation_space))
+        done += updates
+        returns = [None if np.isnan(value) else float(value) for value in np.asarray(metrics.last_return)[:, -1]]
+        report = TrainingReport(done * batch, total * batch, returns, batch * training.seeds / seconds)
         history.append([report.steps, report.returns])
         checkpoint.save(path, training, state, history)
         yield report, state
@@ -81,7 +81,7 @@ def train(
     show: Callable[[TrainingReport], None] = lambda _report: None,
     resume: bool = False,
     on_estimate: EstimateCallback = _ignore,
-) -> tuple[TrainState, list[Any]]:
+) -> tuple[Any, list[Any]]:
     """Train to the end and return the state and the learning curve; resuming gives the same result bit for bit."""
     for report, _ in train_in_chunks(training, out, resume, on_estimate):
         show(report)
@@ -90,21 +90,20 @@ def train(
     return state, history
 
 
-def _start(training: Training, path: Path, resume: bool) -> tuple[Trainer, TrainState, list[Any]]:
+def _start(training: Training, path: Path, resume: bool) -> tuple[Algorithm, Any, list[Any]]:
+    algorithm = training.make_algorithm()
     if not resume:
-        trainer = training.trainer()
-        return trainer, training.start(trainer), []
+        return algorithm, training.start(algorithm), []
     check_resumable(path, training)
     _, state, history = checkpoint.load(path, training.network_class)
-    return training.trainer(), state, history
+    return algorithm, state, history
 
 
 def check_resumable(path: Path, requested: Training) -> None:
     """Reject changed settings; only `total_steps` may differ, but not be less than the steps done."""
     stored, steps = checkpoint.load_training(path), checkpoint.load_steps(path)
-    same = requested.with_network_name()._replace(
-        config=replace(requested.config, total_steps=stored.config.total_steps)
-    )
+    config = replace(requested.config, total_steps=stored.config.total_steps)
+    same = requested.with_network_name()._replace(config=config)
     if same != stored:
         raise ValidationError("resume", str(path), f"the settings it was started with, {stored}; not {requested}")
     if requested.config.num_updates * requested.config.batch < steps:
@@ -115,41 +114,29 @@ def check_resumable(path: Path, requested: Training) -> None:
 class _UpdateTimer:
     """Runs updates and measures their duration, excluding the first, which compiles."""
 
-    def __init__(self, updates: int, on_estimate: EstimateCallback):
-        self._remaining = updates
+    def __init__(self, done: int, total: int, batch: int, on_estimate: EstimateCallback):
+        self._first, self._done, self._total, self._batch = done, done, total, batch
         self._on_estimate = on_estimate
-        self._done = 0
 
-    def run_updates(self, trainer: Trainer, state: TrainState, updates: int) -> tuple[TrainState, UpdateMetrics, float]:
+    def run_updates(self, algorithm: Algorithm, state: Any, updates: int) -> tuple[Any, UpdateMetrics, float]:
         """Returns the new state, the metrics, and the seconds per update."""
         metrics: list[UpdateMetrics] = []
         measured: list[tuple[int, float]] = []
-        while updates:
-            size = updates if self._done > 1 else 1
+        end = self._done + updates
+        while self._done < end:
+            size = end - self._done if self._done - self._first > 1 else 1
             start = time.perf_counter()
-            state, more = dispatch_updates(trainer, state, size)
-            jax.block_until_ready(state.updates)
+            state, more = dispatch_updates(algorithm, state, size)
+            jax.block_until_ready(state)
             measured.append((size, time.perf_counter() - start))
             metrics += more
-            updates, self._done, self._remaining = updates - size, self._done + size, self._remaining - size
-            if self._done == 2:
-                self._on_estimate(_num_updates(state) * trainer.config.batch, measured[-1][1] * self._remaining)
-        counted = measured[1:] if self._done == sum(size for size, _ in measured) > 1 else measured
+            self._done += size
+            if self._done - self._first == 2:
+                self._on_estimate(self._done * self._batch, measured[-1][1] * (self._total - self._done))
+        is_first_chunk = end - updates == self._first
+        counted = measured[1:] if is_first_chunk and len(measured) > 1 else measured
         seconds = sum(took for _, took in counted) / sum(size for size, _ in counted)
         return state, stack_metrics(metrics), seconds
-
-
-def _num_updates(state: TrainState) -> int:
-    return int(np.max(np.asarray(state.updates)))
-
-
-def _non_finite_state(chunk: Chunk, state: TrainState) -> FaultDescription | None:
-    return chunk.non_finite_state(
-        agent=state.agent,
-        optimizer=state.optimizer,
-        obs_statistics=state.obs_statistics,
-        return_statistics=state.return_statistics,
-    )
 
 
 def _stop_if(fault: FaultDescription | None, saved: Path | None) -> None:
@@ -160,18 +147,16 @@ def _stop_if(fault: FaultDescription | None, saved: Path | None) -> None:
     raise NonFiniteError(fault.quantity, fault.value, "a finite number", message)
 
 
-def _chunks(training: Training, done: int) -> list[int]:
+def _warn_if(fault: FaultDescription | None) -> bool:
+    """Whether there was a fault to warn of."""
+    if fault is not None:
+        message = f"{fault.message}. Training continues; further ones are not reported."
+        warnings.warn(message, ObservationWarning, stacklevel=3)
+    return fault is not None
+
+
+def _chunks(total: int, done: int) -> list[int]:
     """Updates per report; the same reports whether or not the training was interrupted."""
-    total = training.config.num_updates
     size = -(-total // REPORTS)
     ends = [*range(size, total, size), total]
     return [end - max(done, end_before) for end_before, end in zip([0, *ends], ends, strict=False) if end > done]
-
-
-def _report(
-    training: Training, trainer: Trainer, state: TrainState, metrics: UpdateMetrics, seconds: float
-) -> TrainingReport:
-    returns = [None if np.isnan(value) else float(value) for value in np.asarray(metrics.last_return)[:, -1]]
-    batch = trainer.config.batch
-    speed = batch * training.seeds / seconds
-    return TrainingReport(_num_updates(state) * batch, training.config.num_updates * batch, returns, speed)

@@ -15,7 +15,6 @@ from tropism.core.spaces import Discrete, Space
 from tropism.errors import ValidationError
 from tropism.train.actions import outputs_shape
 from tropism.train.agent import NetworkSpec, initial_memory, next_memory
-from tropism.train.config import Config
 from tropism.train.network import ActorCritic
 from tropism.train.pixels import has_image, has_uint8, is_image
 
@@ -28,7 +27,7 @@ def network_name(network: Any) -> str | None:
     return f"{network.__module__}:{network.__qualname__}" if isinstance(network, type) else network
 
 
-def make_network_spec(env: Environment, params: Any, config: Config, network: Any = None) -> NetworkSpec:
+def make_network_spec(env: Environment, params: Any, config: Any, network: Any = None) -> NetworkSpec:
     """The built-in network, or `network`: a class, or `module:Class`."""
     # Only shapes: computing the bounds of a space may need a compilation, which takes a tenth of a second.
     shapes = eqx.filter_eval_shape(lambda: (env.observation_space(params), env.action_space(params)))
@@ -45,7 +44,7 @@ def make_network_spec(env: Environment, params: Any, config: Config, network: An
     return NetworkSpec(ActorCritic, config.recurrent, options, space)
 
 
-def _check_user_network(network: Any, env: Environment, params: Any, config: Config) -> NetworkSpec:
+def _check_user_network(network: Any, env: Environment, params: Any, config: Any) -> NetworkSpec:
     kind = resolve("network", network, "module:Class") if isinstance(network, str) else network
     space, action_space = env.observation_space(params), env.action_space(params)
     obs = eqx.filter_eval_shape(lambda key: env.reset(key, params)[0], random.key(0))
@@ -53,9 +52,10 @@ def _check_user_network(network: Any, env: Environment, params: Any, config: Con
     if recurrent and config.num_envs % config.minibatches:
         expected = f"a divisor of num_envs, {config.num_envs}, because the network has a memory"
         raise ValidationError("minibatches", config.minibatches, expected)
-    for name, default in (("recurrent", False), ("hidden", Config.hidden)):
-        if vars(config)[name] != default:
-            raise ValidationError(name, vars(config)[name], f"{default}: a user-defined network has its own layers")
+    for name in ("recurrent", "hidden"):
+        value, default = vars(config)[name], vars(type(config))[name]
+        if value != default:
+            raise ValidationError(name, value, f"{default}: a user-defined network has its own layers")
     return NetworkSpec(kind, recurrent, (), space, action_space)
 
 

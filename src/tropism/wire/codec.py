@@ -106,16 +106,11 @@ def _check_depth(raw: bytes | str) -> None:
         raise ServerError("INVALID_JSON", f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
-def _to_list(value: Any) -> Any:
-    """Convert arrays and NumPy scalars to lists and numbers."""
-    return value.tolist()
-
-
 def _to_map(value: Any) -> Any:
     return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_to_list)
+_encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())  # of arrays and NumPy scalars
 _any = msgspec.json.Decoder()
 _frame = msgspec.json.Decoder(Frame)
 _frame_id_decoder = msgspec.json.Decoder(FrameId)

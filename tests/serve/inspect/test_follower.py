@@ -16,7 +16,7 @@ from tests.serve.requests import act
 from tests.serve.running import Running, labs, running, until
 
 from tropism.core.environment import Environment
-from tropism.serve.inspect import replay_pool
+from tropism.serve.session import replay_pool
 from tropism.serve.session.environment import ServedEnvironment
 
 

@@ -10,7 +10,7 @@ from tests.serve.page.browser import expect_step, play, sessions, visiting
 from tests.serve.running import Running, labs, running
 
 from tropism.client import Client
-from tropism.serve.storage.journal import Journal
+from tropism.serve.storage.sqlite import SqliteJournal
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_field_keeps_the_focus_after_a_message_was_sent(page: Page, server: 
 def test_the_connection_notice_disappears_when_the_server_is_back(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:
-        with running(own=labs(), store=Journal(journal)) as server:
+        with running(own=labs(), journal=SqliteJournal(journal)) as server:
             page = stack.enter_context(visiting(browser, server, expected="ERR_CONNECTION"))
             play(page, server, "Lab-v0", seed=1)
             page.keyboard.press("0")
@@ -96,7 +96,7 @@ def test_the_connection_notice_disappears_when_the_server_is_back(browser: Brows
         page.keyboard.press("0")
         expect(page.locator("#state")).to_have_text("Server not reached")
         expect(page.locator("#notice")).to_have_text("the server cannot be reached")
-        stack.enter_context(running(own=labs(), store=Journal(journal), port=server.port))
+        stack.enter_context(running(own=labs(), journal=SqliteJournal(journal), port=server.port))
         expect(page.locator("#state")).to_have_text("Connected")
         expect(page.locator("#notice")).to_be_hidden(timeout=2000)
         page.keyboard.press("0")
@@ -122,7 +122,7 @@ def test_a_view_that_failed_is_reloaded_when_the_server_is_back(browser: Browser
 def test_a_watcher_follows_a_session_across_a_restart(browser: Browser, tmp_path: Path):
     journal = tmp_path / "journal"
     with ExitStack() as stack:
-        with running(own=labs(), store=Journal(journal)) as server:
+        with running(own=labs(), journal=SqliteJournal(journal)) as server:
             agent = stack.enter_context(Client(f"{server.url}/envs/Lab-v0"))
             agent.reset(seed=1)
             view = sessions(server)[0]["view"]
@@ -130,7 +130,7 @@ def test_a_watcher_follows_a_session_across_a_restart(browser: Browser, tmp_path
             page.goto(f"{server.url}/#/session/{view}")
             expect_step(page, 0)
         expect(page.locator("#state")).to_have_text("Server not reached")
-        stack.enter_context(running(own=labs(), store=Journal(journal), port=server.port))
+        stack.enter_context(running(own=labs(), journal=SqliteJournal(journal), port=server.port))
         with page.expect_response(lambda reply: "history" in reply.url and reply.status == 404):
             pass  # the watcher reconnects before the agent
         agent.step({"value": 0})

@@ -1,4 +1,7 @@
-"""Recordings inspected through the server: listed, replayed and forked; access and errors."""
+"""Recordings inspected through the server: listed, replayed and forked; access and errors.
+
+Episodes in progress are inspected too, so these servers record steps directly: their journal is in memory.
+"""
 
 from pathlib import Path
 
@@ -14,10 +17,11 @@ from tropism import Session, make
 from tropism.record import Recorder
 from tropism.serve.recordings.catalog import MAX_LISTED
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.memory import MemoryJournal
 
 
 def test_recordings_equal_the_session_and_forks_are_recorded(tmp_path: Path):
-    with running(own=game(), record=tmp_path) as server, server.http() as caller:
+    with running(own=game(), record=tmp_path, journal=MemoryJournal()) as server, server.http() as caller:
         view = start_session(caller, [3, 3, 2], seed=5)
         live = caller.get(f"/sessions/{view}/history").json()["rows"]
         recorded = caller.get("/recordings/0/history").json()
@@ -62,7 +66,7 @@ def test_earlier_recordings_are_listed_latest_first_up_to_a_limit(tmp_path: Path
 
 
 def test_recordings_are_visible_to_every_token_only(tmp_path: Path):
-    with running("GridWorld-v0", tokens=TOKENS, record=tmp_path) as server:
+    with running("GridWorld-v0", tokens=TOKENS, record=tmp_path, journal=MemoryJournal()) as server:
         mine, theirs = (server.http(headers=bearer(token)) for token in TOKENS)
         with mine, theirs, server.http() as nobody:
             start_session(mine, [1])
@@ -76,7 +80,7 @@ def test_recordings_are_visible_to_every_token_only(tmp_path: Path):
 
 
 def test_a_recording_that_cannot_be_replayed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with running("Echo-v0", own=labs(), record=tmp_path) as server, server.http() as caller:
+    with running("Echo-v0", own=labs(), record=tmp_path, journal=MemoryJournal()) as server, server.http() as caller:
         for place in ("1", "-1", "x", "9" * 30, "²"):
             assert_refused(caller.get(f"/recordings/{place}/history"), "NOT_FOUND")
         with server.http("Unwritable-v0") as unwritable:

@@ -1,11 +1,12 @@
-"""A server that records: every acknowledged step is on disk."""
+"""A server that records: every acknowledged step is on disk, in the recording or in the journal."""
 
 import errno
 import os
+import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pyarrow import ArrowInvalid
@@ -20,16 +21,22 @@ from tropism.errors import ValidationError
 from tropism.record import Manifest, Reader, Recorder, Writer
 from tropism.serve.recordings.writer import RecordingWriter
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.memory import MemoryJournal
+from tropism.serve.storage.protocol import Journal
+from tropism.serve.storage.sqlite import SqliteJournal
+from tropism.serve.storage.working_memory import SessionLimits
 
 
-def test_sessions_forks_and_restores_are_recorded(tmp_path: Path):
-    with running("Echo-v0", own=game(), record=tmp_path) as server:
+@pytest.mark.parametrize("journal", [None, MemoryJournal()], ids=["from entries", "directly"])
+def test_sessions_forks_and_restores_are_recorded(journal: Journal | None, tmp_path: Path):
+    with running("Echo-v0", own=game(), record=tmp_path, journal=journal) as server:
         play_connect_four(server)
         with server.http("Echo-v0") as caller:
             caller.post("/reset", json={"seed": 1, "episode_id": "ep-1"})
             caller.post("/step", json={"action": {"message": "hej 😀"}, "request_id": "once"})
             caller.post("/step", json={"action": {"message": "hej 😀"}, "request_id": "once"})
             caller.post("/step", json={"action": {"shout": "refused"}})
+            caller.post("/close")
             during = verify(tmp_path / "Echo-v0")
         assert (during[0].id, len(during[0]), during[0].action(1)["message"]) == ("ep-1", 1, "hej 😀")
     reader = verify(tmp_path / "ConnectFour-v0")
@@ -70,7 +77,7 @@ def test_a_step_on_a_full_disk_is_rolled_back(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "write", write)
     act = {"action": {"value": 1}}
-    with running("CartPole-v1", own=labs(), record=tmp_path) as server:
+    with running("CartPole-v1", own=labs(), record=tmp_path, journal=MemoryJournal()) as server:
         for id in ("CartPole-v1", "Lab-v0", "Unwritable-v0"):
             with server.http(id) as caller:
                 full.append(True)
@@ -181,7 +188,7 @@ class Mortal(Lab):
 def test_an_episode_that_cannot_be_rolled_back_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     env = Mortal()
     own = {"Mortal-v0": ServedEnvironment("Mortal-v0", env, env.default_params(), "")}
-    with running(own=own, record=tmp_path) as server, server.http() as caller:
+    with running(own=own, record=tmp_path, journal=MemoryJournal()) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
         with monkeypatch.context() as broken:
             broken.setattr(Mortal, "dead", True)
@@ -190,3 +197,88 @@ def test_an_episode_that_cannot_be_rolled_back_ends(tmp_path: Path, monkeypatch:
             assert_refused(caller.post("/step", json={"action": {"value": STAY}}), "STATE_ERROR")
         assert caller.post("/reset", json={"seed": 2}).status_code == 200
         assert caller.post("/step", json={"action": {"value": STAY}}).status_code == 200
+
+
+def test_an_episode_is_recorded_when_it_ends(tmp_path: Path):
+    with running(own=labs(), record=tmp_path) as server, server.ws("Lab-v0") as connection:
+        talk(connection, "reset", {"seed": 1})
+        talk(connection, "step", {"value": STAY})
+        assert [len(episode) for episode in Reader(tmp_path / "Lab-v0")] == [0]
+        talk(connection, "step", {"value": END})
+        until(lambda: [len(episode) for episode in verify(tmp_path / "Lab-v0", Session(Lab()))] == [2])
+        talk(connection, "reset", {"seed": 2})
+        talk(connection, "step", {"value": STAY})
+        talk(connection, "reset", {"seed": 3})  # deletes the entries
+        assert [len(episode) for episode in verify(tmp_path / "Lab-v0", Session(Lab()))] == [2, 1, 0]
+
+
+def test_the_recording_of_an_interrupted_episode_is_completed(tmp_path: Path):
+    act, record = {"action": {"value": 1}}, tmp_path / "recordings"
+    journal = SqliteJournal(tmp_path / "journal")
+    with running("CartPole-v1", record=record, journal=journal) as server, server.http() as caller:
+        headers = {"X-Session-Id": caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]}
+        for _ in range(3):
+            caller.post("/step", json=act)
+        shutil.copytree(record, tmp_path / "left")  # as kill -9 would have left them
+        for end in ("", "-wal"):
+            shutil.copy(f"{journal.path}{end}", f"{tmp_path}/again{end}")
+    folder = tmp_path / "left" / "CartPole-v1"
+    assert [len(episode) for episode in Reader(folder)] == [0]
+    again = running("CartPole-v1", record=tmp_path / "left", journal=SqliteJournal(tmp_path / "again"))
+    with again as server, server.http(headers=headers) as caller:
+        assert caller.post("/step", json={"action": {"value": 0}}).status_code == 200
+        caller.post("/close")
+        assert [episode.actions.tolist() for episode in verify(folder)] == [[1, 1, 1, 0]]
+    assert [episode.actions.tolist() for episode in verify(record / "CartPole-v1")] == [[1, 1, 1]]  # by the stop
+
+
+def test_an_episode_that_cannot_be_recorded_yet_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    act = {"action": {"value": 1}}
+    with running("CartPole-v1", record=tmp_path) as server, server.http() as caller:
+        caller.post("/reset", json={"seed": 1})
+        with monkeypatch.context() as full:
+            full.setattr(Writer, "step", fail)
+            assert caller.post("/step", json=act).status_code == 200
+            assert_refused(caller.post("/reset", json={"seed": 2}), "NOT_RECORDED")
+            assert_refused(caller.post("/fork", json={}), "NOT_RECORDED")
+            assert caller.post("/step", json=act).status_code == 200
+        assert caller.post("/reset", json={"seed": 2}).status_code == 200
+    assert [len(episode) for episode in verify(tmp_path / "CartPole-v1")] == [2, 0]
+
+
+class Drifting(Lab):
+    """Replays give other observations."""
+
+    resets: ClassVar = [0.0]
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        self.resets[0] += 1
+        return super().reset(key, params)
+
+    def observation(self, state: Any) -> Any:
+        return super().observation(state) + self.resets[0]
+
+
+def test_an_episode_whose_replay_diverges_is_logged_and_the_session_continues(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    env = Drifting()
+    own = {"Drifting-v0": ServedEnvironment("Drifting-v0", env, env.default_params(), "")}
+    with running(own=own, record=tmp_path) as server, server.http() as caller:
+        caller.post("/reset", json={"seed": 1})
+        caller.post("/step", json={"action": {"value": STAY}})
+        assert caller.post("/reset", json={"seed": 2}).status_code == 200
+    assert "its replay diverges" in caplog.text
+
+
+def test_an_episode_longer_than_its_history_is_recorded(tmp_path: Path):
+    limits = SessionLimits(max_entries=4, checkpoint_every=2)
+    actions = [0, 1, 0, 1, 1, 0, 0, 1]
+    with running("CartPole-v1", record=tmp_path, session_limits=limits) as server, server.ws() as connection:
+        talk(connection, "reset", {"seed": 1})
+        for action in actions:
+            talk(connection, "step", {"value": action})
+    assert [episode.actions.tolist() for episode in verify(tmp_path / "CartPole-v1")] == [actions]

@@ -26,10 +26,9 @@ from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.errors import StateError, ValidationError
 from tropism.serve.http.auth import ANONYMOUS
-from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import JsonForm
-from tropism.serve.storage import sqlite
+from tropism.serve.storage.working_memory import SessionLimits
 from tropism.wire.codec import encode
 
 CALLERS = 20
@@ -151,7 +150,7 @@ class Caller:
         """Disconnect, let the server evict the session, and reconnect."""
         assert self.session_id is not None
         sessions = self.server.app.sessions
-        live = self.servers.run(sessions.find_in_any_environment, self.session_id, ANONYMOUS)
+        live = self.servers.run(sessions.find, self.session_id, None, ANONYMOUS)
         if not self.over_http:
             self.held.close()
             until(lambda: not live.sockets)
@@ -313,11 +312,10 @@ class Interleaved(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 5)
-    monkeypatch.setattr(sqlite, "LONGEST_LOG", 50)
+def servers(tmp_path: Path) -> Iterator[Servers]:
     with ExitStack() as started:
-        yield Servers(tmp_path, started, own=SERVED)
+        limits = SessionLimits(checkpoint_every=5)
+        yield Servers(tmp_path, started, own=SERVED, log_size=50, session_limits=limits)
 
 
 @pytest.mark.slow

@@ -18,25 +18,27 @@ from tropism.client import AsyncClient
 from tropism.errors import ValidationError
 from tropism.record import Reader, first_difference, session_of
 from tropism.serve.session.json_form import JsonForm
-from tropism.serve.storage import sqlite
-from tropism.serve.storage.journal import Journal
 from tropism.serve.storage.protocol import Entry, SessionRecord
+from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.wire.codec import encode
 
 
-def test_an_episode_is_appended_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sqlite, "LONGEST_LOG", 10**6)
+def test_an_episode_is_appended_atomically(tmp_path: Path):
+    asyncio.run(append_from_two_threads(tmp_path / "journal"))
+
+
+async def append_from_two_threads(path: Path) -> None:
     steps = 50
     reset, step = Entry("reset", {"seed": 1}, 0.0, False), Entry("step", {"value": 1}, 0.0, False)
-    journal = Journal(tmp_path / "journal")
-    journal.open("s", SessionRecord("Lab-v0", "", ""))
-    other = threading.Thread(target=lambda: [journal.append("s", [reset, *[step] * steps]) for _ in range(300)])
+    journal = SqliteJournal(path, log_size=10**6)
+    claim = journal.open(b"s", SessionRecord("Lab-v0", "", ""), "worker")
+    other = threading.Thread(target=lambda: [journal.append(claim, [reset, *[step] * steps]) for _ in range(300)])
     other.start()
     while other.is_alive():
-        journal.lookup("s")  # commits pending writes
-    for number, group in enumerate(logged_groups(tmp_path / "journal")):
+        await journal.durable(journal.append(claim, [reset, *[step] * steps]))
+    for number, group in enumerate(logged_groups(path)):
         assert len(group) % (steps + 1) == 0, f"group {number} ends in the middle of an episode"
-    journal.close()
+    await journal.close()
 
 
 def logged_groups(path: Path) -> list[Any]:
@@ -50,13 +52,13 @@ def logged_groups(path: Path) -> list[Any]:
 
 def test_a_damaged_entry_is_an_error(tmp_path: Path):
     path = tmp_path / "journal"
-    journal = Journal(path)
-    journal.open("s", SessionRecord("Lab-v0", "", ""))
-    journal.append("s", [Entry("reset", {"seed": 1}, 0.0, False)])
-    journal.close()
+    journal = SqliteJournal(path)
+    claim = journal.open(b"s", SessionRecord("Lab-v0", "", ""), "worker")
+    journal.append(claim, [Entry("reset", {"seed": 1}, 0.0, False)])
+    asyncio.run(journal.close())
     path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
     with pytest.raises(ValidationError, match="one that is not damaged"):
-        Journal(path)
+        SqliteJournal(path)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Acknowledged requests survive crashes of the server."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -27,11 +28,10 @@ from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.record import Reader
 from tropism.serve.server import load_environments
-from tropism.serve.session import replay
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import JsonForm
-from tropism.serve.storage import journal, memory, sqlite
-from tropism.serve.storage.journal import Journal, default_path
+from tropism.serve.storage.sqlite import SqliteJournal, default_path
+from tropism.serve.storage.working_memory import SessionLimits
 
 copies = count()
 STEP = {"value": 1}
@@ -50,18 +50,18 @@ def serve_only(id: str, env: Any) -> dict[str, ServedEnvironment]:
 
 def connection_of(server: Running) -> Any:
     """The journal's SQLite connection."""
-    store: Any = server.app.sessions.store
-    return store._log._file
+    journal: Any = server.app.sessions.journal
+    return journal._file._file
 
 
 @contextmanager
 def after_a_crash(server: Running, *ids: str, **more: Any) -> Generator[Running]:
     """Another server with the journal as kill -9 would have left it."""
-    path = server.app.sessions.store.path  # pyright: ignore
+    path = server.app.sessions.journal.path  # pyright: ignore
     left = path.parent / f"left-{next(copies)}"
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", f"{left}{suffix}")
-    with running(*ids, store=Journal(left), **more) as again:
+    with running(*ids, journal=SqliteJournal(left), **more) as again:
         yield again
 
 
@@ -72,11 +72,10 @@ def random_action(session: Session, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("id", mark_slow(PURE, {"CartPole-v1", "PlumeNavMeander-v0"}))
-def test_an_episode_continues_bit_for_bit_after_a_crash(id: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 3)
+def test_an_episode_continues_bit_for_bit_after_a_crash(id: str):
     session = Session(*make(id))
     actions = [random_action(session, number) for number in range(5)]
-    with running(id) as server, server.ws(id) as first:
+    with running(id, session_limits=SessionLimits(checkpoint_every=3)) as server, server.ws(id) as first:
         begun = talk(first, "reset", {"seed": 7})["data"]
         for action in actions[:4]:
             talk(first, "step", action)
@@ -130,9 +129,9 @@ def test_a_repeated_request_is_performed_once_across_crashes():
             assert len(again.app.sessions) == 1
 
 
-def test_a_request_before_the_last_checkpoint_is_not_repeated(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
-    with running("CartPole-v1") as server, server.ws() as connection:
+def test_a_request_before_the_last_checkpoint_is_not_repeated():
+    limits = SessionLimits(checkpoint_every=2)
+    with running("CartPole-v1", session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", {"value": n % 2}, request_id=f"r{n}") for n in range(3)]
         with after_a_crash(server, "CartPole-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
@@ -141,9 +140,9 @@ def test_a_request_before_the_last_checkpoint_is_not_repeated(monkeypatch: pytes
             assert talk(resumed, "step", {"value": 0}, request_id="r2") == replies[2]
 
 
-def test_a_repeated_step_at_a_checkpoint_gets_its_reply(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 2)
-    with running("CartPole-v1") as server, server.ws() as connection:
+def test_a_repeated_step_at_a_checkpoint_gets_its_reply():
+    limits = SessionLimits(checkpoint_every=2)
+    with running("CartPole-v1", session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", STEP, request_id=f"r{number}") for number in range(2)]
         with after_a_crash(server, "CartPole-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
@@ -182,10 +181,9 @@ def test_snapshots_and_forks_survive_a_crash():
                     assert talk(resumed, "step", STEP) == talk(there, "step", STEP)
 
 
-def test_entries_are_found_after_the_log_was_flushed(monkeypatch: pytest.MonkeyPatch):
+def test_entries_are_found_after_the_log_was_flushed():
     """Entries are moved from the log to the table of episodes, except those of finished episodes."""
-    monkeypatch.setattr(sqlite, "LONGEST_LOG", 5)
-    with running("Echo-v0") as server, server.ws() as first, server.ws() as second:
+    with running("Echo-v0", log_size=5) as server, server.ws() as first, server.ws() as second:
         ids = [talk(connection, "reset")["data"]["session_id"] for connection in (first, second)]
         for number in range(8):
             for connection in (first, second):
@@ -200,18 +198,16 @@ def test_entries_are_found_after_the_log_was_flushed(monkeypatch: pytest.MonkeyP
                     assert talk(resumed, "history") == talk(connection, "history")
 
 
-def test_the_middle_of_a_very_long_episode_is_deleted(monkeypatch: pytest.MonkeyPatch):
-    for module in (memory, journal):
-        monkeypatch.setattr(module, "MAX_ENTRIES", 10)
-    monkeypatch.setattr(replay, "CHECKPOINT_EVERY", 7)
-    monkeypatch.setattr(sqlite, "LONGEST_LOG", 3)
-    with running("Pendulum-v1") as server, server.ws() as connection:
+def test_the_middle_of_a_very_long_episode_is_deleted():
+    limits = SessionLimits(max_entries=10, checkpoint_every=7)
+    with running("Pendulum-v1", log_size=3, session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 2})["data"]["session_id"]
         for _ in range(60):
             talk(connection, "step", {"value": [0.5]})
         pieces = connection_of(server).execute("select first, last from episodes order by first").fetchall()
         assert sum(last - first + 1 for first, last in pieces) < 30
-        with after_a_crash(server, "Pendulum-v1") as again, again.ws(query=f"?session_id={id}") as resumed:
+        crash = after_a_crash(server, "Pendulum-v1", session_limits=limits)
+        with crash as again, again.ws(query=f"?session_id={id}") as resumed:
             assert talk(resumed, "history") == talk(connection, "history")
             assert talk(resumed, "step", {"value": [1.0]}) == talk(connection, "step", {"value": [1.0]})
 
@@ -331,14 +327,15 @@ def test_a_step_in_a_thread_gets_the_error_of_its_commit():
     """A commit for another session may write this step before its request waits for durability."""
     with running(own=slow_environments()) as server, server.ws() as connection:
         talk(connection, "reset", {"seed": 1})
-        store: Any = server.app.sessions.store
-        append = store.append
+        journal: Any = server.app.sessions.journal
+        append = journal.append
 
-        def append_and_commit(*arguments: Any) -> None:
-            append(*arguments)
-            server.loop.call_soon_threadsafe(store._commit_batch)
+        def append_and_commit(*arguments: Any) -> Any:
+            ticket = append(*arguments)
+            server.loop.call_soon_threadsafe(journal._commit_batch)
+            return ticket
 
-        store.append = append_and_commit
+        journal.append = append_and_commit
         with full_disk(server):
             assert_error(talk(connection, "step", LARGE), "JOURNAL_ERROR")
         assert talk(connection, "state")["data"]["step_count"] == 0
@@ -361,13 +358,13 @@ def test_a_session_that_is_being_closed_is_not_found():
 
 def test_a_recording_continues_only_in_its_own_folder(tmp_path: Path):
     def continue_in(folder: str, left: str) -> Any:
-        return running("CartPole-v1", record=tmp_path / folder, store=Journal(tmp_path / left))
+        return running("CartPole-v1", record=tmp_path / folder, journal=SqliteJournal(tmp_path / left))
 
     act = {"action": STEP}
     with running("CartPole-v1", record=tmp_path / "one") as server, server.http() as caller:
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
         caller.post("/step", json=act)
-        headers, path = {"X-Session-Id": id}, server.app.sessions.store.path  # pyright: ignore
+        headers, path = {"X-Session-Id": id}, server.app.sessions.journal.path  # pyright: ignore
         left = [shutil.copy(f"{path}{end}", tmp_path / f"{name}{end}") for name in "ab" for end in ("", "-wal")]
         assert len(left) == 4
     with continue_in("one", "a") as server, server.http(headers=headers) as caller:
@@ -385,20 +382,20 @@ def test_a_damaged_journal_is_rejected_and_not_changed(tmp_path: Path):
     path = tmp_path / "journal"
     path.write_bytes(b"something else, much longer than a page would have to be" * 100)
     with pytest.raises(ValidationError, match="not a database"):
-        Journal(path)
+        SqliteJournal(path)
     assert path.read_bytes().startswith(b"something else")
     other = tmp_path / "other"
     with closing(sqlite3.connect(other)) as file:
         file.execute("create table mine(x)")
-    with pytest.raises(ValidationError, match="a journal of this version"):
-        Journal(other)
+    with pytest.raises(ValidationError, match="the database of another program"):
+        SqliteJournal(other)
     with pytest.raises(ValidationError, match="can be written"):
-        Journal(path / "below a file")
+        SqliteJournal(path / "below a file")
 
 
 def test_damaged_pages_are_reported(tmp_path: Path):
-    first = Journal(tmp_path / "journal")
-    with running("Echo-v0", store=first) as server, server.http() as caller:
+    first = SqliteJournal(tmp_path / "journal")
+    with running("Echo-v0", journal=first) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
         for _ in range(50):
             caller.post("/step", json={"action": {"message": "x" * 2000}})
@@ -406,23 +403,23 @@ def test_damaged_pages_are_reported(tmp_path: Path):
         file.seek(20 * 1024)
         file.write(os.urandom(60 * 1024))
     with pytest.raises(ValidationError, match="one that is not damaged"):
-        Journal(tmp_path / "journal")
+        SqliteJournal(tmp_path / "journal")
 
 
 def test_only_one_server_can_open_a_journal(tmp_path: Path):
-    first = Journal(tmp_path / "journal")
+    first = SqliteJournal(tmp_path / "journal")
     with pytest.raises(ValidationError, match="no other server"):
-        Journal(tmp_path / "journal")
-    first.close()
-    Journal(tmp_path / "journal").close()
+        SqliteJournal(tmp_path / "journal")
+    asyncio.run(first.close())
+    asyncio.run(SqliteJournal(tmp_path / "journal").close())
     assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600
 
 
 def test_unused_sessions_are_deleted(tmp_path: Path):
-    with running("Echo-v0", store=Journal(tmp_path / "journal")) as server, server.http() as caller:
+    with running("Echo-v0", journal=SqliteJournal(tmp_path / "journal")) as server, server.http() as caller:
         caller.post("/reset", json={"seed": 1})
         caller.post("/step", json={"action": {"message": "x"}})
-    Journal(tmp_path / "journal", forget_after=0.0).close()
+    asyncio.run(SqliteJournal(tmp_path / "journal", forget_after=0.0).close())
     with closing(sqlite3.connect(tmp_path / "journal")) as file:
         for table in ("sessions", "episodes", "log"):
             assert file.execute(f"select * from {table}").fetchall() == []
@@ -436,7 +433,7 @@ def test_durability_power_waits_for_shared_fsyncs(tmp_path: Path, monkeypatch: p
         syncs.append(file)
         real(file)
 
-    with running("Echo-v0", store=Journal(tmp_path / "journal", "power")) as server, ExitStack() as held:
+    with running("Echo-v0", journal=SqliteJournal(tmp_path / "journal", "power")) as server, ExitStack() as held:
         connections = [held.enter_context(server.ws()) for _ in range(8)]
         for connection in connections:
             talk(connection, "reset")
@@ -455,7 +452,7 @@ def test_a_failed_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def fdatasync(file: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with running("Echo-v0", store=Journal(tmp_path / "journal", "power")) as server, server.ws() as connection:
+    with running("Echo-v0", journal=SqliteJournal(tmp_path / "journal", "power")) as server, server.ws() as connection:
         talk(connection, "reset")
         with monkeypatch.context() as broken:
             broken.setattr(os, "fdatasync", fdatasync)

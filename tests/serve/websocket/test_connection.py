@@ -8,7 +8,7 @@ import pytest
 from tests.serve.replies import assert_error, talk_close
 from tests.serve.running import Running, labs, running, talk
 
-from tropism.serve.storage import memory
+from tropism.serve.storage.working_memory import SessionLimits
 from tropism.wire.arrays import decode_arrays
 from tropism.wire.codec import pack, unpack
 
@@ -102,9 +102,8 @@ def test_a_repeated_request_id_does_not_step_again(server: Running):
             assert talk(resumed, "state")["data"]["step_count"] == 1
 
 
-def test_a_request_whose_reply_was_dropped_is_not_performed_again(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MAX_REPLIES", 2)
-    with server.ws("Lab-v0") as connection:
+def test_a_request_whose_reply_was_dropped_is_not_performed_again():
+    with running(own=labs(), session_limits=SessionLimits(max_replies=2)) as server, server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         last = [talk(connection, "step", {"value": 0}, request_id=f"r{number}") for number in range(5)][-1]
         for number in range(3):
@@ -114,17 +113,6 @@ def test_a_request_whose_reply_was_dropped_is_not_performed_again(server: Runnin
         assert talk(connection, "state")["data"]["step_count"] == 5
         talk(connection, "reset", {"seed": 1})  # clears request ids
         assert talk(connection, "step", {"value": 0}, request_id="r0")["type"] == "observation"
-
-
-def test_request_ids_of_dropped_replies_are_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MAX_DROPPED_IDS", 2)
-    store = memory.MemoryStore()
-    for number in range(5):
-        store.cache_reply("s", f"r{number}", bytes(memory.MAX_REPLY_BYTES // 2 + 1))
-    assert [store.reply("s", f"r{number}") is not None for number in range(5)] == [False] * 4 + [True]
-    assert [store.reply_was_dropped("s", f"r{number}") for number in range(5)] == [False, False, True, True, False]
-    store.forget("s")
-    assert not store.reply_was_dropped("s", "r3")
 
 
 def test_snapshot_restore_fork_and_history(server: Running):
@@ -154,9 +142,8 @@ def test_the_history_of_a_fork_contains_its_seed(server: Running):
             assert history["episode_id"] == fork["episode_id"] != talk(connection, "state")["data"]["episode_id"]
 
 
-def test_the_history_of_a_very_long_episode_is_limited(server: Running, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "MAX_ENTRIES", 4)
-    with server.ws("Lab-v0") as connection:
+def test_the_history_of_a_very_long_episode_is_limited():
+    with running(own=labs(), session_limits=SessionLimits(max_entries=4)) as server, server.ws("Lab-v0") as connection:
         talk(connection, "reset", {"seed": 1})
         for _ in range(3):
             talk(connection, "step", {"value": 0})

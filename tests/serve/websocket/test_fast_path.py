@@ -1,6 +1,8 @@
 """The fast path: replies do not depend on how frames are split into pieces."""
 
+import inspect
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -11,11 +13,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tests.serve.running import Running, running
+from uvicorn.protocols.websockets import websockets_sansio_impl
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import streams
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from tropism.serve.websocket.fast_path import FastPathSocket
+from tropism.serve.websocket import fast_path
+from tropism.serve.websocket.fast_path import USED_ATTRIBUTES, FastPathSocket
 
 PAUSE = 2e-3  # seconds between pieces, so that each arrives separately
 
@@ -132,3 +138,46 @@ def test_frames_that_arrive_together_are_answered_in_order(server: Running, monk
         [reading] = sockets
         server.loop.call_soon_threadsafe(lambda: [reading.data_received(piece) for piece in pieces])
         assert [reply["id"] for reply in raw.replies(4)[0]] == [0, 1, 2, 3]
+
+
+def without(name: str) -> type[WebSocketsSansIOProtocol]:
+    """uvicorn's protocol as another version might have it: complete, but with another name for one attribute."""
+    source = inspect.getsource(websockets_sansio_impl)
+    source = re.sub(rf"\b(self\.|def ){name}\b", rf"\1other_{name}", source)
+    namespace: dict[str, Any] = {"__name__": websockets_sansio_impl.__name__}
+    exec(compile(source, websockets_sansio_impl.__file__, "exec"), namespace)
+    return namespace["WebSocketsSansIOProtocol"]
+
+
+def without_buffer() -> type[Any]:
+    """The stream reader of websockets, with another name for its buffer."""
+    namespace: dict[str, Any] = {"__name__": streams.__name__}
+    exec(compile(inspect.getsource(streams).replace("self.buffer", "self.other_buffer"), "streams", "exec"), namespace)
+    return namespace["StreamReader"]
+
+
+@pytest.mark.parametrize("name", USED_ATTRIBUTES)
+def test_a_session_is_served_without_an_attribute_of_uvicorn(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    if name == "conn.reader.buffer":
+        monkeypatch.setattr("websockets.protocol.StreamReader", without_buffer())
+    else:
+        monkeypatch.setattr(fast_path, "WebSocketsSansIOProtocol", without(name))
+    monkeypatch.setattr(FastPathSocket, "__init__", None)  # must not be used
+    with caplog.at_level("WARNING"), running("Echo-v0") as server:
+        raw = Raw(server, "Echo-v0")
+        with raw.socket:
+            write(raw.protocol, "whole", {"type": "reset"})
+            for number in range(3):
+                write(raw.protocol, "whole", {"type": "step", "data": {"message": "x" * number}})
+            raw.send(raw.take_bytes())
+            body, _ = raw.replies(4)
+    assert [reply["data"]["observation"]["message_length"] for reply in body[1:]] == [0, 1, 2]
+    assert [record.args for record in caplog.records if record.name == "tropism.serve"] == [(name,)]
+
+
+def test_the_list_of_used_attributes_is_complete():
+    used = set(re.findall(r"self\.(\w+)", inspect.getsource(FastPathSocket)))
+    own = {"responder", "idle", "_try_respond", "_send", "__dict__"}
+    assert used - own - {"config"} == {name.partition(".")[0] for name in USED_ATTRIBUTES} - {"handle_parser_exception"}

@@ -6,16 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import random
 
 from tropism.core.compiled.reset_where import Restarts, check_restarts
 from tropism.core.environment import Environment
-from tropism.core.episode import check_seed, seed_words
 from tropism.core.params import override
 from tropism.core.rollout.plan import RolloutPlan, Transition
-from tropism.core.rollout.policy import Policy, as_policy
+from tropism.core.rollout.policy import Policy, as_policy, jax_key
 from tropism.core.rollout.scan import Rollout, run_steps
-from tropism.core.spaces.space import check_count, is_integer
+from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
 REPORTS = 20  # how often a rollout with a progress bar reports
@@ -51,9 +49,7 @@ def rollout(
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
-    key = (
-        random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
-    )
+    key = jax_key(key)
     plan = RolloutPlan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
     carry: Any = None
     pieces: list[Any] = []

@@ -5,10 +5,14 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax.numpy as jnp
+from jax import random
 
 from tropism.core.arity import accepts
 from tropism.core.environment import Environment
+from tropism.core.episode import check_seed, seed_words
 from tropism.core.spaces import Space
+from tropism.core.spaces.space import is_integer
 from tropism.errors import ValidationError
 
 EXPECTED = (
@@ -22,8 +26,11 @@ NO_MEMORY = ()
 class Policy(Protocol):
     """Chooses the actions of one agent; pure where its environment is.
 
-    A policy may also have `act_batch(key, memories, obs, num_envs)`, which `rollout` calls instead of mapping `act`
-    over the batch: for policies that are faster that way.
+    In a host environment the policy is not compiled, and its keys are plain ints, as the environment's: the episode's
+    seed for `init`, then one derived from it for each step. Three members are optional. `host = True` declares a
+    policy that runs in Python with any environment. `observes = "text"` declares one, also on the host, whose
+    observations are texts (`describe`) and whose actions are texts to parse. `act_batch(key, memories, obs, num_envs)`
+    is called by `rollout` in place of mapping `act` over the batch: for policies that are faster that way.
     """
 
     def init(self, key: Any) -> Any:
@@ -44,7 +51,7 @@ class RandomPolicy(eqx.Module):
         return NO_MEMORY
 
     def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-        return self.space.sample(key), memory
+        return self.space.sample(jax_key(key)), memory
 
     def act_batch(self, key: Any, memories: Any, obs: Any, num_envs: int) -> tuple[Any, Any]:
         """Draw all actions from one key, which takes a fraction of the time of a key for each."""
@@ -62,6 +69,41 @@ class FunctionPolicy(eqx.Module):
 
     def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
         return self.function(key, obs) if self.takes_key else self.function(obs), memory
+
+
+class HostFunctionPolicy:
+    """A Python function of the observation; its method `reset(seed)`, if any, is called before each episode."""
+
+    host = True
+
+    def __init__(self, function: Any):
+        self._function = function
+
+    def init(self, key: Any) -> Any:
+        match self._function:
+            case object(reset=reset) if callable(reset):
+                reset(key)
+            case _:
+                pass
+        return NO_MEMORY
+
+    def act(self, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+        return self._function(obs), memory
+
+
+def observes_text(policy: Policy) -> bool:
+    return getattr(policy, "observes", None) == "text"
+
+
+def runs_on_host(policy: Policy) -> bool:
+    return getattr(policy, "host", False) or observes_text(policy)
+
+
+def jax_key(key: Any) -> Any:
+    """A JAX key as it is, and a plain int, as used on the host, as a JAX key."""
+    return (
+        random.wrap_key_data(jnp.asarray(seed_words(check_seed(key))), impl="threefry2x32") if is_integer(key) else key
+    )
 
 
 def random_policy(env: Environment, params: Any = None) -> RandomPolicy:

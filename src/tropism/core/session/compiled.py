@@ -36,6 +36,7 @@ class Engine(Protocol):
     def params(self) -> Any: ...
     def render(self) -> Any: ...
     def fork(self, seed: int | None) -> "Engine": ...
+    def reseed(self, seed: int) -> None: ...
     def new_like(self) -> "Engine": ...
     def restore_point(self) -> "Callable[[], Engine]": ...
     def dump(self) -> tuple[dict[str, Any], bytes]: ...
@@ -119,10 +120,13 @@ class CompiledEngine:
     def fork(self, seed: int | None) -> "CompiledEngine":
         twin = self.new_like()
         if seed is not None:
-            words = np.array(self._buffer)
-            words[:2] = seed_words(seed)
-            twin._buffer = jax.device_put(words, host_device())
+            twin.reseed(seed)
         return twin
+
+    def reseed(self, seed: int) -> None:
+        words = np.array(self._buffer)
+        words[:2] = seed_words(seed)
+        self._buffer = jax.device_put(words, host_device())
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         words, *large = self._params

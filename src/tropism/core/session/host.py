@@ -11,6 +11,7 @@ from tropism.core.adapters.class_based import name_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key_function
 from tropism.core.session.copying import defensive_copy
+from tropism.core.session.replay import ReplayEntry, replay
 from tropism.errors import DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,6 @@ class HostEngine:
         ]
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
-        """Replay the episode and compare its last observation."""
         transcript = [
             Reseeding(event["seed"]) if "seed" in event else self.space.from_json(event["action"])
             for event in header["transcript"]
@@ -154,13 +154,12 @@ class HostEngine:
         self.replay(header["seed"], header["options"], transcript, header["digest"])
 
     def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
+        """Replay the episode and compare its last observation."""
+        params = self.env.configure(self._base_params, options)
+        begin = ReplayEntry("reset", {"seed": seed, "params": params, "options": options})
         try:
-            self.reset(seed, self.env.configure(self._base_params, options), options)
-            for item in transcript:
-                if isinstance(item, Reseeding):
-                    self.reseed(item.seed)
-                else:
-                    self.step(item)
+            for _ in replay(self, [begin, *map(_entry, transcript)]):
+                pass
             if self._digest(self._last) != digest:
                 steps = len(transcript)
                 message = f"after {steps} replayed steps the observation differs"
@@ -182,3 +181,7 @@ class HostEngine:
             self.env.close(state)
         except Exception:  # a user's code may raise anything, and close() never fails
             log.exception("%s raised when it was closed", type(self.env).__name__)
+
+
+def _entry(item: Any) -> ReplayEntry:
+    return ReplayEntry("reseed", item.seed) if isinstance(item, Reseeding) else ReplayEntry("step", item)

@@ -183,6 +183,13 @@ class Session:
         twin.seed = self.seed if seed is None else seed
         return twin
 
+    def reseed(self, seed: Any) -> None:
+        """Draw the rest of the episode from another seed, as a fork with this seed does."""
+        self._require_episode("reseed")
+        seed = check_seed(seed)
+        self._engine.reseed(seed)
+        self.seed = seed
+
     def restore_point(self) -> Callable[[], "Session"]:
         """A function that returns a session at the current step of this episode; cheap until it is called."""
         self._require_episode("create a restore point")

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import host_device
-from tropism.core.environment import Environment, Info, outcome
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import host_key, seed_words, step_key
 from tropism.core.host import Host
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
-from tropism.envs.plume.nav import MOTION, SENSOR, PlumeNav, PlumeNavParams, PlumeNavState
+from tropism.envs.plume.nav import PlumeNav, PlumeNavParams, PlumeNavState
 from tropism.envs.plume.parts import HostEpisode, PlumeParts, PlumeView
+from tropism.envs.plume.steps import MOTION, SENSOR, HostSteps, search_info, take_step
 from tropism.errors import StateError, ValidationError
 from tropism.plume.scene import AgentPose, Scene, pair
 from tropism.plume.user_parts import (
@@ -82,22 +83,18 @@ class HostSearch:
         episode = self.parts.begin_episode(seed, rng, params)
         state = PlumeHostState(self, episode, words, rng, source, agent, pose)
         memory = params.sensor.start(self.shape)
-        state = self._update_surroundings(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
-        return self._observe(state, params)
+        state = self.update_surroundings(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
+        return self.observe(state, params)
 
     def step(self, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
         self._check_action(action)
-        agent, pose = self._move_agent(state, action, params)
-        self.parts.advance(agent.step_count + 1)
-        trail = (*state.trail[1:], agent.position) if self.trail else ()
-        after = self._update_surroundings(replace(state, agent=agent, pose=pose, trail=trail), params)
-        reward = self._reward(state, action, after, params)
-        total = agent.total_reward + reward
-        updated_agent = replace(after.agent, step_count=agent.step_count + 1, total_reward=total)
-        obs, after = self._observe(replace(after, agent=updated_agent), params)
+        result = take_step(HostSteps(self, params), state, action)
         state.episode.actions.append(action)
-        terminated = updated_agent.goal_reached or bool(pose.absorbed)
-        return obs, after, reward, *outcome(terminated, updated_agent.step_count >= int(params.max_steps))
+        return result
+
+    def info(self, state: PlumeHostState) -> Info:
+        position, goal = tuple(state.agent.position), tuple(self.goal(state))
+        return search_info(state.agent.goal_reached, position, goal, state.distance, state.concentration)
 
     def resume(self, state: PlumeHostState) -> PlumeHostState:
         """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
@@ -119,7 +116,7 @@ class HostSearch:
         if hasattr(motion, "validate_action") and not motion.validate_action(action):
             raise ValidationError("action", action, f"one that {type(motion).__name__}.validate_action accepts")
 
-    def _move_agent(self, state: PlumeHostState, action: Any, params: Any) -> tuple[AgentState, AgentPose]:
+    def move_agent(self, state: PlumeHostState, action: Any, params: Any) -> tuple[AgentState, AgentPose]:
         """The agent after the action; its counters are still those before the step."""
         motion, step = self.parts.motion, state.agent.step_count + 1
         if motion is None:
@@ -138,7 +135,7 @@ class HostSearch:
         orientation = require_finite(f"the orientation in {name}", getattr(result, "orientation", before.orientation))
         return replace(before, position=Coordinates(*point.tolist()), orientation=orientation)
 
-    def _update_surroundings(self, state: PlumeHostState, params: Any) -> PlumeHostState:
+    def update_surroundings(self, state: PlumeHostState, params: Any) -> PlumeHostState:
         """Update the field, the concentration at the agent, the distance and whether the goal is reached."""
         plume, agent = self.parts.plume, state.agent
         x, y = agent.position
@@ -148,7 +145,7 @@ class HostSearch:
         field = plume.state if isinstance(plume, PlumeView) else None
         return replace(state, agent=agent, field=field, concentration=concentration, distance=distance)
 
-    def _reward(self, state: PlumeHostState, action: Any, after: PlumeHostState, params: Any) -> float:
+    def reward(self, state: PlumeHostState, action: Any, after: PlumeHostState, params: Any) -> float:
         reward = self.parts.reward
         if reward is None:
             known = (action, after.agent.goal_reached)
@@ -156,7 +153,7 @@ class HostSearch:
         value = reward.compute_reward(replace(state.agent), action, replace(after.agent), self.parts.plume)
         return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
 
-    def _observe(self, state: PlumeHostState, params: Any) -> tuple[Any, PlumeHostState]:
+    def observe(self, state: PlumeHostState, params: Any) -> tuple[Any, PlumeHostState]:
         sensor, step = self.parts.sensor, self.parts.now
         if sensor is None:
             known = (state.words, step, state.memory)
@@ -257,16 +254,7 @@ class PlumeHost(Environment):
             return state.search.step(state, action, params)
 
     def info(self, state: PlumeHostState, params: Any) -> Info:
-        position, goal = tuple(state.agent.position), tuple(self.search.goal(state))
-        return {
-            "goal_reached": state.agent.goal_reached,
-            "agent_xy": position,
-            "agent_position": position,
-            "source_location": goal,
-            "goal_location": goal,
-            "distance_to_goal": state.distance,
-            "concentration_at_agent": state.concentration,
-        }
+        return self.search.info(state)
 
     def observation_space(self, params: Any) -> Space:
         return self.base.observation_space(params)

@@ -1,8 +1,8 @@
 """PlumeNav: find the source of an odour plume."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,20 +11,22 @@ from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
 from tropism.core.adapters.language import Language
-from tropism.core.environment import Environment, EnvState, Info, check_options, outcome
+from tropism.core.environment import Environment, EnvState, Info, check_options
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
+from tropism.envs.plume.steps import FIELD, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.scene import AgentPose, Arena, Mask, Scene, pair
+from tropism.plume.search import Outcome, search
 from tropism.plume.sensors import Concentration, Sensor
 from tropism.plume.start import Start
-
-FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part has its own
+from tropism.plume.strategies import Strategy
+from tropism.plume.strategies.catalog import NAMES, make_strategy
 
 
 class PlumeNavParams(EnvParams):
@@ -98,7 +100,7 @@ class PlumeNav(Environment):
     ):
         self.grid_size = validate_size(grid_size)
         width, height = self.grid_size
-        field = Gaussian(source=(float(width // 2), float(height // 2)), sigma=20.0) if field is None else field
+        field = Gaussian.for_grid(width, height) if field is None else field
         self.field = _validate_part("field", field, Field, PlumeRecording)
         self.sensor = _validate_part("sensor", sensor, Sensor)
         self.motion = _validate_part("motion", motion, Motion)
@@ -144,17 +146,7 @@ class PlumeNav(Environment):
         return obs, PlumeNavState(jnp.int32(0), agent, field, memory, trail)
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
-        before = self.scene(state, params)
-        agent = params.motion.move(random.fold_in(key, MOTION), action, before)
-        field = params.field.advance(random.fold_in(key, FIELD), state.field)
-        after = Scene(agent, params.arena, params.field, field)
-        reached = after.distance <= params.goal_radius
-        reward = params.reward(before, action, after, reached).astype(jnp.float32)
-        obs, memory = params.sensor.sense(random.fold_in(key, SENSOR), state.sensor, after)
-        trail = jnp.concatenate([state.trail[1:], agent.xy[None]]) if self.trail else state.trail
-        state = PlumeNavState(state.time + 1, agent, field, memory, trail)
-        done_and_info = outcome(reached | agent.absorbed, state.time >= params.max_steps, self.info(state, params))
-        return obs, state, reward, *done_and_info
+        return take_step(PureSteps(self, key, params), state, action)
 
     def scene(self, state: Any, params: Any) -> Scene:
         return Scene(state.agent, params.arena, params.field, state.field)
@@ -162,15 +154,8 @@ class PlumeNav(Environment):
     def info(self, state: Any, params: Any) -> Info:
         scene = self.scene(state, params)
         position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
-        return {
-            "goal_reached": scene.distance <= params.goal_radius,
-            "agent_xy": position,
-            "agent_position": position,
-            "source_location": goal,
-            "goal_location": goal,
-            "distance_to_goal": scene.distance,
-            "concentration_at_agent": scene.smell(scene.agent.xy),
-        }
+        reached, concentration = scene.distance <= params.goal_radius, scene.smell(scene.agent.xy)
+        return search_info(reached, position, goal, scene.distance, concentration)
 
     def _whole_on_grid(self, xy: Any) -> tuple[Any, Any]:
         x, y = (jnp.asarray(side, float) for side in (xy[0], xy[1]))
@@ -252,6 +237,18 @@ class PlumeNav(Environment):
     @property
     def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
         return Language(self.motion.words, self.sensor.words())
+
+    def goal(self, params: Any) -> tuple[tuple[Any, Any], Any]:
+        return params.field.source, params.goal_radius
+
+    def background(self, state: Any, params: Any) -> Array:
+        return picture.paint_plume(self.scene(state, params))
+
+    def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Outcome:
+        return search(self, policy, seed, num_episodes, params=params, paths=True)
+
+    def strategies(self) -> Mapping[str, Callable[[], Strategy]]:
+        return {name: partial(make_strategy, name, self.sensor, self.motion) for name in NAMES}
 
 
 @cache

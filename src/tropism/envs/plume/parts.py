@@ -12,7 +12,8 @@ from jax import random
 from numpy.typing import NDArray
 
 from tropism.core.episode import host_key, seed_words, small_seed, step_key
-from tropism.envs.plume.nav import FIELD, PlumeNavParams
+from tropism.envs.plume.nav import PlumeNavParams
+from tropism.envs.plume.steps import FIELD
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
 from tropism.plume.scene import Arena

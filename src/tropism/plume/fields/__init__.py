@@ -10,7 +10,10 @@ from tropism.plume.fields.recording import PlumeRecording, synthetic_recording
 from tropism.plume.fields.shared import Shared, share
 from tropism.plume.fields.turbulence import Turbulence
 
+FOR_GRIDS = {"gaussian": Gaussian.for_grid, "meander": Meander.for_grid}  # by the names that `PlumeEnv` takes
+
 __all__ = [
+    "FOR_GRIDS",
     "Field",
     "Filaments",
     "Gaussian",

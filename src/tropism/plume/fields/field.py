@@ -1,12 +1,14 @@
 """A concentration field: the odour concentration at a point, changing with time."""
 
 from abc import abstractmethod
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from tropism.errors import ValidationError
 
 
 class Field(eqx.Module):
@@ -17,6 +19,7 @@ class Field(eqx.Module):
     """
 
     source: eqx.AbstractVar[Any]
+    wind_moves_odour: ClassVar[bool] = False  # then the wind is part of the field and cannot be a Python object
 
     @abstractmethod
     def init(self, key: Any) -> Any:
@@ -40,3 +43,9 @@ class Field(eqx.Module):
     def with_source(self, source: Any) -> "Field":
         """The same field with its source at another point."""
         return replace(self, source=source)
+
+    def with_wind(self, wind: Any) -> "Field":
+        """The same field in another wind, if it has the field `flow`."""
+        if all(part.name != "flow" for part in fields(self)):
+            raise ValidationError("wind_field", wind, f"None: a {type(self).__name__} has its own wind")
+        return replace(self, flow=wind)  # pyright: ignore[reportCallIssue]

@@ -1,6 +1,6 @@
 """Odour filaments in a turbulent wind (Farrell et al. 2002, doi:10.1023/A:1016283702837)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ class Filaments(Field):
     stationary distribution. That costs as much as `warmup` steps: for many short episodes share one
     realisation (`share`), which needs no warm-up, or set `warmup=0` and start without a plume.
     """
+
+    wind_moves_odour: ClassVar[bool] = True
 
     source: Any = (5.0, 0.0)  # m
     air: Turbulence = Turbulence()

@@ -22,6 +22,11 @@ class Gaussian(Field):
         checks.require_point(source=self.source)
         checks.require_positive(sigma=self.sigma, dt=self.dt)
 
+    @classmethod
+    def for_grid(cls, width: int, height: int) -> "Gaussian":
+        """The field around the centre of a grid of unit cells."""
+        return cls(source=(float(width // 2), float(height // 2)))
+
     def init(self, key: Any) -> Any:
         return self.flow.init(key)
 

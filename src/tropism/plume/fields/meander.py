@@ -1,6 +1,6 @@
 """A Gaussian plume that widens downwind and whose centre line meanders."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -28,6 +28,8 @@ class Meander(Field):
     first, one value per step; `history · dt · speed` must reach across the arena.
     """
 
+    wind_moves_odour: ClassVar[bool] = True
+
     source: Any = (16.0, 64.0)
     direction: ArrayLike = 0.0  # rad, where the wind blows to; 0 is +x, counter-clockwise is positive
     speed: ArrayLike = 2.0  # length units/s
@@ -45,6 +47,11 @@ class Meander(Field):
         checks.require_positive(speed=self.speed, sigma=self.sigma, time_constant=self.time_constant, dt=self.dt)
         checks.require_non_negative(growth=self.growth, spread=self.spread, anchor=self.anchor)
         checks.require_count(at_least=2, history=self.history)
+
+    @classmethod
+    def for_grid(cls, width: int, height: int) -> "Meander":
+        """The field for a grid of unit cells; the source is near the left edge, with space downwind."""
+        return cls(source=(float(width // 8), float(height // 2)))
 
     def init(self, key: Any) -> Float[Array, " {self.history}"]:
         start_key, path_key = random.split(key)

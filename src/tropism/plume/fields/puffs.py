@@ -1,6 +1,6 @@
 """Puffs carried by a uniform wind (Singh et al. 2023, doi:10.1038/s42256-022-00599-w)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ class Puffs(Field):
     The newest `max_puffs` are kept: 2200 reach across 10 m at 0.5 m/s for any draw.
     In a sparse plume only the fraction `keep` of the puffs is released.
     """
+
+    wind_moves_odour: ClassVar[bool] = True
 
     source: Any = (0.0, 0.0)  # m
     flow: Wind = Constant((0.5, 0.0))  # m/s

@@ -1,6 +1,6 @@
 """One realisation of a plume, simulated once and shared by any number of agents."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,6 +17,8 @@ class Shared(Field):
 
     The state is the index of the current one. An episode begins at a random index, or at 0 if `offset` is False.
     """
+
+    wind_moves_odour: ClassVar[bool] = True
 
     source: Any  # if it differs from the inner field's, the whole plume is translated
     inner: Field

@@ -1,183 +1,168 @@
-"""The HTTP API: stateful, with one session per caller."""
+"""The handlers of HTTP requests: sessions of the caller, inspection, and documents."""
 
-import asyncio
-from typing import Any
+from collections.abc import Mapping
 
-import msgspec
-
-from tropism.errors import DivergedError, ServerError, StateError, ValidationError
-from tropism.serve import errors
-from tropism.serve.http.auth import CSP, NO_FRAMES, SAFE_HEADERS, cookie
-from tropism.serve.metrics import Metrics
+from tropism import __version__
+from tropism.errors import DivergedError, ServerError, StateError
+from tropism.serve.http import static
+from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response
+from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply
+from tropism.serve.inspect.follower import TimelineFollower
+from tropism.serve.inspect.inspector import Inspector
+from tropism.serve.inspect.thumbnail import PNG
+from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
-from tropism.serve.session.requests import EmptyRequest, convert, parse_whole_number
-from tropism.serve.settings import Settings
-from tropism.wire.codec import decode, encode
+from tropism.serve.session.timeout import step_within
 
 SESSION_HEADER = "x-session-id"
-NO_CONTENT = 204
-
-
-class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
-    action: dict[str, Any]
-    timeout_s: float | None = None
-    request_id: str | None = None
-
-
-class Response(msgspec.Struct):
-    """An HTTP response; the id of `session` is sent in a header and a cookie."""
-
-    body: bytes
-    status: int = 200
-    media_type: bytes = b"application/json"
-    session: LiveSession | None = None
-    policy: bytes = NO_FRAMES[1]
-    headers: list[tuple[bytes, bytes]] = []
 
 
 class HttpApi:
-    """Performs the session requests of all environments; `kind` is the last part of the path."""
+    """One method for each handler of the route table."""
 
-    def __init__(self, sessions: SessionRegistry, metrics: Metrics, settings: Settings):
+    def __init__(self, sessions: SessionRegistry, inspector: Inspector, metrics: Metrics, absent: Mapping[str, str]):
         self.sessions = sessions
+        self.inspector = inspector
         self.metrics = metrics
-        self.settings = settings
+        self.absent = dict(absent)
 
-    async def perform(self, kind: str, scope: Any, receive: Any, environment: ServedEnvironment) -> Response:
-        """A request of a session: reset, step, state, snapshot, fork, restore, history, close."""
-        data = await self.data(scope, receive)
-        session = await self._session(kind, scope, environment)
-        is_new = session is None and kind == "reset"
-        if is_new:
-            session = await self.sessions.open(environment, scope["owner"])
-        if session is None:
-            raise _no_session_error(kind)
-        scope["session"] = session
+    async def reset(self, request: HttpRequest) -> Response:
+        """Reset the caller's session; without one, open a session, which is closed if the reset fails."""
+        found = await self._find_session(request)
+        session = request.session = found or await self.sessions.open(request.environment, request.owner)
         try:
-            body = await self._body(kind, session, data)
+            body = await session.perform("reset", request.data, request.take_request_id())
         except BaseException:
-            if is_new:  # no session remains after a failed reset
+            if found is None:
                 await self.sessions.close(session)
             raise
-        self.metrics.count(kind)
-        return Response(body, session=session if kind == "reset" else None)
+        return Response(body, headers=_session_headers(session, request.root))
 
-    async def _body(self, kind: str, session: LiveSession, data: dict[str, Any]) -> bytes:
-        if kind == "close":
-            convert(data, EmptyRequest)
-            await self.sessions.close(session)
-            return encode({"closed": True})
-        if kind != "step":
-            request_id = data.pop("request_id", None)
-            return await session.perform(kind, data, _request_id(request_id))
-        request = convert(data, StepRequest)
-        if request.timeout_s is None:
-            return await session.perform("step", request.action, request.request_id)
-        if not request.timeout_s > 0:
-            raise ValidationError("timeout_s", request.timeout_s, "more than 0 seconds")
-        return await session.step_within(request.timeout_s, request.action, request.request_id)
+    async def step(self, request: HttpRequest) -> Response:
+        session = await self._session(request)
+        request_id, step = request.take_request_id(), request.parse()
+        if step.timeout_s is None:
+            return Response(await session.perform("step", step.action, request_id))
+        return Response(await step_within(session, step.timeout_s, step.action, request_id))
 
-    async def _session(self, kind: str, scope: Any, environment: ServedEnvironment) -> LiveSession | None:
+    async def perform(self, request: HttpRequest) -> Response:
+        """Any other request that sockets have too."""
+        session = await self._session(request)
+        return Response(await session.perform(request.kind, request.data, request.take_request_id()))
+
+    async def close(self, request: HttpRequest) -> Response:
+        session = await self._session(request)
+        request.parse()
+        await self.sessions.close(session)
+        return json_response(CloseReply(closed=True))
+
+    async def _session(self, request: HttpRequest) -> LiveSession:
+        session = request.session = await self._find_session(request)
+        if session is None:
+            message = "needs a session; POST /reset opens one and sets a cookie, or send the header X-Session-Id"
+            raise StateError("session", None, "a session", f"{request.kind} {message}")
+        return session
+
+    async def _find_session(self, request: HttpRequest) -> LiveSession | None:
         """The session named by the header, else by the cookie.
 
         The cookie of an unknown session is ignored; for a reset, so is that of a session that cannot be resumed.
         """
-        headers = scope["header_map"]
+        self._check_open()
+        headers, environment = request.scope["header_map"], request.environment
         if SESSION_HEADER in headers:
-            return await self.sessions.find(headers[SESSION_HEADER], environment, scope["owner"])
-        id = cookie(headers, cookie_name(environment))
+            return await self.sessions.find(headers[SESSION_HEADER], environment, request.owner)
+        id = _cookie(headers, _cookie_name(environment))
         if id is None:
             return None
         try:
-            return await self.sessions.find(id, environment, scope["owner"])
+            return await self.sessions.find(id, environment, request.owner)
         except DivergedError:
-            if kind != "reset":
+            if request.kind != "reset":
                 raise
         except ServerError as error:
             if error.code != "SESSION_ERROR":
                 raise
         return None
 
-    async def data(self, scope: Any, receive: Any) -> dict[str, Any]:
-        """The JSON body; for a GET, the query parameters too."""
-        body = await self.body(scope, receive)
-        data = decode(body) if body.strip() else {}
-        if not isinstance(data, dict):
-            raise ServerError("VALIDATION_ERROR", f"the body is a JSON {type(data).__name__}; expected an object")
-        if scope["method"] == "GET":
-            data |= {name: _query_value(text) for name, text in scope["query"].items()}
-        return data
+    def _check_open(self) -> None:
+        if self.sessions.stopping:
+            raise ServerError("STOPPING", "the server is stopping")
 
-    async def body(self, scope: Any, receive: Any) -> bytes:
-        """The whole body, within the limits on size and time."""
-        max_body = self.settings.max_body
-        length = scope["header_map"].get("content-length", "0")
-        if int(length) > max_body:
-            raise ServerError("TOO_LARGE", f"the body has {length} bytes; at most {max_body} are allowed")
-        chunks: list[bytes] = []
-        size, more = 0, True
-        try:
-            async with asyncio.timeout(self.settings.body_timeout):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ServerError("TOO_SLOW", "the connection closed before the body was complete")
-                    chunks.append(message.get("body", b""))
-                    size, more = size + len(chunks[-1]), message.get("more_body", False)
-                    if size > max_body:
-                        raise ServerError("TOO_LARGE", f"the body has more than {max_body} bytes")
-        except TimeoutError:
-            raise ServerError("TOO_SLOW", f"the body was not complete in {self.settings.body_timeout} s") from None
-        return b"".join(chunks)
+    async def list_sessions(self, request: HttpRequest) -> Response:
+        return json_response(self.sessions.rows(request.owner))
+
+    async def list_recordings(self, request: HttpRequest) -> Response:
+        return Response(await self.inspector.recordings(request.environment, request.parse()))
+
+    async def _follow(self, request: HttpRequest) -> TimelineFollower:
+        """The episode of a session, by its watch id, or of a recording, by its number."""
+        if "view" in request.parameters:
+            return self.inspector.follow_session(request.parameters["view"], request.owner)
+        return await self.inspector.follow_recording(request.environment, request.parameters["number"])
+
+    async def timeline(self, request: HttpRequest) -> Response:
+        return Response(await self.inspector.history(await self._follow(request), request.parse()))
+
+    async def timeline_picture(self, request: HttpRequest) -> Response:
+        picture = await self.inspector.picture(await self._follow(request), request.parse())
+        return Response(b"", NO_CONTENT) if picture is None else Response(picture, media_type=PNG)
+
+    async def fork_timeline(self, request: HttpRequest) -> Response:
+        self._check_open()
+        return Response(await self.inspector.fork(await self._follow(request), request.owner, request.parse()))
+
+    async def picture(self, request: HttpRequest) -> Response:
+        thumbnail = await self.inspector.thumbnail(request.environment)
+        return Response(thumbnail.body, media_type=thumbnail.media_type)
+
+    async def health(self, _: HttpRequest) -> Response:
+        served = {each.id: each.env.unavailable_reason() for each in self.sessions.environments.values()}
+        failing = {id: reason for id, reason in served.items() if reason is not None}  # since the server started
+        return json_response(HealthReply("healthy", __version__, self.absent | failing))
+
+    async def metadata(self, request: HttpRequest) -> Response:
+        return json_response(self._metadata(request.environment))
+
+    async def list_environments(self, _: HttpRequest) -> Response:
+        return json_response([self._metadata(each) for each in self.sessions.environments.values()])
+
+    def _metadata(self, environment: ServedEnvironment) -> EnvironmentReply:
+        return EnvironmentReply(
+            name=environment.id,
+            description=environment.summary,
+            version=__version__,
+            url=f"/envs/{environment.id}",
+            pure=environment.env.pure,
+            blocking=bool(environment.env.traits.blocking),
+            replayable=environment.replayable,
+            recordings=self.sessions.recordings.count(environment.id),
+        )
+
+    async def schema(self, request: HttpRequest) -> Response:
+        await request.environment.prepare_form(self.sessions.threads)
+        return json_response(request.environment.form.annotated_schema())
+
+    async def counters(self, _: HttpRequest) -> Response:
+        return Response(self.metrics.text().encode(), media_type=TYPE)
+
+    async def page(self, request: HttpRequest) -> Response:
+        return static.file_response(request.parameters.get("file", static.INDEX))
 
 
-async def send_response(send: Any, response: Response, root: str) -> None:
-    """Send a response; its session id goes into a header and into a cookie for this environment's paths."""
-    headers = [*SAFE_HEADERS, (CSP, response.policy), *response.headers]
-    if response.status != NO_CONTENT:
-        headers.append((b"content-type", response.media_type))
-        headers.append((b"content-length", str(len(response.body)).encode()))
-    if response.session is not None:
-        name, id = cookie_name(response.session.environment), response.session.id
-        headers.append((SESSION_HEADER.encode(), id.encode()))
-        headers.append((b"set-cookie", f"{name}={id}; Path={root or '/'}; HttpOnly; SameSite=Strict".encode()))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+def _session_headers(session: LiveSession, root: str) -> Headers:
+    """The id of a session in a header, and in a cookie for the paths of its environment."""
+    cookie = f"{_cookie_name(session.environment)}={session.id}; Path={root or '/'}; HttpOnly; SameSite=Strict"
+    return [(SESSION_HEADER.encode(), session.id.encode()), (b"set-cookie", cookie.encode())]
 
 
-def error_response(error: Exception, metrics: Metrics, scope: Any = None) -> Response:
-    """The response to a failed request; the log line has its path and session."""
-    session = None if scope is None else scope.get("session")
-    context = {} if scope is None else {"path": scope["path"]} | ({} if session is None else session.log_context)
-    reason = errors.to_server_error(error, **context)
-    metrics.count_error(reason.code)
-    response = Response(encode(errors.error_json(reason)), errors.STATUS[reason.code])
-    if reason.code == "TOO_SLOW":
-        response.headers = [(b"connection", b"close")]
-    return response
-
-
-def cookie_name(environment: ServedEnvironment) -> str:
+def _cookie_name(environment: ServedEnvironment) -> str:
     return f"tropism.{environment.id}"
 
 
-def _no_session_error(kind: str) -> StateError:
-    return StateError(
-        "session",
-        None,
-        "a session",
-        f"{kind} needs a session; POST /reset opens one and sets a cookie, or send the header X-Session-Id",
-    )
-
-
-def _request_id(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValidationError("request_id", value, "a string")
-    return value
-
-
-def _query_value(text: str) -> Any:
-    number = parse_whole_number(text)
-    return text if number is None else number
+def _cookie(headers: dict[str, str], name: str) -> str | None:
+    """The first cookie of this name: browsers send the one with the longest path first."""
+    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == name), None)

@@ -6,14 +6,15 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tropism.errors import ServerError
-from tropism.serve import errors
+from tropism.serve.http.messages import NO_CONTENT, Response, add_headers, error_response, send_response
+from tropism.serve.http.routes import is_public
 from tropism.serve.settings import LOOPBACK, Settings
-from tropism.wire.codec import encode
 
-PUBLIC_PATHS = ("/", "/docs", "/health")  # and the page's files: a browser loads those before it has a token
-SAFE_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # on every reply
-CSP = b"content-security-policy"
-NO_FRAMES = (CSP, b"frame-ancestors 'none'")  # on every reply without a policy of its own
+PREFLIGHT_HEADERS = [
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-max-age", b"600"),
+    (b"access-control-allow-headers", b"authorization, content-type, x-session-id"),
+]
 ANONYMOUS = "anybody"  # the owner of sessions on a server without tokens, as stored in journals
 
 
@@ -35,27 +36,20 @@ class AuthMiddleware:
         try:
             self._check_host(headers)
             if scope["type"] == "http" and scope["method"] == "OPTIONS" and "origin" in headers:
-                await self._send_preflight(headers, send)
+                await self._send_preflight(scope, headers, send)
                 return
-            scope["owner"] = ANONYMOUS if _is_public(scope["path"]) else self._owner(headers)
+            scope["owner"] = self._owner(scope["path"], headers)
             scope["query"] = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             scope["header_map"] = headers
         except ServerError as error:
-            await send_error(scope, send, error)
+            await send_response(scope, send, error_response(error))
             return
         await self.app(scope, receive, self._with_cors(headers, send))
 
-    async def _send_preflight(self, headers: dict[str, str], send: Any) -> None:
+    async def _send_preflight(self, scope: Any, headers: dict[str, str], send: Any) -> None:
         """Answer a CORS preflight request."""
-        allowed = [
-            *SAFE_HEADERS,
-            NO_FRAMES,
-            (b"access-control-allow-methods", b"GET, POST"),
-            (b"access-control-max-age", b"600"),
-            (b"access-control-allow-headers", b"authorization, content-type, x-session-id"),
-        ]
-        await self._with_cors(headers, send)({"type": "http.response.start", "status": 204, "headers": allowed})
-        await send({"type": "http.response.body", "body": b""})
+        response = Response(b"", NO_CONTENT, headers=PREFLIGHT_HEADERS)
+        await send_response(scope, self._with_cors(headers, send), response)
 
     def _with_cors(self, headers: dict[str, str], send: Any) -> Any:
         """A `send` that adds CORS headers, if the origin is allowed."""
@@ -63,14 +57,7 @@ class AuthMiddleware:
         if origin not in self.settings.allowed_origins:
             return send
         extra = [(b"access-control-allow-origin", str(origin).encode("latin-1")), (b"vary", b"origin")]
-        extra.append((b"access-control-expose-headers", b"x-session-id"))
-
-        async def send_with_cors(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
-
-        return send_with_cors
+        return add_headers(send, [*extra, (b"access-control-expose-headers", b"x-session-id")])
 
     def _check_host(self, headers: dict[str, str]) -> None:
         host = headers.get("host", "")
@@ -82,9 +69,9 @@ class AuthMiddleware:
         if _netloc(origin) != host.lower():
             raise ServerError("FORBIDDEN", f"the origin {origin!r} may not call this server; see --allow-origin")
 
-    def _owner(self, headers: dict[str, str]) -> str:
+    def _owner(self, path: str, headers: dict[str, str]) -> str:
         """A digest of the caller's token, which owns the sessions that the caller opens."""
-        if not self.settings.tokens:
+        if not self.settings.tokens or is_public(path):
             return ANONYMOUS
         kind, _, given = headers.get("authorization", "").partition(" ")
         if not given:
@@ -94,28 +81,6 @@ class AuthMiddleware:
         if kind.lower() != "bearer" or not known:
             raise ServerError("UNAUTHORIZED", "the token is not valid on this server")
         return blake2b(known[0].encode(), digest_size=16).hexdigest()
-
-
-def _is_public(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith("/page/")
-
-
-async def send_error(scope: Any, send: Any, error: ServerError) -> None:
-    """Send an error in reply to an HTTP request, or to a socket before it is accepted."""
-    prefix = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    body = encode(errors.error_json(error))
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [*SAFE_HEADERS, NO_FRAMES]
-    if error.code == "UNAUTHORIZED":
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": f"{prefix}.start", "status": errors.STATUS[error.code], "headers": headers})
-    await send({"type": f"{prefix}.body", "body": body})
-
-
-def cookie(headers: dict[str, str], name: str) -> str | None:
-    """The first cookie of this name: browsers send the one with the longest path first."""
-    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-    return next((value for key, _, value in pairs if key == name), None)
 
 
 def _netloc(origin: str) -> str | None:

@@ -4,14 +4,14 @@ from functools import cache
 from importlib.resources import files
 
 from tropism.errors import ServerError
-from tropism.serve.http.api import Response
+from tropism.serve.http.messages import Response
 
 INDEX = "index.html"
 TYPES = {
-    ".html": b"text/html; charset=utf-8",
-    ".css": b"text/css; charset=utf-8",
-    ".js": b"text/javascript; charset=utf-8",
-    ".svg": b"image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 # The page runs only its own scripts, and sends requests only to this server.
 PAGE_CSP = b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -19,9 +19,9 @@ NO_REFERRER = [(b"referrer-policy", b"no-referrer")]
 
 
 @cache
-def page_files() -> dict[str, tuple[bytes, bytes]]:
+def page_files() -> dict[str, tuple[str, bytes]]:
     """Media type and content of each file, by name."""
-    found: dict[str, tuple[bytes, bytes]] = {}
+    found: dict[str, tuple[str, bytes]] = {}
     for file in files("tropism.serve").joinpath("page").iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in TYPES:

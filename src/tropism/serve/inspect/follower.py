@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from tropism.errors import ServerError
-from tropism.serve.inspect.replay_pool import ReplayPool
-from tropism.serve.inspect.timeline import Source, Timeline, draw_and_close
+from tropism.serve.inspect.timeline import Timeline, draw_and_close
 from tropism.serve.session.environment import in_thread
+from tropism.serve.session.replay import Source
+from tropism.serve.session.replay_pool import ReplayPool
 
 FOLLOW_TIMEOUT = 2.0  # seconds; a longer replay continues in the background, and the reply has the rows so far
 LOCK_TIMEOUT = 10.0  # seconds

@@ -6,23 +6,9 @@ from typing import Any
 import numpy as np
 
 from tropism.core.session.session import Session
-from tropism.core.spaces import Box, Dict, Space
 from tropism.errors import ValidationError
 from tropism.serve.inspect.png import png
-
-WHOLE = "value"  # the name of an observation without fields
-CHANNELS = (1, 3)  # greyscale, or RGB
-
-
-def image_names(space: Space) -> tuple[str, ...]:
-    """The fields of an observation that are images."""
-    if isinstance(space, Dict):
-        return tuple(name for name, part in space.spaces.items() if _is_image(part))
-    return (WHOLE,) if _is_image(space) else ()
-
-
-def _is_image(space: Space) -> bool:
-    return isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3 and space.shape[2] in CHANNELS
+from tropism.serve.session.json_form import image_names
 
 
 def draw(session: Session, of: str | None = None) -> bytes | None:

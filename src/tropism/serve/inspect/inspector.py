@@ -6,19 +6,23 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from tropism.errors import ServerError, ValidationError, shorten
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.thumbnail import Thumbnail, thumbnail
-from tropism.serve.inspect.timeline import Source, Timeline
+from tropism.serve.inspect.timeline import Timeline
 from tropism.serve.session.environment import ServedEnvironment, in_thread
-from tropism.serve.session.fork import fork, replay_to_step
+from tropism.serve.session.fork import fork, fork_reply, replay_to_step
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
-from tropism.serve.session.requests import convert, parse_history, parse_whole_number
-from tropism.serve.storage.protocol import wait_durable
-from tropism.wire.codec import decode, encode
+from tropism.serve.session.replay import Source
+from tropism.serve.session.requests import (
+    ForkStepRequest,
+    HistoryRequest,
+    PictureRequest,
+    RecordingsRequest,
+    parse_whole_number,
+)
+from tropism.wire.codec import encode
 
 MAX_TIMELINES = 32  # in the cache
 MAX_TIMELINE_BYTES = 2**28  # of their rows
@@ -31,20 +35,6 @@ MAX_THUMBNAILS_AT_ONCE = 2  # the first one of an environment compiles it
 CLOSE_TIMEOUT = 2.0  # seconds that replays have to finish when the server stops
 
 T = TypeVar("T")
-
-
-class RecordingsRequest(msgspec.Struct, forbid_unknown_fields=True):
-    before: int | None = None
-
-
-class PictureRequest(msgspec.Struct, forbid_unknown_fields=True):
-    step: int
-    of: str | None = None
-
-
-class ForkStepRequest(msgspec.Struct, forbid_unknown_fields=True):
-    step: int
-    seed: Any = None
 
 
 class Inspector:
@@ -116,15 +106,16 @@ class Inspector:
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_TIMEOUT)
 
-    async def recordings(self, environment: ServedEnvironment, data: dict[str, Any]) -> bytes:
+    async def recordings(self, environment: ServedEnvironment, request: RecordingsRequest) -> bytes:
         """The latest recordings of an environment."""
-        before, recordings = convert(data, RecordingsRequest).before, self.sessions.recordings
-        rows = await self._limit_waiting(in_thread(self.sessions.threads, recordings.latest, environment.id, before))
+        recordings = self.sessions.recordings
+        latest = in_thread(self.sessions.threads, recordings.latest, environment.id, request.before)
+        rows = await self._limit_waiting(latest)
         return encode({"environment": environment.id, "count": recordings.count(environment.id), "episodes": rows})
 
-    async def history(self, follower: TimelineFollower, data: dict[str, Any]) -> bytes:
+    async def history(self, follower: TimelineFollower, request: HistoryRequest) -> bytes:
         """The rows of the current episode from `start` on."""
-        start = parse_history(data)
+        start = request.start
         await follower.follow()
         timeline, (lifecycle, step_count) = follower.timeline, follower.source.status()
         begin = timeline.entries[0].payload if timeline.entries else {"seed": None, "options": None}
@@ -141,9 +132,8 @@ class Inspector:
             }
         )
 
-    async def picture(self, follower: TimelineFollower, data: dict[str, Any]) -> bytes | None:
+    async def picture(self, follower: TimelineFollower, request: PictureRequest) -> bytes | None:
         """The picture, or an image of the observation, at a step of the current episode; None if there is none."""
-        request = convert(data, PictureRequest)
         step = request.step
         if not follower.has_step(step):
             await follower.follow()
@@ -175,16 +165,16 @@ class Inspector:
         finally:
             self._waiting -= 1
 
-    async def fork(self, follower: TimelineFollower, owner: str, data: dict[str, Any]) -> bytes:
+    async def fork(self, follower: TimelineFollower, owner: str, request: ForkStepRequest) -> bytes:
         """Fork at a step, into a new session of the caller."""
-        request, source = convert(data, ForkStepRequest), follower.source
+        source = follower.source
         make_fork = partial(replay_to_step, source, request.step, request.seed)
         replay_pool = self.sessions.replay_pool
-        reply = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
-        await wait_durable(self.sessions.store)
-        if not self.sessions.is_live(decode(reply)["session_id"]):
-            raise ServerError("JOURNAL_ERROR", "not applied: the journal could not be written")
-        return reply
+        if isinstance(source, LiveSession) and source.log.unrecorded:
+            await source.record()  # the recording of the fork continues that of its origin
+        forked = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
+        await forked.wait_durable()
+        return fork_reply(forked)
 
     async def thumbnail(self, environment: ServedEnvironment) -> Thumbnail:
         """A picture of an environment, drawn on the first request."""

@@ -11,11 +11,11 @@ from tropism.serve.session.environment import ServedEnvironment
 SEED = 3
 STEPS = 14  # at most; fewer if the episode ends earlier
 
-PNG, TEXT = b"image/png", b"text/plain; charset=utf-8"
+PNG, TEXT = "image/png", "text/plain; charset=utf-8"
 
 
 class Thumbnail(NamedTuple):
-    media_type: bytes
+    media_type: str
     body: bytes
 
 

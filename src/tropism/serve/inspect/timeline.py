@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import accumulate, count
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from itertools import accumulate, count, takewhile
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, StateError, TropismError, ValidationError
 from tropism.serve.inspect.images import draw
-from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import Source, entries_to_step, replay_entries, replay_to_end
 from tropism.serve.storage.protocol import Entry
 from tropism.wire.codec import encode
 
@@ -50,29 +50,6 @@ class TimelineMark(NamedTuple):
     restore: Callable[[], Session]
 
 
-@runtime_checkable
-class Source(Protocol):
-    """The source of an episode: a live session or a recording."""
-
-    environment: ServedEnvironment
-
-    def entries(self) -> list[Entry]:
-        """The entries so far, beginning with the reset; call in a thread, because it may read files."""
-        ...
-
-    def episode_number(self) -> int:
-        """The number of the current episode; `entries`, called afterwards, may already be of a later one."""
-        ...
-
-    def check(self, session: Session) -> None:
-        """Raise if a session replayed up to here differs from the original."""
-        ...
-
-    def status(self) -> tuple[str, int]:
-        """Lifecycle, and steps taken."""
-        ...
-
-
 class Timeline:
     """The rows of one episode, as far as it has been replayed. Not thread-safe."""
 
@@ -98,23 +75,20 @@ class Timeline:
         """Replay the entries that are new."""
         if self._failure is not None:
             raise self._failure()
-        for entry in entries[len(self.entries) :]:
-            if self.full:
-                return
-            try:
-                self._head = replay_entry(self.environment, self._head, entry)
-                self.source.check(self._head)
-            except PERMANENT_ERRORS as error:
-                self._failure = _error_copier(error)
-                raise
-            except BaseException:
-                self._broken = True  # the session's state is unknown; a new timeline may succeed
-                raise
-            self.entries.append(entry)
-            if entry.kind != "reseed":
-                self.rows.append(msgspec.Raw(encode(_row(self._head, entry))))
-                self.size += len(self.rows[-1])
-                self._mark()
+        new = takewhile(lambda _: not self.full, entries[len(self.entries) :])
+        try:
+            for entry in replay_entries(self.environment, self._head, new, self.source.compare):
+                self.entries.append(entry)
+                if entry.kind != "reseed":
+                    self.rows.append(msgspec.Raw(encode(_row(self._head, entry))))
+                    self.size += len(self.rows[-1])
+                    self._mark()
+        except PERMANENT_ERRORS as error:
+            self._failure = _error_copier(error)
+            raise
+        except BaseException:
+            self._broken = True  # the session's state is unknown; a new timeline may succeed
+            raise
 
     @property
     def full(self) -> bool:
@@ -145,7 +119,8 @@ class Timeline:
         entries = entries_to_step(self.entries, step)
         passed = [mark for mark in self._marks if mark.length <= len(entries)]
         start, session = (passed[-1].length, passed[-1].restore()) if passed else (0, self.environment.new_session())
-        return replay_entries(self.environment, entries[start:], session)
+        replay_to_end(self.environment, session, entries[start:], self.source.compare)
+        return session
 
     def close(self) -> None:
         """Close its session; rows remain readable for requests in progress."""
@@ -158,45 +133,6 @@ def _error_copier(error: TropismError) -> Callable[[], Exception]:
     """Makes copies of an error without its traceback and value."""
     kind, name, expected, message = type(error), error.name, error.expected, error.message
     return lambda: kind(name, None, expected, message)
-
-
-def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
-    """The entries up to this step."""
-    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind != "reseed"]
-    if not 0 <= step < len(lengths):
-        raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
-    return entries[: lengths[step]]
-
-
-def replay_entries(environment: ServedEnvironment, entries: list[Entry], session: Session) -> Session:
-    """Replay the entries; returns the session, or its fork if there is a reseed."""
-    try:
-        for entry in entries:
-            session = replay_entry(environment, session, entry)
-    except BaseException:
-        session.close()
-        raise
-    return session
-
-
-def replay_entry(environment: ServedEnvironment, session: Session, entry: Entry) -> Session:
-    """Replay one entry; returns the session, or its fork for a reseed."""
-    if not environment.replayable:
-        message = f"an episode of {environment.id} cannot be replayed, so its history cannot be shown"
-        raise StateError("replayable", False, "a replayable environment", message)
-    if entry.kind == "reset":
-        session.reset(**{name: entry.payload[name] for name in ("seed", "options", "episode_id")})
-        return session
-    if entry.kind == "reseed":
-        with session:
-            return session.fork(entry.payload["seed"])
-    text = environment.form.action_text(entry.payload)
-    action = environment.form.action(entry.payload) if text is None else session.parse(text)
-    reward = session.step(action).reward
-    if entry.reward is not None and reward != entry.reward and reward == reward:
-        message = f"the replay has the reward {reward} at step {session.step_count}, not {entry.reward}"
-        raise DivergedError("replay", reward, f"the reward {entry.reward}", message)
-    return session
 
 
 def _row(session: Session, entry: Entry) -> TimelineRow:

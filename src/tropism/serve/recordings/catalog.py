@@ -7,8 +7,8 @@ from typing import Any
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, ValidationError
 from tropism.record import Reader, RecordedEpisode
-from tropism.record.columns import bitwise_equal
 from tropism.record.manifest import MANIFEST
+from tropism.record.replay import difference
 from tropism.record.tail import tail_numbers, tail_path
 from tropism.serve.recordings.protocol import RECORDING_KEY
 from tropism.serve.session.environment import ServedEnvironment
@@ -71,14 +71,13 @@ class RecordingSource:
     def episode_number(self) -> int:
         return self._number
 
-    def check(self, session: Session) -> None:
-        """Compare the observation with the recorded one, bit for bit."""
-        episode, step = self._loaded_episode, session.step_count
-        column = episode.columns["obs"]
-        recorded, replayed = column.write(episode.observation(step)), column.write(session.timestep.obs)
-        if not bitwise_equal(recorded, replayed):
+    def compare(self, session: Session, _: Entry) -> None:
+        """Compare observation, reward and flags with the recorded ones, bit for bit."""
+        step = session.step_count
+        found = difference(self._loaded_episode, step, session.timestep)
+        if found is not None:
             message = f"the replay of episode {self._number} differs from the recording at step {step}"
-            raise DivergedError("replay", replayed, f"the observation {recorded}", message)
+            raise DivergedError("replay", found.replayed, f"the {found.name} {found.recorded}", message)
 
     def status(self) -> tuple[str, int]:
         return _lifecycle(self._loaded_episode), len(self._loaded_episode)

@@ -6,8 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.errors import ServerError
-from tropism.serve.inspect.timeline import Source
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import Source
 from tropism.serve.storage.protocol import Entry
 
 RestorePoint = Callable[[], Session]
@@ -34,8 +34,11 @@ class Recordings(Protocol):
 
     records: bool
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
-        """Restores the session if its next reset or step cannot be written; None if it cannot be restored."""
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
+        """Restores the session if its next reset or step cannot be recorded; None if it cannot be restored.
+
+        Not needed for a step that is not recorded `directly`, but by `record_episode`.
+        """
         ...
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]: ...
@@ -45,8 +48,12 @@ class Recordings(Protocol):
         """`session` of environment `id` continues an episode that began with `origin`."""
         ...
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        """Whether the recording that these entries refer to contains all of them."""
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
+        """Replay an episode and record its steps after `start`."""
+        ...
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
+        """The number of steps in the recording of this episode; None if that is of another episode or missing."""
         ...
 
     def count(self, id: str) -> int | None:
@@ -66,7 +73,7 @@ class NoRecordings:
 
     records = False
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         return None
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
@@ -77,8 +84,10 @@ class NoRecordings:
     def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
         return {}
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        return False
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None: ...
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
+        return None
 
     def count(self, id: str) -> int | None:
         return None

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,10 +14,10 @@ from tropism.core.episode import Timestep
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
-from tropism.serve.inspect.timeline import Source
 from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
 from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.replay import Source, check_reply, replay_entries
 from tropism.serve.storage.protocol import Entry
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ NOT_FROM_START = "this episode was not recorded from its beginning; reset begins
 
 
 class RecordingWriter:
-    """Writes resets and steps into `folder / id` before they are acknowledged."""
+    """Writes episodes into `folder / id`: resets before they are acknowledged, and steps then or at the end."""
 
     records = True
 
@@ -40,10 +41,12 @@ class RecordingWriter:
             self.close()
             raise
 
-    def restore_point(self, kind: str, live: RecordableSession) -> RestorePoint | None:
+    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         session, env = live.session, live.environment.env
         if kind == "step" and session.lifecycle is EnvironmentState.READY and live.recording_number is None:
             raise ServerError("NOT_RECORDED", NOT_FROM_START)
+        if not directly:
+            return None
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
         can_restore = env.traits.replayable and session.lifecycle is not EnvironmentState.CLOSED
@@ -66,15 +69,23 @@ class RecordingWriter:
         number = _write(lambda: fork(parent, session.step_count, session.timestep, seed, session.episode_id))
         return {RECORDING_KEY: number}
 
-    def has_episode(self, id: str, entries: list[Entry]) -> bool:
-        """False if the folder has changed, or a server without recordings continued the episode."""
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
+        number, write = entries[0].payload[RECORDING_KEY], self._writers[environment.id].step
+        with environment.new_session() as session:
+            for entry in replay_entries(environment, session, entries, partial(check_reply, environment)):
+                if entry.kind == "step" and session.step_count > start:
+                    action = session.action_space.coerce(environment.read_action(entry.payload))
+                    _write(partial(write, number, session.step_count, action, session.timestep))
+
+    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
         begin, rewards = entries[0], [entry.reward for entry in entries if entry.kind == "step"]
         try:
             recorded = self._catalog.episode(id, begin.payload[RECORDING_KEY])
         except (ServerError, ValidationError):
-            return False
-        same = recorded.seed == begin.payload["seed"] and len(recorded) >= len(rewards)
-        return same and np.array_equal(recorded.rewards[: len(rewards)], np.array(rewards, float), equal_nan=True)
+            return None
+        length = min(len(recorded), len(rewards))
+        same = np.array_equal(recorded.rewards[:length], np.array(rewards[:length], float), equal_nan=True)
+        return length if same and recorded.seed == begin.payload["seed"] else None
 
     def count(self, id: str) -> int | None:
         return self._writers[id].episodes

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from jax import random
@@ -21,7 +20,6 @@ from tropism.serve.session.json_form import JsonForm
 LONGEST_INLINE = 1e-3  # seconds; a longer step runs in a thread, so as not to block other sessions
 MAX_THREADS = 1024
 WARM_UP_RUNS = 5
-VARIANT_BYTES = 8  # bytes
 THREAD_NAME_PREFIX = "session"
 
 T = TypeVar("T")
@@ -53,13 +51,25 @@ class ServedEnvironment:
 
     @cached_property
     def variant(self) -> str:
-        """A digest of its arguments and params, as far as they are serialisable."""
-        digest_input = json.dumps([identify(self.env), write_params(self._template.params)], sort_keys=True)
-        return blake2b(digest_input.encode(), digest_size=VARIANT_BYTES).hexdigest()
+        """Its arguments and its params by name, as far as they are serialisable, as JSON."""
+        return json.dumps({"environment": identify(self.env), "params": write_params(self._template.params)})
+
+    def accepts_variant(self, variant: str) -> bool:
+        """Whether a session of this variant can continue here; params that it lacks must have their defaults."""
+        if variant == self.variant:
+            return True
+        stored, own = json.loads(variant), json.loads(self.variant)
+        defaults = json.loads(json.dumps(write_params(self.env.default_params())))
+        return stored["environment"] == own["environment"] and defaults | stored["params"] == own["params"]
 
     @cached_property
     def form(self) -> JsonForm:
         return JsonForm(self._template)
+
+    def read_action(self, data: dict[str, Any]) -> Any:
+        """The action in a request: as JSON or, if the environment parses text, as text."""
+        text = self.form.action_text(data)
+        return self.form.action(data) if text is None else self._template.parse(text)
 
     @cached_property
     def _template(self) -> Session:

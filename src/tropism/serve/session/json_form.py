@@ -2,13 +2,18 @@
 
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
-from tropism.core.spaces import Dict, Model, Record, Space
+from tropism.core.spaces import Box, Dict, Model, Record, Space
 from tropism.errors import ValidationError
-from tropism.serve.inspect.images import image_names
+from tropism.wire.codec import encode
 
+WHOLE = "value"  # the field of an action or observation that has no fields
+CHANNELS = (1, 3)  # of an image: greyscale, or RGB
 HOISTED = ("reward", "done")  # fields of the reply, not of its observation
 METADATA_SCHEMA = {"type": "object", "description": "Further information; may be empty."}
 TEXT_SCHEMA = {"type": "string", "description": "The observation as text."}
@@ -30,6 +35,7 @@ class JsonForm:
         self._message_names = _message_names(self.observation_space)
         self._message_field = _only_field(self._language.action_type)
         self._reads_fields = isinstance(self.action_space, Record | Model)
+        self._digest_names = [name for name in self._message_names or () if name != "metadata"]
         self._is_record = isinstance(self.observation_space, Record)
 
     def action_text(self, data: dict[str, Any]) -> str | None:
@@ -55,6 +61,11 @@ class JsonForm:
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
 
+    def read_action(self, session: Session, data: dict[str, Any]) -> Any:
+        """The action with these fields, or in text form."""
+        text = self.action_text(data)
+        return self.action(data) if text is None else session.parse(text)
+
     def write_action(self, action: Any) -> dict[str, Any]:
         """The inverse of `action`; a record is given as a dict of its fields."""
         data = action if self._reads_fields else self.action_space.to_json(action)
@@ -74,6 +85,19 @@ class JsonForm:
             "truncated": truncated,
             "metadata": observation["metadata"] or None,
         }
+
+    def digest(self, timestep: Timestep) -> int:
+        """A digest of what a replay must reproduce: observation, reward and flags, in the form the journal stores."""
+        obs, reward, terminated, truncated, _ = timestep
+        outcome = reward, terminated, truncated
+        if isinstance(obs, np.ndarray):
+            return crc32(encode(outcome), crc32(obs.tobytes()))
+        if self._is_record:
+            data = [getattr(obs, name) for name in self._digest_names]
+        else:
+            data = self.observation_space.to_json(obs)
+            data = [data[name] for name in self._digest_names] if self._digest_names else data
+        return crc32(encode((data, outcome)))
 
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
@@ -178,3 +202,14 @@ def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 def session_state(session: Session) -> dict[str, Any]:
     return asdict(session.state)
+
+
+def image_names(space: Space) -> tuple[str, ...]:
+    """The fields of an observation that are images."""
+    if isinstance(space, Dict):
+        return tuple(name for name, part in space.spaces.items() if _is_image(part))
+    return (WHOLE,) if _is_image(space) else ()
+
+
+def _is_image(space: Space) -> bool:
+    return isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) == 3 and space.shape[2] in CHANNELS

@@ -6,25 +6,28 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import blake2b
 from heapq import nlargest
 from typing import Any
 
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, shorten
 from tropism.serve import errors
-from tropism.serve.inspect.replay_pool import ReplayPool
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.live import LiveSession
+from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.settings import Settings
-from tropism.serve.storage.memory import MemoryStore
-from tropism.serve.storage.protocol import Entry, SessionRecord, Store, wait_durable
+from tropism.serve.storage.memory import MemoryJournal
+from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord
 
 MAX_LISTED = 200
+KEY_BYTES = 16
+RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
 log = logging.getLogger("tropism.serve")
 
@@ -36,13 +39,12 @@ class SessionRegistry:
         self,
         environments: dict[str, ServedEnvironment],
         settings: Settings,
-        store: Store | None = None,
+        journal: Journal | None = None,
         recordings: Recordings | None = None,
     ):
         self.environments = environments
         self.settings = settings
-        self.store = store or MemoryStore()
-        self.store.on_lost = self._evict_lost
+        self.journal = journal or MemoryJournal(max_entries=settings.session_limits.max_entries)
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
         self.replay_pool = ReplayPool()
@@ -51,7 +53,8 @@ class SessionRegistry:
         self._live: dict[str, LiveSession] = {}
         self._slots_by_owner: dict[str, int] = {}
         self._slots_lock = threading.Lock()  # forks reserve slots from threads
-        self._closing: set[asyncio.Future[None]] = set()  # lost sessions that wait for their running request
+        self._worker = secrets.token_hex(8)  # the name of this process in leases
+        self._background: set[asyncio.Future[None]] = set()  # recordings, and the closing of lost sessions
         self._slots_used = 0
         self.stopping = False
         self._transitions: dict[str, asyncio.Event] = {}  # sessions being evicted, resumed or closed
@@ -68,67 +71,62 @@ class SessionRegistry:
         except BaseException:
             self.release_slot(owner)
             raise
-        id = secrets.token_urlsafe(16)
-        self.store.open(id, SessionRecord(environment.id, environment.variant, owner))
-        return self._add(LiveSession(id, environment, owner, session, self))
+        return self._add(environment, owner, session)
 
     def add_fork(
-        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry], parent: str | None
+        self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
     ) -> LiveSession:
-        """Register a fork of `parent`, in a slot already reserved; `entries` led to it."""
-        id = secrets.token_urlsafe(16)
+        """Register a fork, in a slot already reserved; `entries` led to it."""
         snapshot = session.snapshot()
-        self.store.open(id, SessionRecord(environment.id, environment.variant, owner))
-        live = self._add(LiveSession(id, environment, owner, session, self))
-        self.store.append(id, entries, snapshot, parent)
+        live = self._add(environment, owner, session)
+        live.log.begin_episode(entries, snapshot)
         return live
 
-    def _add(self, live: LiveSession) -> LiveSession:
-        self._live[live.id] = live
+    def _add(self, environment: ServedEnvironment, owner: str, session: Session) -> LiveSession:
+        id = secrets.token_urlsafe(16)
+        claim = self.journal.open(_key(id), SessionRecord(environment.id, environment.variant, owner), self._worker)
+        live = self._live[id] = LiveSession(id, environment, session, self, claim)
         self.opened_count += 1
         return live
 
-    async def find(self, id: str, environment: ServedEnvironment, owner: str) -> LiveSession:
-        """A session of this caller, resumed if it was evicted."""
+    async def find(self, id: str, environment: ServedEnvironment | None, owner: str) -> LiveSession:
+        """A session of this caller, in this or (None) any environment; resumed if it was evicted."""
         await self._wait_for_transition(id)
         live = self._live.get(id)
         if live is None:
             with self._transition(id):
                 live = await self._resume(id, environment, owner)
-        elif live.environment is not environment or not hmac.compare_digest(live.owner, owner):
+        elif environment not in (None, live.environment) or not hmac.compare_digest(live.owner, owner):
             raise _unknown_session(id, environment)
         live.used_at = time.monotonic()
         return live
 
-    async def find_in_any_environment(self, id: str, owner: str) -> LiveSession:
-        """As `find`, in any environment."""
-        await self._wait_for_transition(id)
-        live = self._live.get(id)
-        environment = self._environment_of(id) if live is None else live.environment
-        if environment is None:
-            raise ServerError("SESSION_ERROR", f"no session {id!r} is yours; reset opens one")
-        return await self.find(id, environment, owner)
-
-    def _environment_of(self, id: str) -> ServedEnvironment | None:
-        record = self.store.lookup(id)
-        return None if record is None else self.environments.get(record.environment)
-
-    async def _resume(self, id: str, environment: ServedEnvironment, owner: str) -> LiveSession:
-        record = self.store.lookup(id)
-        if record is None or record.environment != environment.id or not hmac.compare_digest(record.owner, owner):
+    async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str) -> LiveSession:
+        claim = await self.journal.claim(_key(id), self._worker)
+        if claim is None:
             raise _unknown_session(id, environment)
-        self.reserve_slot(owner)
         try:
-            live = LiveSession(id, environment, owner, await environment.open(self.threads), self)
-            if record.variant != environment.variant:
+            found = self.environments.get(claim.record.environment)
+            if found is None or environment not in (None, found) or not hmac.compare_digest(claim.record.owner, owner):
+                raise _unknown_session(id, environment)
+            return await self._resume_claimed(id, found, claim)
+        except BaseException:
+            await self.journal.release(claim, None)
+            raise
+
+    async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        self.reserve_slot(claim.record.owner)
+        try:
+            live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
+            if not environment.accepts_variant(claim.record.variant):
                 raise _variant_error(environment)
             await in_thread(self.threads, live.resume)
-            self.store.open(id, record)
         except BaseException:
-            self.release_slot(owner)
-            self.store.release(id)
+            self.release_slot(claim.record.owner)
             raise
-        return self._add(live)
+        self._live[id] = live
+        self.opened_count += 1
+        return live
 
     @contextmanager
     def _transition(self, id: str) -> Generator[None]:
@@ -167,23 +165,40 @@ class SessionRegistry:
                 del self._slots_by_owner[owner]
 
     async def close(self, live: LiveSession) -> None:
-        """Close a session and delete it from the store."""
+        """Close a session and delete it from the journal."""
         await self._wait_for_transition(live.id)
         if not self._remove(live):
             return
         with self._transition(live.id):
+            await self._record(live)
             await live.run(live.can_run_inline("close", {}), live.close)
-            self.store.forget(live.id)
-        await wait_durable(self.store)
+            await self.journal.forget(live.log.claim.key)
 
-    def _evict_lost(self, id: str) -> None:
-        """Evict a session after a failed write; the next request reloads it from the store."""
-        live = self._live.get(id)
-        if live is not None:
+    def evict_lost(self, live: Any) -> None:
+        """Evict this and all sessions whose last entries could not be written; the next request reloads them."""
+        if self._live.get(live.id) is not live:
+            return
+        for live in [live for live in self._live.values() if live.log.ticket.error is not None]:
             self._remove(live)
-            closing = asyncio.ensure_future(live.run(False, live.evict_lost().close))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._run_in_background(live.run(False, live.evict_lost().close))
+
+    def record_later(self, live: LiveSession) -> None:
+        """Complete the recording of a session's episode in the background."""
+        self._run_in_background(self._record(live))
+
+    async def _record(self, live: LiveSession) -> None:
+        """Complete the recording of a session's episode; an error is logged."""
+        if live.log.unrecorded:
+            try:
+                await live.record()
+            except Exception as error:  # the session goes on without its recording
+                reason = errors.to_server_error(error, **live.log_context)
+                log.error("an episode was not recorded: %s", reason.message, extra=live.log_context)
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _remove(self, live: LiveSession) -> bool:
         if self._live.pop(live.id, None) is None:
@@ -205,24 +220,25 @@ class SessionRegistry:
     async def evict(self, live: LiveSession) -> None:
         """Store a snapshot of the session and close it; one without a snapshot is deleted."""
         with self._transition(live.id):
+            await self._record(live)
+            snapshot, failed = None, False
             try:
                 snapshot = await live.run(live.can_run_inline("evict", {}), live.evict)
-                if self._remove(live):
-                    self._save(live.id, snapshot)
             except Exception as error:  # an error in one session must not stop the eviction of others
+                failed = True
                 errors.to_server_error(error, session_id=live.id, environment=live.environment.id)
-                if self._remove(live):
-                    self.store.release(live.id)
+            if self._remove(live):
+                await self._release(live, snapshot, failed)
 
-    def _save(self, id: str, snapshot: bytes | None) -> None:
-        if snapshot is None:
-            self.store.forget(id)
-            return
+    async def _release(self, live: LiveSession, snapshot: bytes | None, failed: bool) -> None:
+        """Release the claim of a session; one without a snapshot is deleted unless making it `failed`."""
         try:
-            self.store.evict(id, snapshot)
-        except ServerError as error:  # acknowledged entries stay in the store
-            log.error("%s", error.message, extra={"session_id": id})
-            self.store.release(id)
+            if snapshot is None and not failed:
+                await self.journal.forget(live.log.claim.key)
+            else:
+                await self.journal.release(live.log.claim, snapshot)
+        except ServerError as error:  # acknowledged entries stay in the journal
+            log.error("%s", error.message, extra={"session_id": live.id})
 
     async def drain(self) -> None:
         """Open no more sessions, and wait for running requests."""
@@ -230,24 +246,25 @@ class SessionRegistry:
         for live in list(self._live.values()):
             await live.lock.wait_until_idle()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Close all sessions; recordings that take too long are completed when their session is resumed."""
+        recording = [asyncio.ensure_future(self._record(live)) for live in self._live.values() if live.log.unrecorded]
+        if recording:
+            await asyncio.wait(recording, timeout=RECORD_TIMEOUT)
         for live in list(self._live.values()):
             self._remove(live)
-            self.store.release(live.id)
+            await self.journal.release(live.log.claim, None)
             live.session.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.replay_pool.stop()
         self.recordings.close()
-        self.store.close()
+        await self.journal.close()
 
     def rows(self, owner: str) -> dict[str, Any]:
         """The live sessions of one caller, most recently used first."""
         own = self._sessions_of(owner)
         latest = nlargest(MAX_LISTED, own, key=lambda live: live.used_at)
         return {"count": len(own), "sessions": [_row(live) for live in latest]}
-
-    def is_live(self, id: str) -> bool:
-        return id in self._live
 
     def find_watched(self, watch_id: str, owner: str) -> LiveSession:
         """The live session of this caller with this watch id."""
@@ -273,7 +290,14 @@ def _row(live: LiveSession) -> dict[str, Any]:
     }
 
 
-def _unknown_session(id: str, environment: ServedEnvironment) -> ServerError:
+def _key(id: str) -> bytes:
+    """The journal stores only a digest of a session's id, because the id permits stepping the session."""
+    return blake2b(id.encode(), digest_size=KEY_BYTES).digest()
+
+
+def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:
+    if environment is None:
+        return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
     instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
     return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
 

@@ -1,25 +1,93 @@
-"""Restores sessions from a snapshot and the entries written after it."""
+"""Replays the entries of served sessions, to restore, fork and show them."""
 
-from collections.abc import Callable
-from typing import Any
-from zlib import crc32
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
 
+from tropism.core.session.replay import ReplayEntry, replay
 from tropism.core.session.session import Session
-from tropism.errors import DivergedError, ServerError
-from tropism.serve.inspect.timeline import replay_entry
+from tropism.errors import DivergedError, ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment
-from tropism.serve.storage.protocol import Entry, RecoveryPoint
-from tropism.wire.codec import encode
+from tropism.serve.storage.protocol import UNKNOWN_DIGEST, Entry, RecoveryPoint
 
-CHECKPOINT_EVERY = 1000  # steps
+RESET_ARGUMENTS = ("seed", "options", "episode_id")
+
+Compare = Callable[[Session, Entry], object]
 
 
-def checkpoint(session: Session) -> bytes | None:
-    """A snapshot every `CHECKPOINT_EVERY` steps, to keep replays short; None otherwise.
+@runtime_checkable
+class Source(Protocol):
+    """The source of an episode: a live session or a recording."""
+
+    environment: ServedEnvironment
+
+    def entries(self) -> list[Entry]:
+        """The entries so far, beginning with the reset; call in a thread, because it may read files."""
+        ...
+
+    def episode_number(self) -> int:
+        """The number of the current episode; `entries`, called afterwards, may already be of a later one."""
+        ...
+
+    def compare(self, session: Session, entry: Entry, /) -> None:
+        """Raise if a session replayed up to this entry differs from the original."""
+        ...
+
+    def status(self) -> tuple[str, int]:
+        """Lifecycle, and steps taken."""
+        ...
+
+
+def replay_entries(
+    environment: ServedEnvironment, session: Session, entries: Iterable[Entry], compare: Compare
+) -> Iterator[Entry]:
+    """Replay the entries in the session, and yield each one afterwards."""
+    for entry in replay(session, (_replay_entry(environment, entry) for entry in entries), compare):
+        yield entry.expected
+
+
+def _replay_entry(environment: ServedEnvironment, entry: Entry) -> ReplayEntry:
+    if not environment.replayable:
+        message = f"an episode of {environment.id} cannot be replayed, so its history cannot be shown"
+        raise StateError("replayable", False, "a replayable environment", message)
+    if entry.kind == "reset":
+        return ReplayEntry("reset", {name: entry.payload[name] for name in RESET_ARGUMENTS}, entry)
+    if entry.kind == "reseed":
+        return ReplayEntry("reseed", entry.payload["seed"], entry)
+    return ReplayEntry("step", environment.read_action(entry.payload), entry)
+
+
+def replay_to_end(environment: ServedEnvironment, session: Session, entries: Iterable[Entry], compare: Compare) -> None:
+    """Replay all entries in the session, which is closed if that fails."""
+    try:
+        for _ in replay_entries(environment, session, entries, compare):
+            pass
+    except BaseException:
+        session.close()
+        raise
+
+
+def compare_reward(session: Session, entry: Entry) -> None:
+    """Of a live episode only rewards are stored."""
+    reward = session.timestep.reward
+    if entry.kind == "step" and entry.reward is not None and reward != entry.reward and reward == reward:
+        message = f"the replay has the reward {reward} at step {session.step_count}, not {entry.reward}"
+        raise DivergedError("replay", reward, f"the reward {entry.reward}", message)
+
+
+def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
+    """The entries up to this step."""
+    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind != "reseed"]
+    if not 0 <= step < len(lengths):
+        raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
+    return entries[: lengths[step]]
+
+
+def checkpoint(session: Session, every: int) -> bytes | None:
+    """A snapshot every so many steps, to keep replays short; None otherwise.
 
     Host environments get none: their snapshots are replays themselves.
     """
-    return session.snapshot() if session.step_count % CHECKPOINT_EVERY == 0 and session.env.pure else None
+    return session.snapshot() if session.step_count % every == 0 and session.env.pure else None
 
 
 def restore_session(
@@ -27,33 +95,35 @@ def restore_session(
 ) -> Session:
     """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
 
-    `on_reply` is called with each replayed entry and its reply.
+    `on_reply` is called with each replayed entry that has a request id, and its reply.
     """
-    if point.entries and not environment.replayable:
+    entries = [entry for entry in point.after if not entry.is_note]
+    if entries and not environment.replayable:
         message = f"an episode of {environment.id} cannot be replayed, and ended with the server; a reset opens another"
         raise ServerError("SESSION_ERROR", message)
     if point.snapshot is None:
         session = environment.new_session()
     else:
         session = Session.restore(point.snapshot, environment.env, environment.params)
+
+    def compare(session: Session, entry: Entry) -> None:
+        check_reply(environment, session, entry)
+        if entry.request is not None:
+            on_reply(entry, environment.form.reply(session, session.timestep))
+
     try:
-        for entry in point.preceding:
-            if entry.request is not None:  # entries of forks have none; their episode id may differ from the parent's
-                on_reply(entry, _check_reply(environment, session, entry))
-        for entry in point.entries:
-            session = replay_entry(environment, session, entry)
-            if entry.kind != "reseed":
-                on_reply(entry, _check_reply(environment, session, entry))
+        if point.snapshot is not None:
+            compare(session, next(entry for entry in reversed(point.before) if not entry.is_note))
     except BaseException:
         session.close()
         raise
+    replay_to_end(environment, session, entries, compare)
     return session
 
 
-def _check_reply(environment: ServedEnvironment, session: Session, entry: Entry) -> dict[str, Any]:
-    reply = environment.form.reply(session, session.timestep)
-    if crc32(encode(reply)) != entry.reply_digest:
+def check_reply(environment: ServedEnvironment, session: Session, entry: Entry) -> None:
+    """Raise if the reply to a replayed entry differs from the original one."""
+    if entry.reply_digest not in (UNKNOWN_DIGEST, environment.form.digest(session.timestep)):
         where = f"step {session.step_count}" if entry.kind == "step" else "the reset"
         message = f"in the replay of this episode of {environment.id}, the reply to {where} differs from the original"
         raise DivergedError("replay", entry.kind, "the original reply", message)
-    return reply

@@ -1,30 +1,90 @@
-"""Request types, and how they are parsed."""
+"""Request types, and how they are parsed. The OpenAPI document has their schemas."""
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from tropism.errors import ServerError, ValidationError, shorten
 
 LONGEST_NUMBER = 18  # digits
 
+Number = Annotated[int, Meta(ge=0, le=10**LONGEST_NUMBER - 1)]
+Seed = Annotated[
+    Any,  # `Session.reset` and `Session.fork` check it
+    Meta(
+        description="Determines all randomness of the episode.",
+        extra_json_schema={"type": ["integer", "null"], "minimum": 0},
+    ),
+]
+EpisodeId = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]  # `Session.reset` checks it
+RequestId = Annotated[
+    str,  # `request_key` checks its length
+    Meta(
+        description="Repeating it returns the recorded reply and does not step again.",
+        extra_json_schema={"maxLength": 255},
+    ),
+]
+WatchId = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]+$"})]
+Action = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Action"})]  # of the environment
+
 T = TypeVar("T")
-
-
-class ResetRequest(msgspec.Struct):
-    """Further fields are options, as OpenEnv's clients send them: see `parse_reset`."""
-
-    seed: Any = None
-    episode_id: str | None = None
-    options: dict[str, Any] | None = None
-
-
-class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True):
-    start: int = msgspec.field(default=0, name="from")
 
 
 class EmptyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A request without data."""
+
+
+class ResetRequest(msgspec.Struct):
+    """Further fields are options, as OpenEnv's clients send them."""
+
+    seed: Seed = None
+    episode_id: EpisodeId | None = None
+    options: Annotated[dict[str, Any], Meta(description="Options of this environment, such as params.")] | None = None
+
+
+class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A step over HTTP; on a socket it is the bare action."""
+
+    action: Action
+    timeout_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True):
+    start: Annotated[Number, Meta(description="The first row to return.")] = msgspec.field(default=0, name="from")
+
+
+class StepOrigin(msgspec.Struct, forbid_unknown_fields=True):
+    """The position after this many steps of the current episode, which is replayed."""
+
+    step: Number
+
+
+class ForkRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`origin` is the session's current position, one of its snapshots, or a step of its episode."""
+
+    origin: Annotated[str | StepOrigin, Meta(description="'now', the id of a snapshot, or a step.")] = msgspec.field(
+        default="now", name="from"
+    )
+    seed: Seed = None
+
+
+class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
+    origin: Annotated[str, Meta(description="The id of a snapshot of this session.")] = msgspec.field(name="from")
+
+
+class RecordingsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    before: Annotated[Number, Meta(description="Only recordings with a smaller number.")] | None = None
+
+
+class PictureRequest(msgspec.Struct, forbid_unknown_fields=True):
+    step: Annotated[Number, Meta(description="The number of steps before the picture.")]
+    of: Annotated[str, Meta(description="A field of the observation that is an image (x-image).")] | None = None
+
+
+class ForkStepRequest(msgspec.Struct, forbid_unknown_fields=True):
+    step: Number
+    seed: Seed = None
 
 
 def convert(data: Any, kind: type[T]) -> T:
@@ -46,14 +106,6 @@ def parse_reset(data: dict[str, Any]) -> ResetRequest:
             raise ValidationError(name, value, f"the value it has in options, {shorten(options[name])}")
     request.options = options | extra
     return request
-
-
-def parse_history(data: Any) -> int:
-    """The first step to return."""
-    start = convert(data, HistoryRequest).start
-    if start < 0:
-        raise ValidationError("from", start, "a step number of at least 0")
-    return start
 
 
 def parse_whole_number(text: str) -> int | None:

@@ -1,128 +1,142 @@
-"""A store in memory, which lasts as long as the process."""
+"""A journal in memory, which lasts as long as the process."""
 
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
+from itertools import count
 
 from tropism.serve.storage.protocol import (
+    DURABLE,
+    LEASE_SECONDS,
     MAX_ENTRIES,
+    Claim,
     DurableCallback,
     Entry,
-    LostCallback,
+    Journal,
     RecoveryPoint,
-    SavedSnapshot,
     SessionRecord,
+    Ticket,
+    leased_error,
+    revoked_error,
 )
 
-MAX_REPLIES = 1024  # per session; callers only repeat recent requests
-MAX_REPLY_BYTES = 2**24  # per session
-LARGE_REPLY = MAX_REPLY_BYTES // MAX_REPLIES  # bytes; replies up to this size cannot exceed the limit together
-MAX_DROPPED_IDS = 100_000  # per episode: ids of requests whose replies were dropped; the oldest are removed first
-DIGEST_BYTES = 8  # of such an id
-MAX_EVICTED = 100_000  # sessions; the oldest are removed first
+MAX_RELEASED = 100_000  # sessions; the oldest are deleted first
 
 
-class MemoryStore:
-    """Keeps everything in memory; durable immediately."""
+class StoredSession:
+    """The entries of a session before and after its snapshot."""
 
-    def __init__(self) -> None:
-        self.on_lost: LostCallback = lambda _: None
-        self._records: dict[str, SessionRecord] = {}
-        self._episodes: dict[str, list[Entry]] = {}
-        self._replies: dict[str, dict[str, bytes]] = {}
-        self._dropped: dict[str, dict[bytes, None]] = {}  # digests, in order
-        self._snapshots: dict[str, dict[str, SavedSnapshot]] = {}
-        self._evicted: OrderedDict[str, bytes] = OrderedDict()
+    __slots__ = ("after", "before", "claim", "expires", "history_length", "last", "snapshot", "stored")
 
-    def open(self, session: str, record: SessionRecord) -> None:
-        self._records[session] = record
-        self._evicted.pop(session, None)
+    def __init__(self, claim: Claim, expires: float):
+        self.claim = claim
+        self.expires = expires
+        self.stored = False  # until the first append
+        self.snapshot: bytes | None = None
+        self.before: list[Entry] = []
+        self.after: list[Entry] = []
+        self.last: list[Entry] = []  # the last entry before the snapshot, if `before` lacks it
+        self.history_length = 0  # entries of the current episode in `before`, without notes
 
-    def append(
-        self, session: str, entries: Sequence[Entry], _snapshot: bytes | None = None, _parent: str | None = None, /
-    ) -> None:
-        for entry in entries:
-            if entry.kind == "reset":
-                self._episodes[session] = [entry]
-                self._replies.pop(session, None)
-                self._dropped.pop(session, None)
-            elif len(episode := self._episodes[session]) < MAX_ENTRIES:
-                episode.append(entry)
+    def begin_episode(self) -> None:
+        """Drop all entries that did not lead to a snapshot."""
+        kept = [*self.before, *self.after]
+        while kept and kept[-1].kind != "snapshot":
+            kept.pop()
+        self.before = [entry for entry in kept if entry.kind != "reply"]
+        self.after, self.last, self.snapshot, self.history_length = [], [], None, 0
 
-    def episode(self, session: str) -> list[Entry]:
-        return self._episodes.get(session, [])
+    def save(self, snapshot: bytes, max_entries: int) -> None:
+        """Entries so far need not be replayed; those beyond the history are dropped."""
+        for entry in self.after:
+            if entry.is_note:
+                self.before.append(entry)
+            elif self.history_length < max_entries:
+                self.before.append(entry)
+                self.history_length += 1
+            else:
+                self.last = [entry]
+        self.after, self.snapshot = [], snapshot
 
-    def cache_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        replies = self._replies.setdefault(session, {})
-        replies[request_id] = reply
-        if len(replies) > MAX_REPLIES:
-            self._drop(session, replies)
-        while len(reply) > LARGE_REPLY and len(replies) > 1 and _size(replies) > MAX_REPLY_BYTES:
-            self._drop(session, replies)
-
-    def save_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        self.cache_reply(session, request_id, reply)
-
-    def _drop(self, session: str, replies: dict[str, bytes]) -> None:
-        """Drop the oldest reply, but keep the fact that the request was answered."""
-        oldest = next(iter(replies))
-        del replies[oldest]
-        self.mark_dropped(session, oldest)
-
-    def mark_dropped(self, session: str, request_id: str) -> None:
-        """Record that this request was answered and its reply dropped."""
-        dropped = self._dropped.setdefault(session, {})
-        dropped[_digest(request_id)] = None
-        if len(dropped) > MAX_DROPPED_IDS:
-            del dropped[next(iter(dropped))]
-
-    def reply(self, session: str, request_id: str) -> bytes | None:
-        return self._replies.get(session, {}).get(request_id)
-
-    def reply_was_dropped(self, session: str, request_id: str) -> bool:
-        dropped = self._dropped.get(session)
-        return dropped is not None and _digest(request_id) in dropped
-
-    def save_snapshot(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
-        episode = self.episode(session)
-        self.add_snapshot(session, snapshot_id, SavedSnapshot(snapshot, episode, len(episode)))
-
-    def add_snapshot(self, session: str, snapshot_id: str, saved: SavedSnapshot) -> None:
-        """Add a snapshot loaded from elsewhere."""
-        self._snapshots.setdefault(session, {})[snapshot_id] = saved
-
-    def snapshots(self, session: str) -> dict[str, SavedSnapshot]:
-        return self._snapshots.get(session, {})
-
-    def evict(self, session: str, snapshot: bytes) -> None:
-        self._evicted[session] = snapshot
-        while len(self._evicted) > MAX_EVICTED:
-            self.forget(next(iter(self._evicted)))
-
-    def lookup(self, session: str) -> SessionRecord | None:
-        return self._records.get(session)
-
-    def load(self, session: str) -> RecoveryPoint | None:
-        snapshot = self._evicted.get(session)
-        return None if snapshot is None else RecoveryPoint(snapshot, [], [])
-
-    def release(self, session: str) -> None:
-        if session not in self._evicted:
-            self.forget(session)
-
-    def forget(self, session: str) -> None:
-        for each in (self._records, self._episodes, self._replies, self._dropped, self._snapshots, self._evicted):
-            each.pop(session, None)
-
-    def when_durable(self, callback: DurableCallback) -> None:
-        callback(None)
-
-    def close(self) -> None: ...
+    def point(self) -> RecoveryPoint:
+        return RecoveryPoint(self.snapshot, (*self.before, *self.last), tuple(self.after))
 
 
-def _digest(request_id: str) -> bytes:
-    return blake2b(request_id.encode(), digest_size=DIGEST_BYTES).digest()
+class MemoryJournal(Journal):
+    """Entries are durable immediately."""
 
+    survives_crashes = False
 
-def _size(replies: dict[str, bytes]) -> int:
-    return sum(map(len, replies.values()))
+    def __init__(
+        self,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        max_entries: int = MAX_ENTRIES,
+        max_released: int = MAX_RELEASED,
+    ):
+        self._lease_seconds = lease_seconds
+        self._max_entries = max_entries
+        self._max_released = max_released
+        self._lock = threading.Lock()
+        self._tokens = count(1)
+        self._sessions: dict[bytes, StoredSession] = {}
+        self._released: OrderedDict[bytes, None] = OrderedDict()
+
+    def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
+        claim = Claim(key, record, worker, next(self._tokens))
+        self._sessions[key] = StoredSession(claim, time.monotonic() + self._lease_seconds)
+        return claim
+
+    async def claim(self, key: bytes, worker: str) -> Claim | None:
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or not session.stored:
+                return None
+            if session.claim.worker != worker and key not in self._released and time.monotonic() < session.expires:
+                raise leased_error()
+            session.claim = session.claim._replace(worker=worker, token=next(self._tokens))
+            session.expires = time.monotonic() + self._lease_seconds
+            self._released.pop(key, None)
+            return session.claim._replace(point=session.point())
+
+    def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
+        with self._lock:
+            session = self._session(claim)
+            if session is None:
+                return Ticket(revoked_error())
+            if entries[0].kind == "reset":
+                session.begin_episode()
+            session.after.extend(entries)
+            session.stored = True
+            session.expires = time.monotonic() + self._lease_seconds
+            if snapshot is not None:
+                session.save(snapshot, self._max_entries)
+            return DURABLE
+
+    def _session(self, claim: Claim) -> StoredSession | None:
+        """The session, unless the claim is stale."""
+        session = self._sessions.get(claim.key)
+        current = session is not None and session.claim.token == claim.token and claim.key not in self._released
+        return session if current else None
+
+    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
+        ticket.when_settled(callback)
+
+    async def release(self, claim: Claim, snapshot: bytes | None) -> None:
+        with self._lock:
+            session = self._session(claim)
+            if session is None:
+                return
+            if snapshot is not None:
+                session.save(snapshot, self._max_entries)
+            self._released[claim.key] = None
+            if len(self._released) > self._max_released:
+                del self._sessions[self._released.popitem(last=False)[0]]
+
+    async def forget(self, key: bytes) -> None:
+        with self._lock:
+            self._sessions.pop(key, None)
+            self._released.pop(key, None)
+
+    async def close(self) -> None: ...

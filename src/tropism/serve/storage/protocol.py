@@ -1,8 +1,9 @@
-"""The interface of session storage."""
+"""The durable journal of sessions: its interface, and the entries it stores."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +11,9 @@ from msgspec.structs import replace
 from tropism.errors import ServerError
 
 MAX_ENTRIES = 100_000  # per episode; later ones are applied, but not part of its history
+LEASE_SECONDS = 30.0
+NOTES = ("snapshot", "reply")  # kinds of entries
+UNKNOWN_DIGEST = 0  # of the reply to an entry that was not made by a request, such as a reseed
 
 
 class RequestKey(NamedTuple):
@@ -20,30 +24,27 @@ class RequestKey(NamedTuple):
 
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and never part of a reference cycle
-    """One reset or step, the digest of its reply, and its request if that had an id."""
+    """A reset, step or reseed with the digest of its reply, or a note; and its request if that had an id."""
 
     kind: str
     payload: Any
     reward: float | None  # None if it was NaN when written as JSON
     done: bool
-    reply_digest: int = 0
+    reply_digest: int = UNKNOWN_DIGEST
     request: RequestKey | None = None
+
+    @property
+    def is_note(self) -> bool:
+        """Whether this is a snapshot of the episode or a reply; a replay skips notes."""
+        return self.kind in NOTES
 
     def with_payload(self, more: dict[str, Any]) -> "Entry":
         """A copy with further fields in its payload."""
         return replace(self, payload=self.payload | more)
 
 
-class SavedSnapshot(NamedTuple):
-    """A snapshot, and the first `length` entries of `episode`, which led to it."""
-
-    snapshot: bytes
-    episode: list[Entry]
-    length: int
-
-
 class SessionRecord(NamedTuple):
-    """The environment of a session, the digest of its arguments and params, and the session's owner."""
+    """The environment of a session, its arguments and params as JSON, and the session's owner."""
 
     environment: str
     variant: str
@@ -51,99 +52,117 @@ class SessionRecord(NamedTuple):
 
 
 class RecoveryPoint(NamedTuple):
-    """A snapshot (None: before the first reset), the entries after it, and the last entry before it, if any."""
+    """A snapshot (None: before the first reset), and the entries stored before and after it, in order.
 
-    snapshot: bytes | None
-    entries: list[Entry]
-    preceding: list[Entry]
+    `before` may lack the middle of a very long episode, but has the last entry before the snapshot. It also has the
+    entries of earlier episodes that led to their snapshots.
+    """
+
+    snapshot: bytes | None = None
+    before: Sequence[Entry] = ()
+    after: Sequence[Entry] = ()
+
+
+class Claim(NamedTuple):
+    """A worker's right to append to a session, until a later claim has a higher fencing token."""
+
+    key: bytes
+    record: SessionRecord
+    worker: str
+    token: int
+    point: RecoveryPoint = RecoveryPoint()
 
 
 DurableCallback = Callable[[ServerError | None], object]
-LostCallback = Callable[[str], None]
 
 
-@runtime_checkable
-class Store(Protocol):
-    """Callers must not send a reply until the entries behind it are durable."""
+class Ticket:
+    """The outcome of an append: pending, durable, or failed with `error`."""
 
-    on_lost: LostCallback  # called with each session whose entries could not be written; they are discarded
+    __slots__ = ("_callbacks", "error", "pending")
 
-    def open(self, session: str, record: SessionRecord) -> None:
-        """Mark a session as live."""
+    def __init__(self, error: ServerError | None = None, *, pending: bool = False):
+        self.error = error
+        self.pending = pending
+        self._callbacks: list[DurableCallback] = []
+
+    def when_settled(self, callback: DurableCallback) -> None:
+        if self.pending:
+            self._callbacks.append(callback)
+        else:
+            callback(self.error)
+
+    def settle(self, error: ServerError | None) -> None:
+        self.pending, self.error = False, error
+        waiting, self._callbacks = self._callbacks, []
+        for callback in waiting:
+            callback(error)
+
+
+DURABLE = Ticket()  # of no entries
+
+
+class Journal(Protocol):
+    """Stores the entries of sessions. Callers must not send a reply until the entries behind it are durable.
+
+    Methods raise a `ServerError` if the storage fails. An append that fails revokes its claim, so that no entry is
+    ever stored after a missing one.
+    """
+
+    survives_crashes: bool  # whether entries outlive this process
+
+    @abstractmethod
+    def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
+        """The claim of a new session, which is stored with its first append; any thread."""
         ...
 
-    def append(
-        self, session: str, entries: Sequence[Entry], snapshot: bytes | None = None, parent: str | None = None, /
-    ) -> None:
-        """Append entries before they are acknowledged; a reset begins a new episode.
+    @abstractmethod
+    async def claim(self, key: bytes, worker: str) -> Claim | None:
+        """Load a session and lease it to this worker; None if it is not stored.
 
-        `snapshot` is the session's state after them: earlier entries need not be replayed. For a fork, `parent` is
-        lost as well if the write fails, so that the caller that made the fork gets the error.
+        Earlier claims of the session are revoked. Fails while the lease of another worker is live.
         """
         ...
 
-    def episode(self, session: str) -> list[Entry]:
-        """The entries of the current episode, beginning with its reset; at most `MAX_ENTRIES`."""
+    @abstractmethod
+    def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
+        """Enqueue entries, all or none, and renew the lease; never blocks; any thread.
+
+        A reset begins a new episode; entries of earlier ones are deleted unless they led to a snapshot. `snapshot` is
+        the session's state after these entries, from which a replay can start. With a stale claim the ticket fails.
+        """
         ...
 
-    def cache_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        """Cache a reply that a replay of the episode reproduces."""
+    @abstractmethod
+    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
+        """Call back on the event loop when the entries of this ticket are durable, or with its error."""
         ...
 
-    def save_reply(self, session: str, request_id: str, reply: bytes) -> None:
-        """Store a reply that a replay does not reproduce."""
+    async def durable(self, ticket: Ticket) -> None:
+        """Return when the entries of this ticket are durable; raises its error."""
+        settled: asyncio.Future[ServerError | None] = asyncio.get_running_loop().create_future()
+        self.when_durable(ticket, lambda error: settled.cancelled() or settled.set_result(error))
+        error = await settled
+        if error is not None:
+            raise error
+
+    @abstractmethod
+    async def release(self, claim: Claim, snapshot: bytes | None) -> None:
+        """End the lease; `snapshot` is the session's state. Without effect if the claim is stale."""
         ...
 
-    def reply(self, session: str, request_id: str) -> bytes | None:
-        """The reply to a recent request of the current episode."""
+    @abstractmethod
+    async def forget(self, key: bytes) -> None:
+        """Delete a session and revoke its claim."""
         ...
 
-    def reply_was_dropped(self, session: str, request_id: str) -> bool:
-        """Whether this request of the current episode was answered and its reply has been dropped."""
-        ...
-
-    def save_snapshot(self, session: str, snapshot_id: str, snapshot: bytes) -> None:
-        """Store a snapshot of the current state of the episode."""
-        ...
-
-    def snapshots(self, session: str) -> dict[str, SavedSnapshot]: ...
-
-    def evict(self, session: str, snapshot: bytes) -> None:
-        """Store the snapshot to resume from; the session is no longer live."""
-        ...
-
-    def lookup(self, session: str) -> SessionRecord | None:
-        """None if the session is not stored."""
-        ...
-
-    def load(self, session: str) -> RecoveryPoint | None:
-        """Load a session that is not live: its episode, replies and snapshots are in memory afterwards."""
-        ...
-
-    def release(self, session: str) -> None:
-        """Mark a session as not live; durable data remains."""
-        ...
-
-    def forget(self, session: str) -> None: ...
-
-    def when_durable(self, callback: DurableCallback) -> None:
-        """Call back when everything written so far is durable, or with the error if it cannot be."""
-        ...
-
-    def close(self) -> None: ...
+    @abstractmethod
+    async def close(self) -> None: ...
 
 
-async def wait_durable(store: Store) -> None:
-    """Return when everything written so far is durable, or raise if it cannot be."""
-    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+def revoked_error() -> ServerError:
+    return ServerError("JOURNAL_ERROR", "not applied: the session was reloaded or taken over meanwhile; try again")
 
-    def callback(error: ServerError | None) -> None:
-        if durable.cancelled():
-            return
-        if error is None:
-            durable.set_result(None)
-        else:
-            durable.set_exception(error)
 
-    store.when_durable(callback)
-    await durable
+def leased_error() -> ServerError:
+    return ServerError("JOURNAL_ERROR", "another worker runs this session; try again later")

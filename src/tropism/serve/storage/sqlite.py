@@ -1,258 +1,324 @@
-"""The journal's SQLite file: commits append to a log, which is later sorted into a table by session."""
+"""A journal in one SQLite file."""
 
+import asyncio
+import logging
 import os
-import sqlite3
-import threading
 import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import msgspec
-
-from tropism.errors import ServerError, ValidationError
-from tropism.serve.storage.protocol import Entry
+from tropism.errors import ServerError
+from tropism.serve.storage.protocol import (
+    LEASE_SECONDS,
+    MAX_ENTRIES,
+    NOTES,
+    Claim,
+    DurableCallback,
+    Entry,
+    Journal,
+    RecoveryPoint,
+    SessionRecord,
+    Ticket,
+    leased_error,
+    revoked_error,
+)
+from tropism.serve.storage.sqlite_file import UPDATE_USED, SqliteFile, Statement, WriteGroup, unusable_journal
 from tropism.wire.codec import encode
 
-APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
-VERSION = 1
-LONGEST_LOG = 4096  # entries; then they are moved to the table of episodes
-SCHEMA = f"""
-begin;
-create table sessions(
-  number integer primary key,
-  key blob unique not null,  -- a digest of the session's id, which permits stepping it
-  environment text not null, variant text not null, owner text not null,
-  used real not null,        -- seconds since 1970
-  begin integer not null,    -- seq of the current episode's reset
-  reached integer not null,  -- seq of the first entry after the snapshot
-  snapshot blob
-);
-create table log(number integer primary key, entries text not null);
-create table episodes(       -- entries of one session, in pieces
-  session integer not null, first integer not null, last integer not null, entries text not null,
-  primary key (session, first)
-);
-create table snapshots(
-  session integer not null, id text not null, begin integer not null, length integer not null, snapshot blob not null,
-  primary key (session, id)
-);
-create table replies(
-  session integer not null, request_id text not null, reply blob not null,
-  primary key (session, request_id)
-);
-pragma application_id = {APPLICATION};
-pragma user_version = {VERSION};
-commit;
+Durability = Literal["process", "power"]
+
+logger = logging.getLogger("tropism.serve")
+
+FORGET_AFTER = 30 * 86_400.0  # seconds
+SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
+LOG_SIZE = 4096  # entries
+
+INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
+BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
+SAVE_CHECKPOINT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
+DELETE_OLD_EPISODES = """
+delete from episodes where session = ? and last < ? and not exists (
+  select 1 from notes where notes.session = episodes.session and kind = 'snapshot' and begin <= last and first < seq
+)
 """
-INSERT_LOG = "insert into log(entries) values (?)"
-INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
-SELECT_PIECES = "select entries from episodes where session = ? and last >= ? and first < ? order by first"
-SELECT_FIRST_NEEDED = """
-select case when exists (select 1 from snapshots where session = number) then 0 else begin end
-from sessions where number = ?
+DELETE_REPLIES = "delete from notes where session = ? and kind = 'reply'"
+INSERT_NOTE = "insert into notes(session, kind, begin, seq, entry) values (?, ?, ?, ?, ?)"
+SELECT_NUMBER = "select number from sessions where key = ?"
+SELECT_SESSION = """
+select number, begin, reached, snapshot, (select max(last) from episodes where session = number),
+  environment, variant, owner
+from sessions where key = ?
 """
-UPDATE_USED = "update sessions set used = ? where number = ?"
-
-FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError)  # a damaged, full or missing file
-
-Line = tuple[int, int, Entry]  # session, seq, entry
-Statement = tuple[str, tuple[Any, ...]]
-
-_line_decoder = msgspec.json.Decoder(list[Line])
-_raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
+SELECT_EXPIRED = "select number from sessions where used < ?"
+DELETE_BETWEEN = "delete from episodes where session = ? and first >= ? and last < ?"
+SESSION_TABLES = (("episodes", "session"), ("notes", "session"), ("sessions", "number"))
 
 
-class NotWrittenError(Exception):
-    """A group could not be written; `sessions` are those it belongs to."""
+class LeasedSession:
+    """A claimed session, and where it is in the file: the seqs of its episode's reset and of its next entry."""
 
-    def __init__(self, reason: ServerError, sessions: set[str]):
-        super().__init__(reason.message)
-        self.reason = reason
-        self.sessions = sessions
+    __slots__ = ("begin", "claim", "end", "expires", "number")
 
-
-class WriteGroup:
-    """Writes to commit together, and the sessions they belong to."""
-
-    __slots__ = ("lines", "sessions", "statements")
-
-    def __init__(self) -> None:
-        self.lines: list[Line] = []
-        self.statements: list[Statement] = []
-        self.sessions: set[str] = set()
+    def __init__(self, claim: Claim, expires: float):
+        self.claim = claim
+        self.expires = expires
+        self.number: int | None = None  # None until it is stored
+        self.begin = self.end = 0
 
 
-class SqliteLog:
-    """Collects writes and commits them atomically. Thread-safe through `lock`."""
+def default_path(host: str, port: int) -> Path:
+    """The default journal of the server at this address."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "tropism" / f"{host.replace(':', '_')}-{port}.journal"
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.lock = threading.RLock()
-        self._group = WriteGroup()
-        self._log_size = LONGEST_LOG  # an upper bound: an earlier process may have left entries
-        self._flush_at = LONGEST_LOG
-        self._file = _open(path)
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether there are writes to commit."""
-        return bool(self._group.lines or self._group.statements)
+class SqliteJournal(Journal):
+    """Only one process can have the file open, so leases end with it and fencing tokens are not stored.
 
-    def put(self, sessions: Iterable[str], statements: Iterable[Statement], lines: Iterable[Line] = ()) -> None:
-        with self.lock:
-            group = self._group
-            group.sessions.update(sessions)
-            group.statements.extend(statements)
-            group.lines.extend(lines)
+    Entries from one event-loop iteration are committed together. The file is read only when a session is claimed.
+    """
 
-    def commit(self) -> None:
-        """Commit the collected writes; if that fails they are discarded, and the error has their sessions."""
-        with self.lock:
-            group, self._group = self._group, WriteGroup()
-            try:
-                self._write(self._file, group)
-            except FILE_ERRORS as error:
-                raise NotWrittenError(_journal_error("written", error), group.sessions) from error
+    survives_crashes = True
 
-    def _write(self, file: sqlite3.Connection, group: WriteGroup) -> None:
-        statements = group.statements
-        if group.lines:
-            statements.append((INSERT_LOG, (encode(group.lines).decode(),)))
-        if len(statements) == 1:
-            file.execute(*statements[0])
-        elif statements:
-            with _transaction(file):
-                for statement in statements:
-                    file.execute(*statement)
-        self._log_size += len(group.lines)
-        if self._log_size >= self._flush_at:
-            self._flush_at = self._log_size + LONGEST_LOG  # if this fails, retry later: entries are durable in the log
-            with suppress(*FILE_ERRORS):
-                self._flush_log()
-
-    def query(self, sql: str, *row: Any) -> list[Any]:
-        """The rows of a query."""
-        with self._connection("read") as file:
-            return file.execute(sql, row).fetchall()
-
-    def lines(self, number: int, begin: int, end: int) -> list[Line]:
-        """The entries of a session; call `flush_log` first."""
-        pieces = self.query(SELECT_PIECES, number, begin, end)
+    def __init__(
+        self,
+        path: str | Path,
+        durability: Durability = "process",
+        *,
+        forget_after: float = FORGET_AFTER,
+        lease_seconds: float = LEASE_SECONDS,
+        max_entries: int = MAX_ENTRIES,
+        log_size: int = LOG_SIZE,
+    ):
+        """Sessions unused for `forget_after` seconds are deleted."""
+        self.path = Path(path)
+        self._power = durability == "power"
+        self._forget_after = forget_after
+        self._lease_seconds = lease_seconds
+        self._max_entries = max_entries
+        self._tokens = count(1)
+        self._leased: dict[bytes, LeasedSession] = {}
+        self._group = WriteGroup()  # to be committed next
+        self._unsynced: list[Ticket] = []  # to be settled after the next fsync
+        self._needs_sync = False  # an fsync failed
+        self._commit_handle: asyncio.Handle | None = None
+        self._sync_task: asyncio.Task[None] | None = None
+        self._file = SqliteFile(self.path, log_size)
+        self._sync_disk = self._file.sync_wal
         try:
-            lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
-        except FILE_ERRORS as error:
-            raise _journal_error("read", error) from error
-        return [line for line in lines if begin <= line[1] < end]
-
-    def flush_log(self) -> None:
-        """Move entries from the log to the table of episodes."""
-        with self._connection("written"):
-            self._flush_log()
-
-    def _flush_log(self) -> None:
-        """Most episodes in the log have ended; their entries are dropped."""
-        if not self._log_size:
-            return
-        file, by_session = self._file, dict[int, list[Any]]()
-        for (logged,) in file.execute("select entries from log order by number").fetchall():
-            for line in _raw_decoder.decode(logged):
-                by_session.setdefault(line[0], []).append(line)
-        with _transaction(file):
-            for number, lines in by_session.items():
-                first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
-                lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
-                if lines:
-                    file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
-                    file.execute(UPDATE_USED, (time.time(), number))
-            file.execute("delete from log")
-        self._log_size, self._flush_at = 0, LONGEST_LOG
-
-    @contextmanager
-    def _connection(self, what: str) -> Generator[sqlite3.Connection]:
-        with self.lock:
-            try:
-                yield self._file
-            except FILE_ERRORS as error:
-                raise _journal_error(what, error) from error
-
-    def sync_wal(self) -> None:
-        """fsync the write-ahead log: commits then survive a power failure."""
-        log = os.open(f"{self.path}-wal", os.O_RDONLY)
-        try:
-            os.fdatasync(log)
-        finally:
-            os.close(log)
-
-    def checkpoint_wal(self) -> None:
-        """As `sync_wal`, after a failed fsync: that may have discarded dirty pages, so checkpoint the whole WAL."""
-        with self._connection("written") as file:
-            (busy, *_) = file.execute("pragma wal_checkpoint(truncate)").fetchone()
-        if busy:
-            raise _journal_error("written", OSError("the journal is in use"))
-
-    def close(self) -> None:
-        with self.lock:
+            self._file.flush_log()
+            self._sweep()
+            ((last,),) = self._file.query("select ifnull(max(number), 0) from sessions")
+            self._numbers = count(last + 1)
+        except ServerError as error:
             self._file.close()
+            raise unusable_journal(self.path, f"one that is not damaged ({error.message})") from None
 
+    def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
+        return self._lease(Claim(key, record, worker, next(self._tokens)))
 
-def _journal_error(what: str, error: Exception) -> ServerError:
-    return ServerError("JOURNAL_ERROR", f"not applied: the journal cannot be {what} ({error})")
+    def _lease(self, claim: Claim) -> Claim:
+        """Make this the current claim of its session; earlier ones are stale."""
+        self._leased[claim.key] = LeasedSession(claim, time.monotonic() + self._lease_seconds)
+        return claim
 
-
-@contextmanager
-def _transaction(file: sqlite3.Connection) -> Generator[None]:
-    """One transaction."""
-    file.execute("begin immediate")
-    try:
-        yield
-        file.execute("commit")
-    finally:
-        if file.in_transaction:
-            file.execute("rollback")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open or create the file, and lock it; the lock ends with the process."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)  # readable by its owner only
-    except OSError as error:
-        raise unusable_journal(path, f"a file that can be written ({error.strerror})") from None
-    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-    try:
-        _prepare(file, path)
-    except BaseException as error:
-        file.close()
-        if not isinstance(error, sqlite3.Error):
+    async def claim(self, key: bytes, worker: str) -> Claim | None:
+        with self._file.lock:
+            leased = self._leased.get(key)
+            if leased is not None and leased.claim.worker != worker and time.monotonic() < leased.expires:
+                raise leased_error()
+            unread = self._lease(Claim(key, SessionRecord("", "", ""), worker, next(self._tokens)))
+        self._commit()
+        try:
+            claim = await asyncio.to_thread(self._load, unread)
+            await self._sync_committed()
+        except BaseException:
+            self._revoke(unread)
             raise
-        busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        raise unusable_journal(
-            path,
-            "one that no other server has open; is one running at this address?" if busy else f"a journal ({error})",
-        ) from None
-    return file
+        if claim is None:
+            self._revoke(unread)
+        return claim
+
+    async def _sync_committed(self) -> None:
+        """Wait until everything that has been committed survives a power failure, if it must."""
+        if self._needs_sync or self._unsynced:
+            ticket = Ticket(pending=True)
+            self._sync_later(ticket)
+            await self.durable(ticket)
+
+    def _load(self, claim: Claim) -> Claim | None:
+        with self._file.lock:
+            if not self._file.query(SELECT_NUMBER, claim.key):  # before the log is sorted, which is slow
+                return None
+            self._file.flush_log()
+            ((number, begin, reached, snapshot, last, *record),) = self._file.query(SELECT_SESSION, claim.key)
+            if last is None:
+                message = "the journal is damaged: it has this session, but no entries of its episode"
+                raise ServerError("JOURNAL_ERROR", message)
+            leased = self._current(claim)
+            if leased is None:
+                raise leased_error()
+            before, after = self._read_entries(number, begin, reached, last + 1)
+            leased.number, leased.begin, leased.end = number, begin, last + 1
+            self._group.statements.append((UPDATE_USED, (time.time(), number)))
+            return claim._replace(record=SessionRecord(*record), point=RecoveryPoint(snapshot, before, after))
+
+    def _read_entries(self, number: int, begin: int, reached: int, end: int) -> tuple[list[Entry], list[Entry]]:
+        """The entries before and after the snapshot at `reached`, with notes in their places."""
+        notes = self._file.notes(number)
+        needed = {note.begin: note.seq for note in notes if note.entry.kind == "snapshot"} | {begin: end}
+        placed = [(seq, 1, entry) for span in needed.items() for _, seq, entry in self._file.lines(number, *span)]
+        placed += [(note.seq, 0, note.entry) for note in notes]  # a note precedes the entry with its seq
+        placed.sort(key=lambda each: each[:2])
+        before = [entry for seq, is_line, entry in placed if seq < reached or (seq == reached and not is_line)]
+        return before, [entry for _, _, entry in placed[len(before) :]]
+
+    def _current(self, claim: Claim) -> LeasedSession | None:
+        """The session of this claim; None if the claim is stale."""
+        leased = self._leased.get(claim.key)
+        return leased if leased is not None and leased.claim.token == claim.token else None
+
+    def _revoke(self, claim: Claim) -> None:
+        with self._file.lock:
+            if self._current(claim) is not None:
+                del self._leased[claim.key]
+
+    def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
+        with self._file.lock:
+            session, group = self._leased.get(claim.key), self._group
+            if session is None or session.claim.token != claim.token:
+                return Ticket(revoked_error())
+            session.expires = time.monotonic() + self._lease_seconds
+            if entries[0].kind == "reset":
+                group.statements += self._begin_episode(session)
+            number = session.number
+            if number is None:
+                return Ticket(revoked_error())
+            for entry in entries:
+                if entry.kind in NOTES:
+                    row = (number, entry.kind, session.begin, session.end, encode(entry).decode())
+                    group.statements.append((INSERT_NOTE, row))
+                else:
+                    group.lines.append((number, session.end, entry))
+                    session.end += 1
+            if snapshot is not None:
+                group.statements += self._checkpoint(session, snapshot)
+            group.keys.add(claim.key)
+            return group
+
+    def _begin_episode(self, session: LeasedSession) -> list[Statement]:
+        """Begin another episode; deletes the previous one, except for entries that led to snapshots."""
+        now, number = time.time(), session.number
+        if number is None:
+            session.number = next(self._numbers)
+            return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now))]
+        session.begin = begin = session.end
+        return [
+            (DELETE_OLD_EPISODES, (number, begin)),
+            (DELETE_REPLIES, (number,)),
+            (BEGIN_EPISODE, (begin, begin, now, number)),
+        ]
+
+    def _checkpoint(self, session: LeasedSession, snapshot: bytes) -> list[Statement]:
+        """Save a snapshot to replay from; deletes entries that neither a replay nor the history needs."""
+        end, history_end = session.end, session.begin + self._max_entries
+        statements: list[Statement] = [(SAVE_CHECKPOINT, (end, snapshot, time.time(), session.number))]
+        if end > history_end:
+            statements.append((DELETE_BETWEEN, (session.number, history_end, end - 1)))
+        return statements
+
+    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
+        ticket.when_settled(callback)
+        if ticket is self._group and self._commit_handle is None:
+            self._commit_handle = asyncio.get_running_loop().call_soon(self._commit_batch)
+
+    def _commit_batch(self) -> None:
+        self._commit_handle = None
+        self._commit()
+
+    def _commit(self) -> ServerError | None:
+        """Commit the entries of this event-loop iteration and settle their ticket; if it fails, revoke its claims."""
+        with self._file.lock:
+            group, self._group = self._group, WriteGroup()
+            error = None
+            try:
+                self._file.write(group)
+            except ServerError as failure:
+                error = failure
+                for key in group.keys:
+                    self._leased.pop(key, None)
+        if error is not None or group.empty or not self._power:
+            group.settle(error)
+        else:
+            self._sync_later(group)
+        return error
+
+    def _sync_later(self, ticket: Ticket) -> None:
+        self._unsynced.append(ticket)
+        if self._sync_task is None:
+            self._sync_task = asyncio.ensure_future(self._sync())
+
+    async def _sync(self) -> None:
+        """Keep syncing while callers wait; callers that arrive during an fsync share the next one."""
+        try:
+            while self._unsynced:
+                waiting, self._unsynced = self._unsynced, []
+                error = None
+                try:
+                    await asyncio.to_thread(self._sync_disk)
+                    self._needs_sync, self._sync_disk = False, self._file.sync_wal
+                except (OSError, ServerError) as failure:
+                    self._needs_sync, self._sync_disk = True, self._file.checkpoint_wal
+                    message = f"applied, but perhaps not on the disk ({failure}); repeat it with its request_id"
+                    error = ServerError("JOURNAL_ERROR", message)
+                for ticket in waiting:
+                    ticket.settle(error)
+        finally:
+            self._sync_task = None
+
+    async def release(self, claim: Claim, snapshot: bytes | None) -> None:
+        with self._file.lock:
+            session, group = self._current(claim), self._group
+            if session is None:
+                return
+            if snapshot is not None and session.number is not None:
+                group.statements += self._checkpoint(session, snapshot)
+            del self._leased[claim.key]
+        if snapshot is not None:
+            await self.durable(group)
+        if time.time() > self._last_sweep + SWEEP_INTERVAL:
+            self._sweep()
+
+    async def forget(self, key: bytes) -> None:
+        with self._file.lock:
+            leased, group = self._leased.pop(key, None), self._group
+            found = self._file.query(SELECT_NUMBER, key) if leased is None else []
+            numbers = [number for (number,) in found] if leased is None else [leased.number]
+            for number in numbers:
+                if number is not None:
+                    group.statements += _delete_statements(number)
+        await self.durable(group)
+
+    def _sweep(self) -> None:
+        """Delete expired sessions."""
+        self._last_sweep, expired = time.time(), WriteGroup()
+        with self._file.lock:
+            leased = {session.number for session in self._leased.values()}
+            for (number,) in self._file.query(SELECT_EXPIRED, self._last_sweep - self._forget_after):
+                if number not in leased:
+                    expired.statements += _delete_statements(number)
+            self._file.write(expired)
+
+    async def close(self) -> None:
+        error = self._commit()
+        if error is not None:
+            logger.error("the last entries, which were not acknowledged: %s", error.message)
+        if self._sync_task is not None:
+            await self._sync_task
+        self._file.close()
 
 
-def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    # One connection and no shared memory. This also avoids the lost commits of SQLite before 3.51.3, which take two
-    # connections.
-    file.execute("pragma locking_mode = exclusive")
-    file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
-    file.execute("pragma journal_mode = wal")
-    file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
-    file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
-    (application,) = file.execute("pragma application_id").fetchone()
-    (version,) = file.execute("pragma user_version").fetchone()
-    (tables,) = file.execute("select count(*) from sqlite_master").fetchone()
-    if not tables:
-        file.executescript(SCHEMA)
-    elif application != APPLICATION or version != VERSION:
-        raise unusable_journal(path, f"a journal of this version ({VERSION}), or a path without a file")
-
-
-def unusable_journal(path: Path, expected: str) -> ValidationError:
-    return ValidationError(
-        "journal", str(path), f"{expected}; choose another with --journal, or none with --durability off"
-    )
+def _delete_statements(number: int) -> list[Statement]:
+    return [(f"delete from {table} where {column} = ?", (number,)) for table, column in SESSION_TABLES]

@@ -1,6 +1,5 @@
 """MCP by the official SDK, over HTTP at /mcp and over stdio."""
 
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -20,18 +19,9 @@ INSTRUCTIONS = (
 )
 
 
-class McpEndpoint:
-    """The MCP endpoint of a server; each request has the rights of its token."""
-
-    def __init__(self, tools: Tools):
-        self._manager = StreamableHTTPSessionManager(mcp_server(tools), json_response=True)
-
-    def run(self) -> AbstractAsyncContextManager[None]:
-        """Enter this once, before the first request."""
-        return self._manager.run()
-
-    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._manager.handle_request(scope, receive, send)
+def session_manager(tools: Tools) -> StreamableHTTPSessionManager:
+    """Serves MCP over HTTP; each request has the rights of its token."""
+    return StreamableHTTPSessionManager(mcp_server(tools), json_response=True)
 
 
 def mcp_server(tools: Tools) -> Server[Any]:

@@ -74,7 +74,7 @@ class Tools:
             return await self._open(id, arguments, owner)
         if not isinstance(session_id, str):
             raise ValidationError("session_id", session_id, "the session_id that reset returned")
-        session = await self.sessions.find_in_any_environment(session_id, owner)
+        session = await self.sessions.find(session_id, None, owner)
         if id not in (None, session.environment.id):
             raise ValidationError(
                 "environment", id, f"{session.environment.id}, the environment of this session, or none"

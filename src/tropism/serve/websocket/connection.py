@@ -15,7 +15,6 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import convert
-from tropism.serve.storage.protocol import wait_durable
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
 from tropism.wire.codec import Frame, FrameId, Id, decode_frame, encode, frame_id, pack, unpack
@@ -36,7 +35,7 @@ class Connection:
         self.metrics = metrics
         self.session: LiveSession | None = None
         self.batch: Batch | None = None
-        self._store = sessions.store
+        self._journal = sessions.journal
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve frames until the socket closes; the session stays open unless the caller closed it."""
@@ -44,8 +43,8 @@ class Connection:
         await send({"type": "websocket.accept"})
         try:
             if await self._resume(scope, send):
-                scope["header_map"] = {}
-                await self._run_loop(receive, send, fast_path_socket(scope))
+                scope["headers"], scope["header_map"] = [], {}  # free their memory
+                await self._run_loop(receive, send, fast_path_socket(receive))
         finally:
             if self.session is not None:
                 self.session.sockets -= 1
@@ -92,8 +91,9 @@ class Connection:
 
     async def _wait_for_earlier_replies(self) -> None:
         """Wait for replies of the fast path that are not durable yet, to keep the order."""
-        with suppress(ServerError):  # reported in those replies
-            await wait_durable(self._store)
+        if self.session is not None:
+            with suppress(ServerError):  # reported in those replies
+                await self._journal.durable(self.session.log.ticket)
 
     async def _respond(self, text: str) -> str | None:
         """The reply to a text frame; None to close the socket."""
@@ -126,14 +126,20 @@ class Connection:
             kind = self._reply_type(kind)
         except Exception as error:  # the outermost level: every error gets a reply
             kind, reply = "error", encode(errors.error_json(self._to_server_error(error)))
-        self._store.when_durable(partial(self._send_durable, send, _frame_bytes(kind, reply, frame.id), frame.id))
+        respond = partial(self._send_durable, session, send, _frame_bytes(kind, reply, frame.id), frame.id)
+        self._journal.when_durable(session.log.ticket, respond)
         return True
 
-    def _send_durable(self, send: Callable[[bytes], None], reply: bytes, id: Id, error: ServerError | None) -> None:
+    def _send_durable(
+        self, session: LiveSession, send: Callable[[bytes], None], reply: bytes, id: Id, error: ServerError | None
+    ) -> None:
         """Send a reply whose entries are durable, or the error if they cannot be."""
         if error is not None:
+            self.sessions.evict_lost(session)
             reply = _frame_bytes("error", encode(errors.error_json(self._to_server_error(error))), id)
         send(reply)
+        if session.log.records_from_entries:
+            session.record_if_ended()
 
     def _reply_type(self, kind: str) -> str:
         """Count the request; returns the type of its reply."""

@@ -1,18 +1,31 @@
 """uvicorn's WebSocket protocol, with a fast path for small text frames, which are nearly all traffic."""
 
+import logging
 from asyncio import Future, get_running_loop
 from collections.abc import Callable
+from operator import attrgetter
 from struct import Struct
 from typing import Any
 
+from uvicorn import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import apply_mask  # pyright: ignore[reportPrivateImportUsage]; in C if available
+from uvicorn.server import ServerState
 
-EXTENSION = "tropism.fast_path"  # the key of the protocol in the ASGI scope's extensions
+# Attributes of uvicorn's protocol that `FastPathSocket` uses, and that are not part of uvicorn's documented interface.
+USED_ATTRIBUTES = (
+    "close_sent",
+    "close_timer",
+    "conn.reader.buffer",
+    "frames",
+    "handle_parser_exception",
+    "loop",
+    "queue",
+    "transport",
+    "writable",
+)
 LINGER = 5.0  # seconds
 WHOLE_TEXT, MASKED, TWO_BYTES = 0x81, 0x80, 126
 SMALL, MEDIUM, LARGE = Struct("!BB"), Struct("!BBH"), Struct("!BBQ")  # frame headers
-
 
 Responder = Callable[[bytes, Callable[[bytes], None]], bool]
 
@@ -58,15 +71,11 @@ class FastPathSocket(WebSocketsSansIOProtocol):
         super().__init__(*arguments, **options)
         self.queue = MessageQueue()  # pyright: ignore[reportAttributeAccessIssue]
 
-    async def run_asgi(self) -> None:
-        self.scope["extensions"] = {**(self.scope.get("extensions") or {}), EXTENSION: self}  # pyright: ignore
-        await super().run_asgi()
-
     def set_responder(self, responder: Responder) -> None:
         """Activate the fast path, and free memory that only the handshake needed."""
         self.responder = responder
-        del self.request, self.response
-        self.scope["headers"] = []
+        self.__dict__.pop("request", None)
+        self.__dict__.pop("response", None)
 
     def data_received(self, data: bytes) -> None:
         if self.idle and self._try_respond(data):
@@ -116,7 +125,12 @@ def _payload(data: bytes) -> bytes | None:
     if size == TWO_BYTES:
         size, mask = int.from_bytes(data[2:4], "big"), 4
     start = mask + 4
-    return apply_mask(data[start:], data[mask:start]) if len(data) == start + size else None
+    return _unmask(data[start:], data[mask:start]) if len(data) == start + size else None
+
+
+def _unmask(data: bytes, mask: bytes) -> bytes:
+    repeated = (mask * (len(data) // 4 + 1))[: len(data)]
+    return (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(len(data), "big")
 
 
 def _header(size: int) -> bytes:
@@ -127,6 +141,28 @@ def _header(size: int) -> bytes:
     return LARGE.pack(WHOLE_TEXT, TWO_BYTES + 1, size)
 
 
-def fast_path_socket(scope: Any) -> FastPathSocket | None:
-    """The protocol of this connection, if it is a `FastPathSocket`."""
-    return scope["extensions"].get(EXTENSION)
+def fast_path_socket(receive: Any) -> FastPathSocket | None:
+    """The protocol that an ASGI `receive` belongs to, if it is a `FastPathSocket`."""
+    protocol = getattr(receive, "__self__", None)
+    return protocol if isinstance(protocol, FastPathSocket) else None
+
+
+def websocket_protocol(config: Config) -> type[WebSocketsSansIOProtocol]:
+    """`FastPathSocket`; uvicorn's own protocol, with a warning, if that lacks an attribute that the fast path uses."""
+    protocol = WebSocketsSansIOProtocol(config, ServerState(), {})
+    missing = [name for name in USED_ATTRIBUTES if not _has_attribute(protocol, name)]
+    if not missing:
+        return FastPathSocket
+    message = (
+        "this version of uvicorn has no %s, so sockets are slower; install the version that tropism[serve] requires"
+    )
+    logging.getLogger("tropism.serve").warning(message, ", ".join(missing))
+    return WebSocketsSansIOProtocol
+
+
+def _has_attribute(value: Any, path: str) -> bool:
+    try:
+        attrgetter(path)(value)
+    except AttributeError:
+        return False
+    return True

@@ -1,0 +1,37 @@
+"""The interface of a search: an environment whose agent looks for a goal in a plane."""
+
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class SearchTask(Protocol):
+    """An environment with these members is evaluated and drawn as a search: by success, time and path.
+
+    Its `info` has `goal_reached` and `agent_xy`.
+    """
+
+    low: tuple[float, float]  # corners of the arena
+    high: tuple[float, float]
+
+    def goal(self, params: Any) -> tuple[tuple[Any, Any], Any]:
+        """`((x, y), radius)`."""
+        ...
+
+    def background(self, state: Any, params: Any) -> Any:
+        """A picture of the arena without the agent, (H, W, 3) from 0 to 255; row 0 is the lowest y."""
+        ...
+
+    def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Any:
+        """Run a pure policy, compiled; episode i is that of a `Session` with the seed `seed + i`.
+
+        The result has, per episode, `found`, `steps`, `reward` and `efficiency` (straight distance over path length),
+        and `path`, (steps + 1, episodes, 2), where the last position is repeated after an episode ends.
+        """
+        ...
+
+
+def rate_interval(rate: float, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of the rate of n trials."""
+    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
+    return max(0.0, min(rate, middle - half)), min(1.0, max(rate, middle + half))

@@ -1,0 +1,46 @@
+"""Replays an episode from its entries: resets, steps and reseeds."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+
+class ReplayEntry(NamedTuple):
+    """The arguments of a reset, the action of a step, or the seed from which the following steps draw.
+
+    `expected` is what `compare` compares the result with.
+    """
+
+    kind: Literal["reset", "step", "reseed"]
+    value: Any
+    expected: Any = None
+
+
+class Replayable(Protocol):
+    """A session, or the engine of a session."""
+
+    @property
+    def reset(self) -> Callable[..., Any]: ...
+    def step(self, action: Any) -> Any: ...
+    def reseed(self, seed: int) -> None: ...
+
+
+T = TypeVar("T", bound=Replayable)
+
+
+def replay(
+    session: T, entries: Iterable[ReplayEntry], compare: Callable[[T, Any], object] | None = None
+) -> Iterator[ReplayEntry]:
+    """Apply the entries to the session, and yield each one afterwards.
+
+    `compare(session, expected)` is called after each reset and step, and raises if the session differs.
+    """
+    for entry in entries:
+        if entry.kind == "reset":
+            session.reset(**entry.value)
+        elif entry.kind == "step":
+            session.step(entry.value)
+        else:
+            session.reseed(entry.value)
+        if compare is not None and entry.kind != "reseed":
+            compare(session, entry.expected)
+        yield entry

@@ -1,0 +1,148 @@
+"""The route table, from which dispatch, 405 replies, the OpenAPI document and a table in docs/serve.md are made."""
+
+import re
+from typing import Any
+
+from tropism.errors import ServerError
+from tropism.serve.http import openapi
+from tropism.serve.http.api import HttpApi
+from tropism.serve.http.messages import HttpRequest, Response, Route, Trait, json_response
+from tropism.serve.http.replies import (
+    CloseReply,
+    EnvironmentReply,
+    ForkReply,
+    HealthReply,
+    HistoryReply,
+    RecordingsReply,
+    ResetReply,
+    SchemaReply,
+    SessionsReply,
+    SnapshotReply,
+    StateReply,
+    TimelineReply,
+    TimestepReply,
+)
+from tropism.serve.session.requests import (
+    EmptyRequest,
+    ForkRequest,
+    ForkStepRequest,
+    HistoryRequest,
+    PictureRequest,
+    RecordingsRequest,
+    ResetRequest,
+    RestoreRequest,
+    StepRequest,
+)
+
+
+async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
+    await request.environment.prepare_form(api.sessions.threads)
+    return json_response(openapi.document(ROUTES, request.environment, request.root))
+
+
+def _timeline_routes(path: str) -> tuple[Route, ...]:
+    """The requests about the current episode of a session, or about a recorded episode."""
+    return (
+        Route("GET", f"{path}/history", HistoryRequest, TimelineReply, HttpApi.timeline, "Its rows, one per step."),
+        Route(
+            "GET", f"{path}/picture", PictureRequest, PNG, HttpApi.timeline_picture, "Its picture at a step, if any."
+        ),
+        Route("POST", f"{path}/fork", ForkStepRequest, ForkReply, HttpApi.fork_timeline, "Fork it at a step."),
+    )
+
+
+PNG, TEXT, HTML = ("image/png",), ("text/plain",), ("text/html",)
+FILES = (*HTML, "text/css", "text/javascript", "image/svg+xml")
+SESSION, ONCE, PUBLIC = Trait.SESSION, Trait.SESSION | Trait.REQUEST_ID, Trait.PUBLIC
+ROUTES = (
+    Route(
+        "POST", "/reset", ResetRequest, ResetReply, HttpApi.reset, "Begin an episode; the first opens a session.", ONCE
+    ),
+    Route("POST", "/step", StepRequest, TimestepReply, HttpApi.step, "Take one action.", ONCE),
+    Route(
+        "GET", "/state", EmptyRequest, StateReply, HttpApi.perform, "The episode and the steps taken in it.", SESSION
+    ),
+    Route("POST", "/snapshot", EmptyRequest, SnapshotReply, HttpApi.perform, "Save a snapshot.", ONCE),
+    Route("POST", "/restore", RestoreRequest, ResetReply, HttpApi.perform, "Restore a snapshot.", ONCE),
+    Route("POST", "/fork", ForkRequest, ForkReply, HttpApi.perform, "Fork the session.", ONCE),
+    Route(
+        "GET",
+        "/history",
+        HistoryRequest,
+        HistoryReply,
+        HttpApi.perform,
+        "The episode so far: seed, options and actions.",
+        SESSION,
+    ),
+    Route("POST", "/close", EmptyRequest, CloseReply, HttpApi.close, "Close the session.", SESSION),
+    Route("GET", "/schema", None, SchemaReply, HttpApi.schema, "JSON Schemas of actions, observations and states."),
+    Route("GET", "/metadata", None, EnvironmentReply, HttpApi.metadata, "Name and description of the environment."),
+    Route("GET", "/picture", None, PNG + TEXT, HttpApi.picture, "A picture of the environment, or else its text."),
+    Route(
+        "GET",
+        "/list_environments",
+        None,
+        list[EnvironmentReply],
+        HttpApi.list_environments,
+        "The environments of this server.",
+    ),
+    Route("GET", "/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
+    Route("GET", "/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
+    Route(
+        "GET",
+        "/sessions",
+        None,
+        SessionsReply,
+        HttpApi.list_sessions,
+        "The caller's 200 most recently used live sessions.",
+    ),
+    *_timeline_routes("/sessions/{view}"),
+    Route(
+        "GET",
+        "/recordings",
+        RecordingsRequest,
+        RecordingsReply,
+        HttpApi.list_recordings,
+        "The latest recorded episodes.",
+    ),
+    *_timeline_routes("/recordings/{number}"),
+    Route("GET", "/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
+    Route("GET", "/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
+    Route("GET", "/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
+    Route("GET", "/page/{file}", None, FILES, HttpApi.page, "The files of the page.", PUBLIC | Trait.ROOT),
+)
+
+_FIXED: dict[str, dict[str, Route]] = {}  # by path and method
+for _route in ROUTES:
+    _FIXED.setdefault(_route.path, {})[_route.method] = _route
+_PATTERNS = [
+    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path
+]
+
+
+def is_public(path: str) -> bool:
+    return any(Trait.PUBLIC in route.traits for route in _match(path)[0].values())
+
+
+def allowed_methods(path: str) -> list[str]:
+    return list(_match(path)[0])
+
+
+def find_route(method: str, path: str, root: str) -> tuple[Route, dict[str, str]]:
+    """The route of a path below `root`, and the parameters in the path."""
+    routes, parameters = _match(path)
+    if not routes or (root and all(Trait.ROOT in route.traits for route in routes.values())):
+        raise ServerError("NOT_FOUND", f"no page {root + path!r}; GET {root}/docs lists them")
+    if method not in routes:
+        raise ServerError("METHOD_NOT_ALLOWED", f"{method} {root}{path}; expected {' or '.join(routes)}")
+    return routes[method], parameters
+
+
+def _match(path: str) -> tuple[dict[str, Route], dict[str, str]]:
+    """The routes of a path, by method, and the parameters in it."""
+    if path in _FIXED:
+        return _FIXED[path], {}
+    for pattern, routes in _PATTERNS:
+        if match := pattern.fullmatch(path):
+            return routes, match.groupdict()
+    return {}, {}

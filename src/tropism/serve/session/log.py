@@ -1,0 +1,120 @@
+"""The log of a live session: its entries in the journal and in memory, and the recording of its episode."""
+
+import logging
+from collections.abc import Sequence
+
+from tropism.errors import DivergedError, ServerError
+from tropism.serve.recordings.protocol import RECORDING_KEY, Recordings
+from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.protocol import DURABLE, Claim, Entry, Journal, RecoveryPoint, Ticket
+from tropism.serve.storage.working_memory import SessionLimits, WorkingMemory
+
+EPISODE_ENDS = ("reset", "restore", "fork")  # the episode is deleted, or its recording continues in another one
+
+log = logging.getLogger("tropism.serve")
+
+
+class SessionLog:
+    """Steps are recorded from the entries of the journal when the episode ends, or else directly.
+
+    `records_from_entries` is true if this server records, the entries survive a crash and can be replayed.
+    """
+
+    __slots__ = (
+        "_environment",
+        "_journal",
+        "_recordings",
+        "claim",
+        "episodes_started",
+        "memory",
+        "recorded_steps",
+        "records_from_entries",
+        "ticket",
+    )
+
+    def __init__(
+        self,
+        environment: ServedEnvironment,
+        claim: Claim,
+        journal: Journal,
+        recordings: Recordings,
+        limits: SessionLimits,
+    ):
+        self.claim = claim
+        self.memory = WorkingMemory(limits)
+        self.ticket: Ticket = DURABLE  # of the last entries
+        self.episodes_started = 0
+        self.recorded_steps = 0
+        self.records_from_entries = recordings.records and journal.survives_crashes and environment.replayable
+        self._environment = environment
+        self._journal = journal
+        self._recordings = recordings
+
+    def append(self, entries: Sequence[Entry], snapshot: bytes | None = None) -> None:
+        """Append to the journal, unless an earlier append failed, and to the working memory."""
+        if self.ticket.error is None:
+            self.ticket = self._journal.append(self.claim, entries, snapshot)
+        for entry in entries:
+            self.memory.append(entry)
+
+    def begin_episode(self, entries: Sequence[Entry], snapshot: bytes | None = None) -> None:
+        """Append the entries of a new episode, all of which have been recorded."""
+        self.append(entries, snapshot)
+        self.episodes_started += 1
+        self.recorded_steps = self.memory.steps
+
+    def load(self) -> RecoveryPoint:
+        """Fill the working memory from the claim; returns the point to resume from."""
+        point, self.claim = self.claim.point, self.claim._replace(point=RecoveryPoint())
+        for entry in point.before:
+            self.memory.append(entry)
+            if entry.request is not None and not entry.is_note:
+                self.memory.mark_dropped(entry.request.request_id)
+        for entry in point.after:
+            self.memory.append(entry)
+        self._find_recording()
+        return point
+
+    def _find_recording(self) -> None:
+        if self.recording_number is None:
+            return
+        recorded = self._recordings.recorded_steps(self._environment.id, self.memory.entries())
+        if recorded is None:
+            self.memory.amend_begin({RECORDING_KEY: None})
+        else:
+            self.recorded_steps = recorded
+
+    @property
+    def recording_number(self) -> int | None:
+        """The number of the current episode's recording."""
+        begin = self.memory.begin
+        return None if begin is None else begin.payload.get(RECORDING_KEY)
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether the recording of the episode lacks steps."""
+        behind = self.records_from_entries and self.memory.steps > self.recorded_steps
+        return behind and self.recording_number is not None
+
+    @property
+    def records_directly(self) -> bool:
+        """Whether the next step is to be recorded before it is acknowledged."""
+        return not self.records_from_entries or (self.memory.full and self.memory.steps <= self.recorded_steps)
+
+    def must_record(self, kind: str) -> bool:
+        """Whether the recording must be completed before a request of this kind."""
+        return self.unrecorded and (kind in EPISODE_ENDS or self.memory.full)
+
+    def record(self) -> None:
+        """Complete the recording of the episode, by a replay of its entries; they must be durable."""
+        if not self.unrecorded:
+            return
+        try:
+            self._recordings.record_episode(self._environment, self.memory.entries(), self.recorded_steps)
+        except ServerError:  # it cannot be written now
+            raise
+        except Exception as error:  # no later replay would succeed
+            kind = "diverges" if isinstance(error, DivergedError) else "fails"
+            log.error("an episode cannot be recorded, because its replay %s", kind, exc_info=error)
+            self.memory.amend_begin({RECORDING_KEY: None})
+        self.recorded_steps = self.memory.steps
