@@ -20,7 +20,7 @@ BUDGETS = {
     "record": 1050,
     "train": 1900,
     "cli": 1700,
-    "sandbox": 1900,
+    "sandbox": 3400,
     "drawing": 250,
 }
 

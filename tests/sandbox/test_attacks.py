@@ -4,21 +4,25 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.specs import OTHER_UID, every_tier, run, run_unsandboxed, spec_or_skip
+from tests.sandbox.specs import OTHER_UID, every_tier, run, spec_or_skip, unconfined_sandbox
 
 from tropism.errors import SandboxError
-from tropism.sandbox import doctor, landlock, sandbox
-from tropism.sandbox.attacks import ATTACKS, Attack
-from tropism.sandbox.doctor import AttackOutcome, examine, run_attacks
+from tropism.sandbox import doctor, landlock, launcher, sandbox
+from tropism.sandbox.attack import Attack
+from tropism.sandbox.attacks import ATTACKS
+from tropism.sandbox.doctor import AttackOutcome, attempt, examine, run_attacks
 from tropism.sandbox.host_targets import SECRET_VARIABLE, HostTargets
 from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
+from tropism.sandbox.submission_attacks import HIDDEN_TEST
 
 ROOT = os.geteuid() == 0
+ATTEMPTS = 5  # an attack may depend on a race
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 
 
@@ -40,14 +44,20 @@ def test_an_attack_is_blocked(attack: Attack, tier: Tier):
     [attack for attack in ATTACKS if attack.harmless and (ROOT or not attack.needs_root)],
     ids=lambda a: a.name,
 )
-def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: Attack):
+def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: Attack, monkeypatch: pytest.MonkeyPatch):
     targets = HostTargets.create()
     try:
-        definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
-        result = run_unsandboxed(f"{definitions}\n{attack.code}", attack.needs_root)
-        assert attack.oracle(targets, result), result
+        with unconfined_sandbox(attack.needs_root, monkeypatch) as unconfined:
+            plain = run_with_test(attack) if attack.submission else attack
+            outcomes = (attempt(plain, targets, unconfined) for _ in range(ATTEMPTS))
+            assert any(outcome.succeeded for outcome in outcomes)
     finally:
         targets.close()
+
+
+def run_with_test(attack: Attack) -> Attack:
+    """Grading without isolation: the submission and its test are one program."""
+    return replace(attack, code=f"{attack.code}\n{HIDDEN_TEST}\nprint(DONE)", submission=False)
 
 
 @pytest.mark.slow
@@ -82,7 +92,7 @@ def test_one_attack_that_succeeds_rejects_the_tier(monkeypatch: pytest.MonkeyPat
     spec_or_skip("B")
     successful = Attack("print the secret", "print(DONE)")
     monkeypatch.setattr(
-        doctor, "run_attacks", lambda spec, progress: run_attacks(spec, (successful, ATTACKS[0]), progress)
+        doctor, "run_attacks", lambda spec, attacks, progress: run_attacks(spec, (successful, ATTACKS[0]), progress)
     )
     report = examine(["B"])
     assert [outcome.succeeded for outcome in report.outcomes] == [True, False]
@@ -98,7 +108,7 @@ def test_targets_are_removed_after_the_attacks(tmp_path: Path, monkeypatch: pyte
 def test_a_sandbox_that_cannot_be_tested_is_not_trusted(monkeypatch: pytest.MonkeyPatch):
     spec_or_skip("B")
 
-    def fails(spec: SandboxSpec, progress: Any) -> Any:
+    def fails(spec: SandboxSpec, attacks: Any, progress: Any) -> Any:
         raise OSError("no space left")
 
     monkeypatch.setattr(doctor, "run_attacks", fails)
@@ -115,5 +125,6 @@ def test_an_old_landlock_is_rejected_with_its_version(monkeypatch: pytest.Monkey
 
 def test_a_machine_without_bubblewrap_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(launcher, "_programs", {})
     with pytest.raises(SandboxError, match="bubblewrap is not installed"):
         SandboxSpec("A").command()

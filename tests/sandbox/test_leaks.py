@@ -7,21 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.sandbox.processes import count_children
 from tests.sandbox.specs import spec_or_skip
 
 from tropism import Session, make
 from tropism.sandbox.pool import Tier
-
-
-def count_children() -> int:
-    """The number of descendants of this process: bubblewrap's processes and the workers inside."""
-    waiting, count = [os.getpid()], 0
-    while waiting:
-        tasks = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
-        found = [int(pid) for task in tasks for pid in task.read_text().split()]
-        waiting += found
-        count += len(found)
-    return count
 
 
 def open_resources() -> dict[str, int]:

@@ -1,18 +1,23 @@
 """Running code in a sandbox: its results, failures and limits, and that sandboxes do not affect each other."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sandbox.specs import every_tier, spec_or_skip
 
 from tropism.errors import SandboxError, StateError, ValidationError
+from tropism.sandbox import launcher
 from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.mounts import mounts_for
-from tropism.sandbox.pool import Pool, SandboxSpec, Tier, worker_source
+from tropism.sandbox.pool import Pool, SandboxSpec, Tier, shared_pool, worker_source
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 
 SHORT = Limits(wall=20, cpu=20, output=1000)
@@ -83,6 +88,62 @@ def test_the_end_of_the_interpreter_is_a_result(tier: Tier, code: str, exit_code
         assert sandbox.start().run("print('back')").stdout == "back\n"
 
 
+@every_tier
+@pytest.mark.parametrize(
+    ("code", "last_line"),
+    [
+        ("import socket; socket.socket()", "[sandbox] there is no network"),
+        ("import urllib.request; urllib.request.urlopen('http://example.com')", "[sandbox] there is no network"),
+        ("import subprocess; subprocess.run(['ls'])", "[sandbox] no other process can be started"),
+        ("import os; os.fork()", "[sandbox] this operation is not allowed"),
+        ("bytearray(10 ** 10)", "[sandbox] the memory limit is 512 MiB"),
+        ("import jax", "[sandbox] packages that can be imported beside the standard library: numpy"),
+        ("import os; os._exit(3)", "[sandbox] the interpreter exited with code 3; all variables are lost"),
+        ("import os; os.abort()", "[sandbox] the interpreter was killed by signal 6; all variables are lost"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_the_last_line_of_stderr_says_which_limit_was_met(tier: Tier, code: str, last_line: str):
+    assert run(tier, code, Limits()).stderr.splitlines()[-1] == last_line
+
+
+@every_tier
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [(Limits(wall=0.3), "it took longer than 0.3 s"), (Limits(cpu=0.2), "it used more than 0.2 s of CPU time")],
+)
+def test_the_last_line_of_stderr_says_which_time_was_exceeded(tier: Tier, limits: Limits, reason: str):
+    result = run(tier, "import sys; sys.stderr.write('begun')\nsys.stderr.flush()\nwhile True: pass", limits)
+    assert result.stderr == f"begun\n[sandbox] the step was stopped because {reason}; all variables are lost\n"
+
+
+@every_tier
+@pytest.mark.parametrize(
+    ("code", "stdout"),
+    [
+        ("x = 3\nx", "3\n"),
+        ("None", ""),
+        ("x = 3", ""),
+        ("import asyncio\nasync def f(): return 'a'\nawait asyncio.sleep(0)\nawait f()", "'a'\n"),
+        ("print(_ if False else 1)", "1\n"),
+    ],
+)
+def test_the_value_of_the_last_expression_is_shown(tier: Tier, code: str, stdout: str):
+    assert run(tier, code).stdout == stdout
+
+
+@every_tier
+def test_help_is_shown_and_carets_mark_the_place_of_an_error(tier: Tier):
+    assert "Return the number of items" in run(tier, "help(len)").stdout
+    assert "\n    x = 1 / 0\n        ~~^~~\n" in run(tier, "x = 1 / 0").stderr
+
+
+def test_tier_a_imports_files_that_the_code_has_written():
+    with Sandbox(spec_or_skip("A")) as sandbox:
+        sandbox.run("with open('mine.py', 'w') as file: file.write('y = 4')")
+        assert sandbox.run("import mine; mine.y").stdout == "4\n"
+
+
 @pytest.mark.slow
 @every_tier
 @pytest.mark.parametrize(
@@ -129,8 +190,8 @@ def test_endless_output_ends_at_the_time_limit_and_stays_within_the_output_limit
 
 @every_tier
 def test_invalid_utf8_is_shown_as_escapes(tier: Tier):
-    assert run(tier, r"import os; os.write(1, b'a\xff\x00\n')").stdout == "a\\xff\x00\n"
-    assert run(tier, "import sys; sys.stdout.buffer.write(bytes([200, 10]))").stdout == "\\xc8\n"
+    assert run(tier, r"import os; n = os.write(1, b'a\xff\x00\n')").stdout == "a\\xff\x00\n"
+    assert run(tier, "import sys; n = sys.stdout.buffer.write(bytes([200, 10]))").stdout == "\\xc8\n"
 
 
 @every_tier
@@ -200,12 +261,60 @@ def test_a_killed_worker_does_not_affect_others(tier: Tier):
 
 
 @every_tier
+@pytest.mark.slow
+def test_closing_during_a_step_kills_the_worker_and_ends_the_step(tier: Tier):
+    sandbox = Sandbox(spec_or_skip(tier)).start()
+    worker = sandbox._worker  # pyright: ignore[reportPrivateUsage]
+    assert worker is not None
+    with ThreadPoolExecutor(1) as thread:
+        step = thread.submit(sandbox.run, "print('begun', flush=True)\nimport time; time.sleep(60)", Limits(wall=60))
+        time.sleep(0.5)
+        sandbox.close()
+        result = step.result()
+    assert (result.stdout, result.exit_code, result.interpreter_lost, result.timed_out) == ("begun\n", -9, True, False)
+    assert not os.path.exists(f"/proc/{worker.pid}")
+    assert sandbox.start().run("print('back')").stdout == "back\n"
+    sandbox.close()
+
+
+@every_tier
+def test_a_worker_has_its_own_session_and_is_killed_first_if_memory_runs_out(tier: Tier):
+    with Sandbox(spec_or_skip(tier)) as sandbox:
+        worker = sandbox._worker  # pyright: ignore[reportPrivateUsage]
+        assert worker is not None
+        assert Path(f"/proc/{worker.pid}/oom_score_adj").read_text() == "1000\n"
+        assert os.getsid(worker.pid) != os.getsid(0)
+        with Sandbox(spec_or_skip(tier)) as other:
+            assert os.getsid(worker.pid) != os.getsid(other._worker.pid)  # pyright: ignore
+
+
+@every_tier
+def test_limits_that_the_parent_checks_end_the_interpreter(tier: Tier):
+    threads = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(9,)).start()"
+    with Sandbox(spec_or_skip(tier)) as sandbox:
+        assert not sandbox.run(threads).interpreter_lost
+    few = Limits(threads=10)
+    assert run(tier, threads, few).interpreter_lost
+    if tier == "A":
+        files = "for number in range(5000): open(f'/tmp/{number}', 'w').close()"
+        assert run(tier, files).interpreter_lost
+
+
+@every_tier
+def test_a_file_of_sqlite_and_posix_locks_work(tier: Tier):
+    path = "/tmp/data" if tier == "A" else ":memory:"
+    code = f"import sqlite3; db = sqlite3.connect({path!r}); db.execute('create table t (x)')\n"
+    code += "with db: db.execute('insert into t values (7)')\nprint(db.execute('select x from t').fetchall())"
+    assert run(tier, code).stdout == "[(7,)]\n"
+
+
+@every_tier
 def test_a_worker_cannot_pass_files_to_its_parent(tier: Tier):
     code = """
 import array, os, socket, struct
 channel = socket.socket(fileno=os.dup(3))
 files = array.array("i", [os.open("/dev/null", 0) for _ in range(50)])
-channel.sendmsg([struct.pack("<cIi", b"D", 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+channel.sendmsg([struct.pack("<c8sIi", b"D", bytes(8), 4, 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
 """
     with Sandbox(spec_or_skip(tier)) as sandbox:
         before = len(os.listdir("/proc/self/fd"))
@@ -268,6 +377,58 @@ def test_a_worker_that_cannot_confine_itself_refuses_to_run(tier: Tier):
     with pytest.raises(SandboxError, match="the sandbox refused to run: no filter today") as caught:
         pool.take()
     assert caught.value.value == 97
+    pool.close()
+
+
+@every_tier
+@pytest.mark.parametrize(("module", "name"), [(os, "pidfd_open"), (signal, "pidfd_send_signal")])
+def test_a_machine_without_pidfd_open_is_rejected(tier: Tier, module: Any, name: str, monkeypatch: pytest.MonkeyPatch):
+    pool = Pool(spec_or_skip(tier), spares=0)
+    monkeypatch.delattr(module, name)
+    with pytest.raises(SandboxError, match=f"{name}.* fails"):
+        pool.take()
+    assert pool.start_failure() is not None
+    monkeypatch.undo()
+    pool.take().end()
+    assert pool.start_failure() is None
+    pool.close()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is searched for programs first, also by the workers' user."""
+    spec = spec_or_skip("A")
+    shared_pool(spec)._launcher.run(lambda: None)  # pyright: ignore[reportPrivateUsage]  its spare workers are started
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    monkeypatch.setattr(launcher, "_programs", {})
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_a_bubblewrap_that_shares_the_network_is_rejected(programs: Path):
+    real = shutil.which("bwrap")
+    write_program(programs / "bwrap", f'shift\nexec {real} --unshare-all --share-net "$@"')
+    pool = Pool(SandboxSpec("A"), spares=0)
+    with pytest.raises(SandboxError, match="shares the host's net namespace"):
+        pool.take()
+    pool.close()
+
+
+def test_replacing_bubblewrap_later_has_no_effect(programs: Path):
+    real = shutil.which("bwrap")
+    assert real is not None
+    shutil.copy(real, programs / "bwrap")
+    pool = Pool(SandboxSpec("A"), spares=0)
+    pool.take().end()
+    write_program(programs / "other", "exit 1")
+    os.replace(programs / "other", programs / "bwrap")
+    pool.take().end()
     pool.close()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.sandbox.processes import stable_count
 from tests.serve.running import Running, running, talk
 
 from tropism.envs.coding.coding import Coding
@@ -77,3 +78,34 @@ def test_a_killed_worker_affects_only_its_session(server: Running):
         ]
         assert sorted(body) == [-9, 0]
         assert http.get("/health").json()["status"] == "healthy"
+
+
+def test_health_reports_workers_that_do_not_start_until_they_do_again(server: Running, monkeypatch: pytest.MonkeyPatch):
+    def absent() -> dict[str, str]:
+        return http.get("/health").json()["absent"]
+
+    with server.http() as http, server.http("Coding-v0") as coding:
+        coding.post("/reset", json={"seed": 0})
+        monkeypatch.delattr(os, "pidfd_open")
+        assert coding.post("/step", json={"action": {"code": "1"}}).status_code == 500
+        assert "pidfd_open" in absent()["Coding-v0"]
+        monkeypatch.undo()
+        deadline = time.monotonic() + 10
+        while absent() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert absent() == {}
+        assert coding.post("/step", json={"action": {"code": "print(1)"}}).json()["observation"]["stdout"] == "1\n"
+
+
+@pytest.mark.slow
+def test_a_step_given_up_after_its_timeout_leaves_no_worker(server: Running):
+    with server.http("Coding-v0") as http, server.http() as root:
+        http.post("/reset", json={"seed": 0})
+        http.post("/step", json={"action": {"code": "x = 7"}})
+        before = stable_count()
+        for _ in range(3):
+            late = {"action": {"code": "import time; time.sleep(60)"}, "timeout_s": 0.2}
+            assert http.post("/step", json=late).status_code == 504
+        assert http.post("/step", json={"action": {"code": "print(x)"}}).json()["observation"]["stdout"] == "7\n"
+        assert stable_count() <= before
+        assert 'tropism_errors_total{code="TIMEOUT"} 3' in root.get("/metrics").text

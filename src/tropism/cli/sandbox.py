@@ -26,7 +26,7 @@ def examine_sandbox(
         raise ValidationError("--tier", tier, f"one of {', '.join(TIERS)}")
     with progress_bar() as bar:
         task = bar.add_task("attacking the sandbox", total=None)
-        report = examine(chosen, lambda done, total: bar.update(task, completed=done, total=total))
+        report = examine(chosen, progress=lambda done, total: bar.update(task, completed=done, total=total))
     rows = [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
     if as_json:
         summary = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}

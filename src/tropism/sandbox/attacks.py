@@ -1,64 +1,9 @@
-"""Attacks on a sandbox, as data: the code of each, and the check on the host that detects its success."""
+"""Attacks on files, the network, other processes and privileges; with those of other modules, the whole set."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from tropism.sandbox.attack import LIBC, SYSCALL, Attack, changes_file, creates_file, kills_decoy, reaches_socket
+from tropism.sandbox.resource_attacks import RESOURCES, SHARED
+from tropism.sandbox.submission_attacks import SUBMISSIONS
 
-from tropism.sandbox.host_targets import HostTargets, was_contacted, was_killed
-from tropism.sandbox.limits import Limits
-from tropism.sandbox.sandbox import ExecutionResult
-
-Oracle = Callable[[HostTargets, ExecutionResult], bool]
-QUICK = Limits(wall=0.4, cpu=0.4, output=2000)
-PATIENT = Limits(wall=3.0, cpu=3.0, output=2000)
-
-
-def prints_secret(targets: HostTargets, result: ExecutionResult) -> bool:
-    """The attack printed the secret, which it can only read or reach by succeeding."""
-    return targets.secret in result.stdout + result.stderr
-
-
-def changes_file(targets: HostTargets, result: ExecutionResult) -> bool:
-    return prints_secret(targets, result) or targets.file_changed()
-
-
-def creates_file(targets: HostTargets, result: ExecutionResult) -> bool:
-    return prints_secret(targets, result) or targets.new_file_exists()
-
-
-def reaches_socket(name: str) -> Oracle:
-    """Detects traffic on this target socket."""
-    return lambda targets, result: prints_secret(targets, result) or was_contacted(targets.sockets[name])
-
-
-def kills_decoy(targets: HostTargets, result: ExecutionResult) -> bool:
-    return prints_secret(targets, result) or was_killed(targets.decoy)
-
-
-def exceeds_time(targets: HostTargets, result: ExecutionResult) -> bool:
-    """The code ended by itself, although it needs longer than its limit."""
-    return prints_secret(targets, result) or not (result.timed_out or result.interpreter_lost)
-
-
-def exceeds_output(targets: HostTargets, result: ExecutionResult) -> bool:
-    return prints_secret(targets, result) or len(result.stdout + result.stderr) > 2 * QUICK.output
-
-
-@dataclass(frozen=True)
-class Attack:
-    """`harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
-    as root. `changes_worker`: the attack may leave the worker in another state, so it is given its own."""
-
-    name: str
-    code: str
-    oracle: Oracle = prints_secret
-    harmless: bool = True
-    needs_root: bool = False
-    changes_worker: bool = False
-    limits: Limits = PATIENT
-
-
-LIBC = "import ctypes, os, platform; libc = ctypes.CDLL(None, use_errno=True)\n"
-SYSCALL = LIBC + "arm = platform.machine() == 'aarch64'\n"
 CONNECT = "import socket; s = socket.socket(socket.{}, socket.SOCK_STREAM); s.connect({})"
 OPENS = "\nfor path in {}:\n    try:\n        open(path, {!r}).close(); print(DONE)\n    except OSError: continue\n"
 FLOOD = """
@@ -92,20 +37,12 @@ if platform.machine() == 'x86_64':
     call = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     if call() > 0: print(DONE)
 """
-MANY_THREADS = """
-import threading, time
-threading.stack_size(65536)
-for _ in range(5000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-print(DONE)
-"""
-
 READING = (
     Attack("read a host file", "print(open(FILE).read())"),
     Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())", needs_root=True),
     Attack(
         "read it through a link",
-        "import os; link = FOLDER + '-link'; os.symlink(FILE, link); print(open(link).read()); os.unlink(link)",
-        changes_worker=True,
+        "import os; os.symlink(FILE, NEW); print(open(NEW).read()); os.unlink(NEW)",
     ),
     Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read() and DONE)", needs_root=True),
     Attack("read its own environment", "import os; print(os.environ.get('TROPISM_SANDBOX_SECRET'))"),
@@ -126,16 +63,16 @@ READING = (
     ),
 )
 WRITING = (
-    Attack("write outside", "open(NEW, 'w').write(DONE)", creates_file),
-    Attack("overwrite a host file", "open(FILE, 'w').write('gone')", changes_file),
-    Attack("truncate a host file", "import os; os.truncate(FILE, 0)", changes_file),
-    Attack("delete a host file", "import os; os.unlink(FILE)", changes_file),
-    Attack("rename a host file", "import os; os.rename(FILE, NEW)", changes_file),
-    Attack("link into a host folder", "import os; os.symlink('/etc', NEW)", creates_file),
-    Attack("make a host folder", "import os; os.mkdir(NEW); os.rmdir(NEW); print(DONE)", creates_file),
-    Attack("make a pipe on the host", "import os; os.mkfifo(NEW)", creates_file),
-    Attack("change a host file's mode", "import os; os.chmod(FILE, 0o600)", changes_file),
-    Attack("change a host file's times", "import os; os.utime(FILE, (1, 1))", changes_file),
+    Attack("write outside", "open(NEW, 'w').write(DONE)", oracle=creates_file),
+    Attack("overwrite a host file", "open(FILE, 'w').write('gone')", oracle=changes_file),
+    Attack("truncate a host file", "import os; os.truncate(FILE, 0)", oracle=changes_file),
+    Attack("delete a host file", "import os; os.unlink(FILE)", oracle=changes_file),
+    Attack("rename a host file", "import os; os.rename(FILE, NEW)", oracle=changes_file),
+    Attack("link into a host folder", "import os; os.symlink('/etc', NEW)", oracle=creates_file),
+    Attack("make a host folder", "import os; os.mkdir(NEW); os.rmdir(NEW); print(DONE)", oracle=creates_file),
+    Attack("make a pipe on the host", "import os; os.mkfifo(NEW)", oracle=creates_file),
+    Attack("change a host file's mode", "import os; os.chmod(FILE, 0o600)", oracle=changes_file),
+    Attack("change a host file's times", "import os; os.utime(FILE, (1, 1))", oracle=changes_file),
     Attack("change a host file's owner", "import os; os.chown(FILE, 1, 1); print(DONE)", needs_root=True),
     Attack("set an extended attribute", "import os; os.setxattr(FILE, 'user.x', b'1'); print(DONE)"),
     Attack(
@@ -158,14 +95,27 @@ WRITING = (
     Attack("fill the disk", FLOOD, harmless=False, changes_worker=True),
 )
 NETWORK = (
-    Attack("connect over TCP", CONNECT.format("AF_INET", "tuple(TCP)"), reaches_socket("tcp")),
+    Attack("connect over TCP", CONNECT.format("AF_INET", "tuple(TCP)"), oracle=reaches_socket("tcp")),
     Attack(
         "send over UDP",
         "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', tuple(UDP))",
-        reaches_socket("udp"),
+        oracle=reaches_socket("udp"),
     ),
-    Attack("connect to a socket file", CONNECT.format("AF_UNIX", "SOCKET"), reaches_socket("path")),
-    Attack("connect to an abstract socket", CONNECT.format("AF_UNIX", "'\\0' + ABSTRACT"), reaches_socket("abstract")),
+    Attack(
+        "send a datagram to a socket file",
+        "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', DATAGRAM)",
+        oracle=reaches_socket("datagram"),
+    ),
+    Attack(
+        "send data out of band",
+        "import socket; pair = socket.socketpair(); pair[0].send(b'x', socket.MSG_OOB); print(DONE)",
+    ),
+    Attack("connect to a socket file", CONNECT.format("AF_UNIX", "SOCKET"), oracle=reaches_socket("path")),
+    Attack(
+        "connect to an abstract socket",
+        CONNECT.format("AF_UNIX", "'\\0' + ABSTRACT"),
+        oracle=reaches_socket("abstract"),
+    ),
     Attack("listen on a port", "import socket; s = socket.create_server(('127.0.0.1', 0)); print(DONE)"),
     Attack(
         "ask the kernel over netlink",
@@ -190,20 +140,23 @@ PROCESSES = (
     ),
     Attack(
         "become another program",
-        "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-c', f'print({DONE!r})'])",
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-c', f'open({NEW!r}, \"w\")'])",
+        oracle=creates_file,
         changes_worker=True,
     ),
     Attack(
         "leave a daemon",
         "import os\nif os.fork() == 0:\n    os.setsid(); open(NEW, 'w').close(); os._exit(0)\nos.wait()",
-        creates_file,
+        oracle=creates_file,
     ),
     Attack(
         "fork bomb",
         "import os\nfor _ in range(64):\n    if os.fork() == 0: os._exit(0)\n    print(DONE)",
         harmless=False,
     ),
-    Attack("kill a process of the host", "import os; os.kill(DECOY, 9); import time; time.sleep(0.1)", kills_decoy),
+    Attack(
+        "kill a process of the host", "import os; os.kill(DECOY, 9); import time; time.sleep(0.1)", oracle=kills_decoy
+    ),
     Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)", needs_root=True),
     Attack("signal every process", "import os; os.kill(-1, 0); print(DONE)"),
     Attack("trace a process", LIBC + "if libc.ptrace(0x4206, DECOY, 0, 0) == 0: print(DONE)"),
@@ -215,6 +168,7 @@ PROCESSES = (
         "limit another process", "import resource; resource.prlimit(DECOY, resource.RLIMIT_CORE, (0, 0)); print(DONE)"
     ),
     Attack("slow another process down", "import os; os.setpriority(os.PRIO_PROCESS, DECOY, 5); print(DONE)"),
+    Attack("read another process's CPU clock", "import time; time.clock_gettime(~DECOY << 3 | 2); print(DONE)"),
     Attack("hold on to another process", "import os; os.pidfd_open(DECOY); print(DONE)"),
 )
 PRIVILEGES = (
@@ -224,12 +178,11 @@ PRIVILEGES = (
         LIBC + "if libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0: print(DONE)",
         harmless=False,
     ),
-    Attack("nested user namespace", LIBC + "if libc.unshare(0x10000000) == 0: print(DONE)", changes_worker=True),
+    Attack("nested user namespace", LIBC + "if libc.unshare(0x10000000) == 0: print(DONE)"),
     Attack(
         "own network namespace",
         LIBC + "if libc.unshare(0x40000000) == 0: print(DONE)",
         needs_root=True,
-        changes_worker=True,
     ),
     Attack("change the root folder", "import os; os.chroot('/'); print(DONE)", needs_root=True),
     Attack(
@@ -238,7 +191,8 @@ PRIVILEGES = (
         needs_root=True,
     ),
     Attack(
-        "lift a limit", "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)", changes_worker=True
+        "lift a limit",
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)",
     ),
     Attack(
         "keep a key in the kernel",
@@ -266,67 +220,4 @@ PRIVILEGES = (
         changes_worker=True,
     ),
 )
-RESOURCES = (
-    Attack("allocate 10 GB", "x = bytearray(10 << 30); print(DONE)", harmless=False, changes_worker=True),
-    Attack(
-        "allocate little by little",
-        "x = []\nfor _ in range(80): x.append(bytearray(b'x' * (32 << 20)))\nprint(DONE)",
-        harmless=False,
-        changes_worker=True,
-    ),
-    Attack("loop for ever", "while True: pass", exceeds_time, harmless=False, changes_worker=True, limits=QUICK),
-    Attack("freeze in one expression", "9 ** 9 ** 9", exceeds_time, harmless=False, changes_worker=True, limits=QUICK),
-    Attack(
-        "sleep past the limit",
-        "import time; time.sleep(60)",
-        exceeds_time,
-        harmless=False,
-        changes_worker=True,
-        limits=QUICK,
-    ),
-    Attack(
-        "ignore signals and loop",
-        "import signal\nfor n in (2, 3, 15, 18, 24): signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
-        exceeds_time,
-        harmless=False,
-        changes_worker=True,
-        limits=QUICK,
-    ),
-    Attack(
-        "catch every exception and loop",
-        "while True:\n    try:\n        while True: pass\n    except BaseException: continue",
-        exceeds_time,
-        harmless=False,
-        changes_worker=True,
-        limits=QUICK,
-    ),
-    Attack(
-        "flood stdout",
-        "while True: print('x' * 100)",
-        exceeds_output,
-        harmless=False,
-        changes_worker=True,
-        limits=QUICK,
-    ),
-    Attack(
-        "flood stderr from below",
-        "import os\nwhile True: os.write(2, b'x' * 65536)",
-        exceeds_output,
-        harmless=False,
-        changes_worker=True,
-        limits=QUICK,
-    ),
-    Attack(
-        "start 5000 threads",
-        MANY_THREADS,
-        harmless=False,
-        changes_worker=True,
-    ),
-    Attack(
-        "open 5000 files",
-        "import os\nx = [os.open('/dev/null', 0) for _ in range(5000)]\nprint(DONE)",
-        harmless=False,
-        changes_worker=True,
-    ),
-)
-ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES)
+ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES, *SHARED, *SUBMISSIONS)

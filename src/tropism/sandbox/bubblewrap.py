@@ -1,9 +1,9 @@
 """Tier A: namespaces created by bubblewrap, in which only the given mounts of the host are visible."""
 
-import shutil
-
 from tropism.errors import SandboxError
+from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
+from tropism.sandbox.monitor import WATCHED
 from tropism.sandbox.mounts import DEVICES, Mounts
 
 CANNOT_BLOCK = (
@@ -11,12 +11,13 @@ CANNOT_BLOCK = (
     "session, protects against those)",
     "timing: code can measure how busy the machine is",
     "reading the system's shared libraries and the files of the interpreter",
+    *WATCHED,
 )
 
 
 def command(mounts: Mounts, limits: Limits) -> list[str]:
     """The command prefix for the interpreter. Only /tmp, a small tmpfs, is writable."""
-    program = shutil.which("bwrap")
+    program = open_program("bwrap")
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

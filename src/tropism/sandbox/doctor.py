@@ -1,18 +1,24 @@
 """Attacks the sandbox on this machine, to decide whether untrusted code may be run."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 
 from tropism.errors import SandboxError
-from tropism.sandbox.attacks import ATTACKS, QUICK, Attack
+from tropism.sandbox.attack import QUICK, Attack
+from tropism.sandbox.attacks import ATTACKS
+from tropism.sandbox.grading import Grading
 from tropism.sandbox.host_targets import HostTargets
 from tropism.sandbox.pool import CANNOT_BLOCK, TIERS, SandboxSpec, Tier, unavailable_reason
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
+from tropism.sandbox.submission_attacks import FUNCTION, HIDDEN_TEST
 
 MAX_PARALLEL = 4
+PAUSE = 0.3  # seconds between the two steps of an attack
+STARTUP_ATTACKS = tuple(attack for attack in ATTACKS if attack.at_startup)
 Progress = Callable[[int, int], None]
 
 
@@ -54,28 +60,30 @@ class DoctorReport:
         return () if self.tier is None else CANNOT_BLOCK[self.tier]
 
 
-def examine(tiers: Iterable[Tier] = TIERS, progress: Progress | None = None) -> DoctorReport:
+def examine(
+    tiers: Iterable[Tier] = TIERS, attacks: Iterable[Attack] = ATTACKS, progress: Progress | None = None
+) -> DoctorReport:
     """Attack the first of these tiers that is available."""
     refusals: list[str] = []
     for tier in tiers:
         reason = unavailable_reason(tier)
         if reason is None:
-            return _examine(tier, refusals, progress)
+            return _examine(tier, attacks, refusals, progress)
         refusals.append(reason)
     return DoctorReport(None, tuple(refusals), ())
 
 
-def _examine(tier: Tier, refusals: list[str], progress: Progress | None) -> DoctorReport:
+def _examine(tier: Tier, attacks: Iterable[Attack], refusals: list[str], progress: Progress | None) -> DoctorReport:
     try:
-        return DoctorReport(tier, tuple(refusals), run_attacks(SandboxSpec(tier), progress=progress))
+        return DoctorReport(tier, tuple(refusals), run_attacks(SandboxSpec(tier), attacks, progress))
     except (OSError, SandboxError) as error:  # an attack that could not be run might succeed
         return DoctorReport(tier, (*refusals, f"tier {tier}: {error}"), ())
 
 
 @cache
 def cached_report(*tiers: Tier) -> DoctorReport:
-    """The report of `examine`, computed once per process."""
-    return examine(tiers or TIERS)
+    """The report of the attacks that are run at start-up, computed once per process."""
+    return examine(tiers or TIERS, STARTUP_ATTACKS)
 
 
 def run_attacks(
@@ -120,9 +128,20 @@ def _run_in_own_sandbox(attack: Attack, targets: HostTargets, spec: SandboxSpec)
 
 
 def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOutcome:
+    if attack.submission:
+        return _submit(attack, sandbox)
     definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
     result = sandbox.start().run(f"{definitions}\n{attack.code}", attack.limits)
+    if attack.later and sandbox.started:
+        time.sleep(PAUSE)
+        result = sandbox.run(attack.later, attack.limits)
     return AttackOutcome(attack, attack.oracle(targets, result), result)
+
+
+def _submit(attack: Attack, sandbox: Sandbox) -> AttackOutcome:
+    """Grade the code of an attack like the solution of a task."""
+    [passed] = Grading(sandbox.spec, attack.code, (FUNCTION,)).run_tests((HIDDEN_TEST,))
+    return AttackOutcome(attack, passed, sandbox.start().run(attack.code, attack.limits))
 
 
 def check(*tiers: Tier) -> Tier:

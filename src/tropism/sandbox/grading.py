@@ -14,7 +14,7 @@ from tropism.sandbox.process import WorkerReply, WorkerRequest
 from tropism.sandbox.sandbox import Sandbox
 
 TIME_FACTOR = 4  # all tests together may take this many times the limit of a step
-SUBMISSION_ENDED = WorkerReply(b"X", b'["RuntimeError", "the submission ended"]')
+SUBMISSION_ENDED = WorkerReply(b"X", b'["Exception", "the submission ended"]')
 
 
 class Grading:
@@ -26,11 +26,11 @@ class Grading:
         self._names = list(names)
         self._submission, self._judge = Sandbox(spec), Sandbox(spec)
 
-    def count_passed(self, tests: Sequence[str]) -> int:
-        """The number of tests passed; tests not run before the deadline count as failed."""
+    def run_tests(self, tests: Sequence[str]) -> tuple[bool, ...]:
+        """Whether each test passes; tests not run before the deadline count as failed."""
         deadline = time.monotonic() + TIME_FACTOR * self._spec.limits.wall
         try:
-            return sum(time.monotonic() < deadline and self._passes(test) for test in tests)
+            return tuple(time.monotonic() < deadline and self._passes(test) for test in tests)
         finally:
             self._submission.close()
             self._judge.close()

@@ -1,20 +1,26 @@
 """Files, sockets and a process of the host that attacks aim at, so that the host can detect a success."""
 
+import fcntl
 import os
 import secrets
 import shutil
 import signal
 import socket
+import stat
+import struct
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from tropism.sandbox.launcher import WORKER_UID, unprivileged_prefix
+from tropism.sandbox.launcher import WORKER_UID, start_unprivileged
 
 SECRET_VARIABLE = "TROPISM_SANDBOX_SECRET"
 MODE = 0o644
+FOLDER, SECRET, NEW, SOCKET, DATAGRAM = "t", "secret", "new", "socket", "datagram"  # names of files
+NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+FLOCK = struct.Struct("hhqqi4x")  # the kernel's struct flock: type, whence, start, length, process id
 START_TIMEOUT = 5.0  # seconds
 OLD_MTIME = 1_000_000_000  # seconds; the modification time of the target file
 
@@ -23,52 +29,61 @@ OLD_MTIME = 1_000_000_000  # seconds; the modification time of the target file
 class HostTargets:
     """An attack that succeeds prints `secret`, or writes it to a forbidden place.
 
-    Workers run as the owner of all targets, so only the sandbox denies them access.
+    Workers run as the owner of the targets, so only the sandbox denies them access. The folder of the targets is in
+    one that only the server can change; once a worker owns it, the server acts on open files, never on paths.
     """
 
     secret: str
+    outer: str
     folder: str
+    folder_fd: int
     sockets: dict[str, socket.socket]
     decoy: "subprocess.Popen[bytes]"
 
     @classmethod
     def create(cls) -> "HostTargets":
         secret = secrets.token_hex(16)
-        folder = tempfile.mkdtemp(prefix="tropism-targets-")
+        outer, folder_fd = _make_folders()
+        folder = os.path.join(outer, FOLDER)
         os.environ[SECRET_VARIABLE] = secret
+        stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
         sockets = {
-            "tcp": _bind(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
-            "udp": _bind(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
-            "path": _bind(socket.AF_UNIX, socket.SOCK_STREAM, os.path.join(folder, "socket")),
-            "abstract": _bind(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{secret}"),
+            "tcp": _bind(socket.AF_INET, stream, ("127.0.0.1", 0)),
+            "udp": _bind(socket.AF_INET, datagram, ("127.0.0.1", 0)),
+            "path": _bind(socket.AF_UNIX, stream, os.path.join(folder, SOCKET)),
+            "datagram": _bind(socket.AF_UNIX, datagram, os.path.join(folder, DATAGRAM)),
+            "abstract": _bind(socket.AF_UNIX, stream, f"\0{secret}"),
         }
-        targets = cls(secret, folder, sockets, _start_decoy())
-        os.chmod(folder, 0o777)
-        os.chmod(os.path.join(folder, "socket"), 0o777)
+        for name in (SOCKET, DATAGRAM):
+            os.chmod(name, 0o666, dir_fd=folder_fd)
+        targets = cls(secret, outer, folder, folder_fd, sockets, _start_decoy())
         targets.restore()
+        _give_to_workers(folder_fd)
         return targets
 
     @property
     def file(self) -> str:
-        return os.path.join(self.folder, "secret")
+        return os.path.join(self.folder, SECRET)
 
     @property
     def new(self) -> str:
         """The path of a file that does not exist."""
-        return os.path.join(self.folder, "new")
+        return os.path.join(self.folder, NEW)
 
     def restore(self) -> None:
         """Undo the effects of an attack that succeeded."""
-        for path in (self.file, self.new):
-            if os.path.lexists(path):
-                os.unlink(path)
-        with open(self.file, "w") as file:
-            file.write(self.secret)
-        os.chmod(self.file, MODE)
-        os.utime(self.file, (OLD_MTIME, OLD_MTIME))
-        if os.geteuid() == 0:
-            os.chown(self.file, WORKER_UID, WORKER_UID)
-            os.chown(self.folder, WORKER_UID, WORKER_UID)
+        for name in (SECRET, NEW):
+            if (status := self._status(name)) is not None:
+                remove = os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink
+                remove(name, dir_fd=self.folder_fd)
+        fd = os.open(SECRET, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINK, MODE, dir_fd=self.folder_fd)
+        try:
+            os.write(fd, self.secret.encode())
+            os.fchmod(fd, MODE)
+            os.utime(fd, (OLD_MTIME, OLD_MTIME))
+            _give_to_workers(fd)
+        finally:
+            os.close(fd)
         if self.decoy.poll() is not None:
             self.decoy = _start_decoy()
 
@@ -82,6 +97,7 @@ class HostTargets:
             "TCP": self.sockets["tcp"].getsockname(),
             "UDP": self.sockets["udp"].getsockname(),
             "SOCKET": self.sockets["path"].getsockname(),
+            "DATAGRAM": self.sockets["datagram"].getsockname(),
             "ABSTRACT": self.secret,
             "DECOY": self.decoy.pid,
             "ADDRESS": _memory_address(self.decoy.pid),
@@ -91,15 +107,22 @@ class HostTargets:
     def file_changed(self) -> bool:
         """Whether the content, mode or modification time of the file has changed."""
         try:
-            status = os.stat(self.file)
-            with open(self.file) as file:
-                same = file.read() == self.secret
+            fd = os.open(SECRET, os.O_RDONLY | os.O_NONBLOCK | NO_LINK, dir_fd=self.folder_fd)
         except OSError:
             return True
+        with open(fd) as file:
+            status = os.fstat(fd)
+            same = stat.S_ISREG(status.st_mode) and file.read() == self.secret
         return not same or status.st_mode & 0o777 != MODE or status.st_mtime != OLD_MTIME
 
     def new_file_exists(self) -> bool:
-        return os.path.lexists(self.new)
+        return self._status(NEW) is not None
+
+    def _status(self, name: str) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self.folder_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
 
     def close(self) -> None:
         os.environ.pop(SECRET_VARIABLE, None)
@@ -107,7 +130,41 @@ class HostTargets:
             sock.close()
         self.decoy.kill()
         self.decoy.wait()
-        shutil.rmtree(self.folder)
+        os.close(self.folder_fd)
+        shutil.rmtree(self.outer)  # does not follow links
+
+
+def _make_folders() -> tuple[str, int]:
+    """A folder that only this process can change, with another inside, which is returned as an open file."""
+    outer = tempfile.mkdtemp(prefix="tropism-")  # short: paths of sockets have at most 107 bytes
+    fd = os.open(outer, os.O_DIRECTORY | NO_LINK)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise OSError(f"another user has replaced {outer}")
+        os.mkdir(FOLDER, 0o700, dir_fd=fd)
+        inner = os.open(FOLDER, os.O_DIRECTORY | NO_LINK, dir_fd=fd)
+        os.fchmod(fd, 0o711)  # workers may pass through it
+    finally:
+        os.close(fd)
+    return outer, inner
+
+
+def _give_to_workers(fd: int) -> None:
+    if os.geteuid() == 0:
+        os.fchown(fd, WORKER_UID, WORKER_UID)
+
+
+def is_locked(path: str) -> bool:
+    """Whether another process holds a lock on this file."""
+    with open(path) as file:
+        query = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        if FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, query))[0] != fcntl.F_UNLCK:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def was_contacted(sock: socket.socket) -> bool:
@@ -133,7 +190,7 @@ def _bind(family: int, kind: int, address: Any) -> socket.socket:
 
 def _start_decoy() -> "subprocess.Popen[bytes]":
     """Start a sleeping process of the workers' user; `close` ends it."""
-    decoy = subprocess.Popen([*unprivileged_prefix(), "sleep", "300"])
+    decoy = start_unprivileged(["sleep", "300"])
     deadline = time.monotonic() + START_TIMEOUT
     while _process_name(decoy.pid) != "sleep" and time.monotonic() < deadline:
         time.sleep(0.001)

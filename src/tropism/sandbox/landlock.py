@@ -4,6 +4,7 @@ import ctypes
 from typing import Any
 
 from tropism.errors import SandboxError
+from tropism.sandbox.monitor import WATCHED
 from tropism.sandbox.mounts import DEVICES, Mounts
 
 NEEDED = 6  # the first version that restricts signals and abstract sockets
@@ -13,12 +14,13 @@ EVERY_PORT = 0b11  # bind and connect
 EVERY_SCOPE = 0b11  # abstract sockets and signals
 
 CANNOT_BLOCK = (
-    "testing whether a path exists, and reading its size and owner (its content cannot be read)",
-    "reading the host name, the kernel version and the ids of processes",
+    "testing whether a path exists, and reading its size, its owner and the target of a link (its content cannot "
+    "be read)",
+    "reading the host name, the kernel version, and the ids, priorities and limits of processes",
     "reading the files of the interpreter's own installation, other packages beside it included",
-    "threads are bounded by memory, and by one limit that all workers share",
     "kernel vulnerabilities in the system calls that Python needs",
     "timing: code can measure how busy the machine is",
+    *WATCHED,
 )
 
 

@@ -4,7 +4,6 @@ import ctypes
 import os
 import queue
 import shutil
-import socket
 import stat
 import subprocess
 import threading
@@ -60,18 +59,47 @@ def _run_job(job: Callable[[], Any], future: "Future[Any]", failure: SandboxErro
         future.set_exception(error)
 
 
-def start(command: list[str], environment: dict[str, str], channel: socket.socket) -> "subprocess.Popen[bytes]":
-    """Run a command without privileges and with no other open files; must be called in a launcher's thread."""
-    command = [*unprivileged_prefix(), *command]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, cwd="/", stdin=channel.fileno(), stdout=pipe, stderr=pipe)
+def start_unprivileged(
+    command: list[str], environment: dict[str, str] | None = None, stdin: int | None = None, output: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a command in `/` without privileges and without open files of this process.
+
+    It has a session of its own, and with it a scheduling group where the kernel groups by session. Workers must be
+    started in a launcher's thread.
+    """
+    return subprocess.Popen(
+        [*unprivileged_prefix(), *command],
+        env=environment,
+        cwd="/",
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        pass_fds=tuple(_programs.values()),
+        start_new_session=True,
+    )
+
+
+_programs: dict[str, int] = {}
+
+
+def open_program(name: str) -> str | None:
+    """A path by which children can execute this program; None if it is not installed.
+
+    The program is opened once and executed by its descriptor: replacing the file later has no effect.
+    """
+    if name not in _programs:
+        path = shutil.which(name)
+        if path is None:
+            return None
+        _programs[name] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    return f"/proc/self/fd/{_programs[name]}"
 
 
 def unprivileged_prefix() -> list[str]:
     """A command prefix that drops root privileges."""
     if os.geteuid() != 0:
         return []
-    setpriv = shutil.which("setpriv")
+    setpriv = open_program("setpriv")
     if setpriv is None:
         message = "the server is root, and setpriv (of util-linux), which starts workers as another user, is missing"
         raise SandboxError("setpriv", None, "util-linux", message)

@@ -1,11 +1,12 @@
 """The paths that code in a sandbox can read: the interpreter, its standard library and the allowed packages."""
 
-import importlib.util
 import os
 import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
+
+from tropism.sandbox.packages import find_packages
 
 SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -19,12 +20,12 @@ class Mounts:
     system: tuple[str, ...]  # folders and files, links resolved
     links: tuple[tuple[str, str], ...]  # path of the link, its target
     hidden: tuple[str, ...]  # package folders inside the system folders
-    packages: tuple[tuple[str, str], ...]  # name, folder
+    packages: tuple[tuple[str, str], ...]  # import name, folder or file
     libraries: tuple[str, ...]  # folders next to packages in which wheels put shared libraries
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        return (*(folder for _, folder in self.packages), *self.libraries)
+        return (*(path for _, path in self.packages), *self.libraries)
 
     @property
     def readable(self) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ class Mounts:
 def mounts_for(packages: tuple[str, ...]) -> Mounts:
     interpreter = _base_interpreter()
     library = os.path.realpath(sysconfig.get_path("stdlib"))
-    folders = {name: folder for name in packages if (folder := _package_folder(name)) is not None}
+    installed = find_packages(packages)
     system_libraries = [path for path in SYSTEM_LIBRARIES if os.path.exists(path)]
     compiled = sysconfig.get_path("platstdlib", vars={"platbase": sys.base_exec_prefix})  # not a virtual environment's
     python_folders = [os.path.join(sys.base_prefix, "lib"), library, compiled]
@@ -45,14 +46,13 @@ def mounts_for(packages: tuple[str, ...]) -> Mounts:
         *(path for path in system_libraries if not os.path.islink(path)),
     ]
     site_packages = (os.path.join(library, name) for name in ("site-packages", "dist-packages"))
-    library_folders = (f"{folder}.libs" for folder in folders.values())
     return Mounts(
         interpreter=interpreter,
         system=tuple(dict.fromkeys(path for path in system if not _is_within(path, system))),
         links=tuple((path, os.readlink(path)) for path in system_libraries if os.path.islink(path)),
         hidden=tuple(path for path in site_packages if os.path.isdir(path)),
-        packages=tuple(folders.items()),
-        libraries=tuple(path for path in library_folders if os.path.isdir(path)),
+        packages=tuple(sorted(installed.paths.items())),
+        libraries=tuple(sorted(installed.libraries)),
     )
 
 
@@ -65,9 +65,3 @@ def _base_interpreter() -> str:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = os.path.join(sys.base_prefix, "bin", version)
     return os.path.realpath(base if os.path.exists(base) else sys.executable)
-
-
-def _package_folder(name: str) -> str | None:
-    spec = importlib.util.find_spec(name)
-    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return os.path.realpath(locations[0]) if locations else None

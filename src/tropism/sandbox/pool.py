@@ -6,10 +6,12 @@ import json
 import marshal
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,11 +19,11 @@ from typing import Any, Literal
 
 from tropism.errors import SandboxError, ValidationError
 from tropism.sandbox import bubblewrap, landlock, seccomp
-from tropism.sandbox.launcher import Launcher, start
-from tropism.sandbox.limits import Limits
+from tropism.sandbox.launcher import Launcher, start_unprivileged
+from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.process import Worker
-from tropism.sandbox.worker import HEADER
+from tropism.sandbox.worker import HEADER, NO_TOKEN
 
 Tier = Literal["A", "B"]
 TIERS: tuple[Tier, ...] = ("A", "B")
@@ -51,6 +53,7 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
             raise ValidationError("tier", self.tier, "'A' or 'B'")
+        mounts_for(self.packages)  # raises for a package that is not installed
 
     def command(self) -> list[str]:
         mounts = mounts_for(self.packages)
@@ -67,6 +70,17 @@ class SandboxSpec:
             "landlock": landlock.rules(mounts) if without_namespaces else None,
             "filter": seccomp.program(writing=not without_namespaces).hex(),
             "packages": dict(mounts.packages),
+            "folders": [] if without_namespaces else ["/tmp"],
+            "explanations": self._explanations(),
+        }
+
+    def _explanations(self) -> dict[str, str]:
+        """What an exception tells the agent about the limit that caused it."""
+        packages = ", ".join(self.packages) or "none"
+        return {
+            "memory": f"the memory limit is {self.limits.memory // MEBIBYTE} MiB",
+            "threads": f"the limit is {self.limits.threads} threads",
+            "packages": f"packages that can be imported beside the standard library: {packages}",
         }
 
 
@@ -80,6 +94,8 @@ class Pool:
         self._waiting: deque[Worker] = deque()
         self._lock = threading.Lock()
         self._process = os.getpid()
+        self._failure: SandboxError | None = None  # of the last start
+        self._retry: Future[Any] | None = None
         mounts = mounts_for(spec.packages)
         self._launcher = Launcher(mounts.readable)
 
@@ -92,8 +108,22 @@ class Pool:
             with contextlib.suppress(SandboxError):  # it was killed in the meantime
                 worker.await_ready()
                 return worker
-        worker = self._launcher.run(self._start)
-        worker.await_ready()
+        return self._start_ready(self._launcher.run)
+
+    def start_failure(self) -> str | None:
+        """Why the last start failed, if it did; another one is tried in the background."""
+        if self._failure is not None and (self._retry is None or self._retry.done()):
+            self._retry = self._launcher.submit(lambda: self._start_ready(lambda start: start()).end())
+        return None if self._failure is None else str(self._failure)
+
+    def _start_ready(self, run: Callable[[Callable[[], Worker]], Worker]) -> Worker:
+        try:
+            worker = run(self._start)
+            worker.await_ready()
+        except SandboxError as error:
+            self._failure = error
+            raise
+        self._failure = None
         return worker
 
     def close(self) -> None:
@@ -122,7 +152,7 @@ class Pool:
         parent_end, child_end = socket.socketpair()
         parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
-            process = start(command, ENVIRONMENT, child_end)
+            process = start_unprivileged(command, ENVIRONMENT, child_end.fileno(), subprocess.PIPE)
         except OSError as error:
             parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None
@@ -130,8 +160,8 @@ class Pool:
             child_end.close()
         with contextlib.suppress(BrokenPipeError):  # `await_ready` reports why a worker ended
             parent_end.sendall(len(self._program).to_bytes(4, "little") + self._program)
-            parent_end.sendall(HEADER.pack(b"I", len(config)) + config)
-        return Worker(process, parent_end)
+            parent_end.sendall(HEADER.pack(b"I", NO_TOKEN, len(config)) + config)
+        return Worker(process, parent_end, has_namespaces=self.spec.tier == "A")
 
 
 @cache
@@ -147,8 +177,17 @@ def shared_pool(spec: SandboxSpec) -> Pool:
 @cache
 def _shared_pool(spec: SandboxSpec, process: int) -> Pool:  # noqa: ARG001  a forked process needs a pool of its own
     pool = Pool(spec)
+    _pools.append(pool)
     atexit.register(pool.close)
     return pool
+
+
+_pools: list[Pool] = []
+
+
+def start_failure() -> str | None:
+    """Why the last start of a worker failed, if it did, in any shared pool of this process."""
+    return next((failure for pool in _pools if (failure := pool.start_failure()) is not None), None)
 
 
 def unavailable_reason(tier: Tier) -> str | None:

@@ -7,14 +7,16 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tropism.errors import SandboxError
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.worker import HEADER, NOT_CONFINED
+from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
+from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
 
 START_TIMEOUT = 20.0  # seconds a worker may take to confine itself
 EXIT_TIMEOUT = 1.0  # seconds a worker that exits by itself may take
@@ -23,6 +25,7 @@ MAX_FRAME = 2**20  # bytes; longer frames are rejected
 READ_SIZE = 65536
 CREDENTIALS = struct.Struct("3i")
 MIN_WAIT = 0.02  # seconds between two reads of the CPU clock
+CHECK_INTERVAL = 0.05  # seconds between two checks of the monitor
 CORES = os.cpu_count() or 1
 
 
@@ -31,6 +34,9 @@ class WorkerReply(NamedTuple):
 
     kind: bytes
     payload: bytes
+
+
+NO_REPLY = WorkerReply(b"", b"")
 
 
 class CapturedStream:
@@ -49,31 +55,41 @@ class CapturedStream:
 
 @dataclass
 class WorkerRequest:
-    """One request: its limits, deadline and captured output."""
+    """One request: its limits, deadline and captured output. Replies carry its token, which no earlier request had,
+    so code cannot reply to a request before it is sent. `exceeded` is the name of the limit that ended the worker."""
 
     limits: Limits
     out: CapturedStream
     err: CapturedStream
     deadline: float
-    timed_out: bool = False
+    token: bytes = field(default_factory=lambda: os.urandom(len(NO_TOKEN)))
+    exceeded: str | None = None
+    nice: int = NORMAL_PRIORITY
 
     @classmethod
     def start(cls, limits: Limits) -> "WorkerRequest":
         return cls(limits, CapturedStream(limits.output), CapturedStream(limits.output), time.monotonic() + limits.wall)
 
+    @property
+    def timed_out(self) -> bool:
+        return self.exceeded in ("wall", "cpu")
+
 
 class Worker:
     """Stopped by SIGSTOP between requests, so that remaining threads use no CPU time."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket):
+    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket, has_namespaces: bool):
         assert process.stdout is not None
         assert process.stderr is not None
         self.process = process
         self.pid = 0
+        self._has_namespaces = has_namespaces
         self._channel = channel
         self._out, self._err = process.stdout.fileno(), process.stderr.fileno()
         self._received = b""
         self._pidfd = -1
+        self._monitor: WorkerMonitor | None = None
+        self._in_use = threading.Lock()
         self._poll = select.poll()
         for fd in (channel.fileno(), self._out, self._err):
             os.set_blocking(fd, False)
@@ -90,15 +106,30 @@ class Worker:
         if self._pidfd >= 0:
             return
         request = WorkerRequest.start(Limits(wall=START_TIMEOUT))
+        request.token = NO_TOKEN
         reply = self._await_reply(request)
         if reply.kind != b"R" or not self.pid:
             code = self.end(EXIT_TIMEOUT)
             reason = bytes(request.err.data).decode(errors="replace").strip() or f"exit code {code}"
             failure = "refused to run" if code == NOT_CONFINED else "did not start"
             raise SandboxError("worker", code, "a worker that confines itself", f"the sandbox {failure}: {reason}")
-        self._pidfd = os.pidfd_open(self.pid)
-        self._fds.append(self._pidfd)
+        try:
+            self._watch()
+        except SandboxError:
+            self.end()
+            raise
         self._signal(signal.SIGSTOP)
+
+    def _watch(self) -> None:
+        """Open what is needed to signal and to watch the worker."""
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            self._fds.append(self._pidfd)
+            signal.pidfd_send_signal(self._pidfd, 0)
+        except (AttributeError, OSError) as error:  # an old kernel, or a container that denies it
+            message = f"processes cannot be signalled reliably: pidfd_open or pidfd_send_signal fails ({error})"
+            raise SandboxError("pidfd_open", str(error), "a kernel with pidfd_open", message) from None
+        self._monitor = WorkerMonitor(self.pid, self._has_namespaces, self._fds)
 
     def notify(self, kind: bytes, payload: bytes) -> None:
         """Send a message that has no reply."""
@@ -106,51 +137,75 @@ class Worker:
 
     def send_request(self, kind: bytes, payload: bytes, request: WorkerRequest) -> WorkerReply:
         """Send a request and wait for the reply, at most until the deadline."""
-        self._signal(signal.SIGCONT)
-        reply = WorkerReply(b"", b"")
-        if self._send(kind, payload, request):
-            reply = self._await_reply(request)
-        if reply.kind:
+        with self._in_use:
+            if not self.alive:
+                return NO_REPLY
+            self._signal(signal.SIGCONT)
+            reply = self._await_reply(request) if self._send(kind, payload, request) else NO_REPLY
+            if not reply.kind:
+                return NO_REPLY
             self._signal(signal.SIGSTOP)
+            self._set_priority(request, NORMAL_PRIORITY)
             self._drain(request)
-        return reply
+            return NO_REPLY if self._exceeds_limit(request) else reply
 
     def end(self, timeout: float = 0.0) -> int:
-        """Kill the worker, unless it exits within `timeout` seconds; returns its exit code."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout)
-        self._finalizer()
-        code = self.process.returncode
-        return -signal.SIGKILL if code is None else _exit_code(code)  # None: another thread is ending it
+        """Kill the worker, unless it exits within `timeout` seconds; returns its exit code.
+
+        Another thread may be waiting for a reply; it gets none.
+        """
+        if self._in_use.locked():
+            self._kill()
+        with self._in_use:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout)
+            self._finalizer()
+        return _exit_code(self.process.returncode)
 
     def _send(self, kind: bytes, payload: bytes, request: WorkerRequest) -> bool:
         """Returns whether everything was sent."""
-        data = memoryview(HEADER.pack(kind, len(payload)) + payload)
+        data = memoryview(HEADER.pack(kind, request.token, len(payload)) + payload)
         while data:
             try:
                 data = data[self._channel.send(data) :]
             except BlockingIOError:
                 select.select([], [self._channel], [], MIN_WAIT)
                 if time.monotonic() > request.deadline:
-                    request.timed_out = True
+                    request.exceeded = "wall"
                     return False
             except OSError:
                 return False
         return True
 
     def _await_reply(self, request: WorkerRequest) -> WorkerReply:
-        start = self._cpu_time()
-        while (reply := self._next_frame()) is None:
-            time_left = request.deadline - time.monotonic()
-            cpu_left = request.limits.cpu - (self._cpu_time() - start)
+        start, next_check = self._cpu_time(), time.monotonic() + CHECK_INTERVAL
+        while (reply := self._next_frame(request.token)) is None:
+            now = time.monotonic()
+            time_left, cpu_left = request.deadline - now, request.limits.cpu - (self._cpu_time() - start)
             if time_left <= 0 or cpu_left <= 0:
-                request.timed_out = True
-                return WorkerReply(b"", b"")
-            wait = min(time_left, max(cpu_left / CORES, MIN_WAIT))
+                request.exceeded = "wall" if time_left <= 0 else "cpu"
+                return NO_REPLY
+            if now >= next_check:
+                if self._exceeds_limit(request):
+                    return NO_REPLY
+                self._set_priority(request, LOW_PRIORITY)
+                next_check = now + CHECK_INTERVAL
+            wait = min(time_left, max(cpu_left / CORES, MIN_WAIT), CHECK_INTERVAL)
             if not self._read(request, wait):
                 self._drain(request)
-                return self._next_frame() or WorkerReply(b"", b"")
+                return self._next_frame(request.token) or NO_REPLY
         return reply
+
+    def _set_priority(self, request: WorkerRequest, nice: int) -> None:
+        """Steps that take long yield to short ones."""
+        if self._monitor is not None and request.nice != nice:
+            self._monitor.set_priority(nice)
+            request.nice = nice
+
+    def _exceeds_limit(self, request: WorkerRequest) -> bool:
+        if self._monitor is not None:
+            request.exceeded = self._monitor.exceeded_limit(request.limits)
+        return request.exceeded is not None
 
     def _read(self, request: WorkerRequest, seconds: float) -> bool:
         """Read what is available; False if the worker has ended."""
@@ -190,17 +245,19 @@ class Worker:
         self.pid = next((CREDENTIALS.unpack(part)[0] for part in sent), 0)
         return data
 
-    def _next_frame(self) -> WorkerReply | None:
-        if len(self._received) < HEADER.size:
-            return None
-        kind, length = HEADER.unpack_from(self._received)
-        end = HEADER.size + length
-        if length > MAX_FRAME:
-            return WorkerReply(b"", b"")
-        if len(self._received) < end:
-            return None
-        payload, self._received = self._received[HEADER.size : end], self._received[end:]
-        return WorkerReply(kind, payload)
+    def _next_frame(self, token: bytes) -> WorkerReply | None:
+        """The next frame with this token; frames with another one are discarded."""
+        while len(self._received) >= HEADER.size:
+            kind, sent_token, length = HEADER.unpack_from(self._received)
+            end = HEADER.size + length
+            if length > MAX_FRAME:
+                return NO_REPLY
+            if len(self._received) < end:
+                return None
+            payload, self._received = self._received[HEADER.size : end], self._received[end:]
+            if sent_token == token:
+                return WorkerReply(kind, payload)
+        return None
 
     def _drain(self, request: WorkerRequest) -> None:
         """Read the output printed before the reply: it is in the pipes by now."""
@@ -219,6 +276,10 @@ class Worker:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self.process.kill()
 
 
 def _exit_code(code: int) -> int:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from tropism.errors import StateError
 from tropism.sandbox.limits import Limits
+from tropism.sandbox.monitor import MAX_FILES
 from tropism.sandbox.pool import SandboxSpec, Tier, shared_pool
 from tropism.sandbox.process import EXIT_TIMEOUT, CapturedStream, Worker, WorkerReply, WorkerRequest
+
+NEWLINE = "\n"
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,21 @@ class Sandbox:
         return self
 
     def run(self, code: str, limits: Limits | None = None, name: str = "<code>") -> ExecutionResult:
-        """Run code, with other limits of time and output if given; `name` is the file name in tracebacks."""
+        """Run code, with other limits of time and output if given; `name` is the file name in tracebacks.
+
+        If another thread closes the sandbox meanwhile, the result is that of an interpreter that was killed.
+        """
         request = WorkerRequest.start(limits or self.spec.limits)
-        reply = self.send_request(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), request)
+        worker = self._started_worker()
+        reply = worker.send_request(b"P", name.encode() + b"\0" + code.encode("utf-8", "surrogatepass"), request)
         completed = reply.kind == b"D" and len(reply.payload) == 4
-        exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(request)
+        exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(worker, request)
+        stderr = _text(request.err)
+        if not completed:
+            stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {_explain(request, exit_code)}\n"
         return ExecutionResult(
             stdout=_text(request.out),
-            stderr=_text(request.err),
+            stderr=stderr,
             exit_code=exit_code,
             timed_out=request.timed_out,
             truncated_output=request.out.truncated or request.err.truncated,
@@ -60,30 +70,48 @@ class Sandbox:
 
     def send_request(self, kind: bytes, payload: bytes, request: WorkerRequest) -> WorkerReply:
         """Send a request of any kind; most callers need only `run`."""
+        return self._started_worker().send_request(kind, payload, request)
+
+    def _started_worker(self) -> Worker:
         if self._worker is None:
             raise StateError("sandbox", "not started", "start() first, and again after the interpreter was lost")
-        return self._worker.send_request(kind, payload, request)
+        return self._worker
 
     @property
     def started(self) -> bool:
         return self._worker is not None
 
     def close(self) -> None:
-        """End the interpreter; closing twice is fine."""
-        if self._worker is not None:
-            self._worker.end()
-            self._worker = None
-
-    def _end(self, request: WorkerRequest) -> int:
+        """End the interpreter, also during a step of another thread; closing twice is fine."""
         worker, self._worker = self._worker, None
-        assert worker is not None
-        return worker.end(0.0 if request.timed_out else EXIT_TIMEOUT)
+        if worker is not None:
+            worker.end()
+
+    def _end(self, worker: Worker, request: WorkerRequest) -> int:
+        if self._worker is worker:
+            self._worker = None
+        return worker.end(0.0 if request.exceeded else EXIT_TIMEOUT)
 
     def __enter__(self) -> "Sandbox":
         return self.start()
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _explain(request: WorkerRequest, exit_code: int) -> str:
+    """Why the interpreter ended."""
+    limits = request.limits
+    reasons = {
+        "wall": f"the step was stopped because it took longer than {limits.wall:g} s",
+        "cpu": f"the step was stopped because it used more than {limits.cpu:g} s of CPU time",
+        "memory": "the step was stopped because it used too much memory",
+        "threads": f"the step was stopped because it had more than {limits.threads} threads",
+        "files": f"the step was stopped because it had more than {MAX_FILES} files",
+    }
+    ended = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
+    reason = reasons[request.exceeded] if request.exceeded else f"the interpreter {ended}"
+    return f"{reason}; all variables are lost"
 
 
 def _text(stream: CapturedStream) -> str:

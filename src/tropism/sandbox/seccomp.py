@@ -7,34 +7,30 @@ import errno
 import platform
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tropism.errors import SandboxError
 
 # name, number on x86_64, number on aarch64; "-" where an architecture has no such call.
 READING = """
-read 0 63, write 1 64, close 3 57, fstat 5 80, lseek 8 62, mmap 9 222, mprotect 10 226, munmap 11 215, brk
-12 214, rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, pread64 17 67, pwrite64 18 68,
-readv 19 65, writev 20 66, access 21 -, faccessat 269 48, faccessat2 439 439, pipe 22 -, pipe2 293 59,
-select 23 -, pselect6 270 72, poll 7 -, ppoll 271 73, sched_yield 24 124, mremap 25 216, msync 26 227,
-mincore 27 232, madvise 28 233, dup 32 23, dup2 33 -, dup3 292 24, pause 34 -, nanosleep 35 101,
-clock_nanosleep 230 115, getitimer 36 102, setitimer 38 103, alarm 37 -, getpid 39 172, gettid 186 178,
-getppid 110 173, getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177, getgroups 115 158,
-getresuid 118 148, getresgid 120 150, getpgrp 111 -, getpgid 121 155, getsid 124 156, uname 63 160, fcntl 72
-25, flock 73 32, fsync 74 82, fdatasync 75 83, getdents 78 -, getdents64 217 61, getcwd 79 17, chdir 80 49,
-fchdir 81 50, open 2 -, openat 257 56, stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291, statfs 137 43,
-fstatfs 138 44, readlink 89 -, readlinkat 267 78, umask 95 166, gettimeofday 96 169, time 201 -, times 100
-153, getrusage 98 165, getrlimit 97 163, sysinfo 99 179, clock_gettime 228 113, clock_getres 229 114, getcpu
-309 168, sched_getaffinity 204 123, sched_getparam 143 121, sched_getscheduler 145 120,
-sched_get_priority_max 146 125, sched_get_priority_min 147 126, getpriority 140 141, set_tid_address 218 96,
-set_robust_list 273 99, get_robust_list 274 100, rseq 334 293, membarrier 324 283, arch_prctl 158 -, futex
-202 98, exit 60 93, exit_group 231 94, restart_syscall 219 128, tgkill 234 131, sigaltstack 131
-132, rt_sigpending 127 136, rt_sigtimedwait 128 137, rt_sigsuspend 130 133, timer_create 222 107,
-timer_settime 223 110, timer_gettime 224 108, timer_getoverrun 225 109, timer_delete 226 111, timerfd_create
-283 85, timerfd_settime 286 86, timerfd_gettime 287 87, eventfd 284 -, eventfd2 290 19, signalfd4 289 74,
-epoll_create 213 -, epoll_create1 291 20, epoll_ctl 233 21, epoll_wait 232 -, epoll_pwait 281 22,
-epoll_pwait2 441 441, getrandom 318 278, sendfile 40 71, copy_file_range 326 285, fadvise64 221 223,
-close_range 436 436, sendto 44 206, recvfrom 45 207, sendmsg 46 211, recvmsg 47 212, shutdown 48 210,
-getsockname 51 204, getpeername 52 205, getsockopt 55 209, setsockopt 54 208
+read 0 63, write 1 64, close 3 57, fstat 5 80, lseek 8 62, mmap 9 222, mprotect 10 226, munmap 11 215, brk 12
+214, rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, pread64 17 67, pwrite64 18 68, readv 19
+65, writev 20 66, access 21 -, faccessat 269 48, faccessat2 439 439, pipe 22 -, pipe2 293 59, select 23 -,
+pselect6 270 72, poll 7 -, ppoll 271 73, sched_yield 24 124, mremap 25 216, msync 26 227, madvise 28 233, dup 32
+23, dup2 33 -, dup3 292 24, pause 34 -, nanosleep 35 101, getitimer 36 102, setitimer 38 103, alarm 37 -, getpid
+39 172, gettid 186 178, getppid 110 173, getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177,
+getgroups 115 158, getresuid 118 148, getresgid 120 150, getpgrp 111 -, getpgid 121 155, getsid 124 156, uname
+63 160, fsync 74 82, fdatasync 75 83, getdents 78 -, getdents64 217 61, getcwd 79 17, chdir 80 49, fchdir 81 50,
+open 2 -, openat 257 56, stat 4 -, lstat 6 -, newfstatat 262 79, statx 332 291, statfs 137 43, fstatfs 138 44,
+readlink 89 -, readlinkat 267 78, umask 95 166, gettimeofday 96 169, time 201 -, times 100 153, getrusage 98
+165, getrlimit 97 163, sysinfo 99 179, getcpu 309 168, sched_getaffinity 204 123, sched_getparam 143 121,
+sched_getscheduler 145 120, sched_get_priority_max 146 125, sched_get_priority_min 147 126, getpriority 140 141,
+set_tid_address 218 96, set_robust_list 273 99, get_robust_list 274 100, rseq 334 293, membarrier 324 283,
+arch_prctl 158 -, futex 202 98, exit 60 93, exit_group 231 94, restart_syscall 219 128, sigaltstack 131 132,
+rt_sigpending 127 136, rt_sigtimedwait 128 137, rt_sigsuspend 130 133, timerfd_settime 286 86, timerfd_gettime
+287 87, eventfd 284 -, eventfd2 290 19, signalfd4 289 74, epoll_create 213 -, epoll_create1 291 20, epoll_ctl
+233 21, epoll_wait 232 -, epoll_pwait 281 22, epoll_pwait2 441 441, getrandom 318 278, sendfile 40 71,
+copy_file_range 326 285, fadvise64 221 223, shutdown 48 210, getsockname 51 204, getpeername 52 205
 """
 WRITING = """
 mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -, renameat 264 38,
@@ -42,7 +38,11 @@ renameat2 316 276, truncate 76 45, ftruncate 77 46, fallocate 285 47, chmod 90 -
 53, utimensat 280 88, utime 132 -, utimes 235 -, futimesat 261 -, symlink 88 -, symlinkat 266 36, link 86 -,
 linkat 265 37
 """
-CONDITIONAL = "kill 62 129, clone 56 220, prctl 157 167, prlimit64 302 261, socketpair 53 199, ioctl 16 29"
+CONDITIONAL = """
+kill 62 129, tgkill 234 131, clone 56 220, prctl 157 167, prlimit64 302 261, ioctl 16 29, fcntl 72 25, close_range
+436 436, socketpair 53 199, getsockopt 55 209, sendto 44 206, sendmsg 46 211, recvfrom 45 207, recvmsg 47 212,
+clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115, timerfd_create 283 85
+"""
 MISSING = "clone3 435 435, openat2 437 437"  # fail with ENOSYS, so that the C library falls back to older calls
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
@@ -52,13 +52,56 @@ LOAD, JUMP_EQUAL, JUMP_GREATER, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in seccomp_data
 
-THREAD = 0x00010000
+ALL_BITS, SIGN_BIT = 0xFFFFFFFF, 0x80000000
+
+
+class Check(NamedTuple):
+    """A condition on the lower half of one argument: its bits in `mask` are one of `values`, or none of them."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = ALL_BITS
+    forbidden: bool = False
+
+
+THREAD_AND_FILES = 0x00010000 | 0x00000400  # CLONE_THREAD, CLONE_FILES
 NAMESPACES = 0x7E020080  # every CLONE_NEW flag
-THREAD_NAME = (15, 16)  # PR_SET_NAME, PR_GET_NAME
+NOT_SIGCONT = (18,)  # a worker that sends itself SIGCONT could run between steps
+STREAM, STREAM_FLAGS = 1, 0o2004000  # SOCK_STREAM, SOCK_CLOEXEC | SOCK_NONBLOCK
+MSG_OOB = 1
+NO_OUT_OF_BAND = (0,), MSG_OOB
+SET_LOCK, SET_LOCK_WAIT = 6, 7  # fcntl
+# Duplicating, flags, F_GETLK and F_GETPIPE_SZ: no leases, notifications, signals or pipe sizes.
+FCNTL_COMMANDS = (0, 1, 2, 3, 4, 5, 1030, 1032)
 HARMLESS_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a terminal, how many bytes, flags
-AF_UNIX = 1
+OWN_CLOCK = Check(0, (0,), SIGN_BIT)  # negative numbers are the CPU clocks of processes
+
+CHECKS: dict[str, tuple[Check, ...]] = {
+    # A single process: not 0 (a group), nor negative (a group, or every process).
+    "kill": (Check(0, (0,), SIGN_BIT), Check(0, (0,), forbidden=True), Check(1, NOT_SIGCONT, forbidden=True)),
+    "tgkill": (Check(2, NOT_SIGCONT, forbidden=True),),
+    # Threads with one table of open files, without new namespaces: every thread counts against RLIMIT_NOFILE.
+    "clone": (Check(0, (THREAD_AND_FILES,), THREAD_AND_FILES | NAMESPACES),),
+    "close_range": (Check(2, (0, 4)),),  # CLOSE_RANGE_CLOEXEC, but not CLOSE_RANGE_UNSHARE
+    "prctl": (Check(0, (15, 16)),),  # PR_SET_NAME, PR_GET_NAME
+    "ioctl": (Check(1, HARMLESS_IOCTLS),),
+    "fcntl": (Check(1, FCNTL_COMMANDS),),
+    # AF_UNIX. A datagram socket could send to any socket file.
+    "socketpair": (Check(0, (1,)), Check(1, (STREAM,), ALL_BITS ^ STREAM_FLAGS)),
+    "getsockopt": (Check(1, (1,)), Check(2, (3, 4, 38, 39))),  # SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN
+    "sendto": (Check(3, *NO_OUT_OF_BAND),),
+    "sendmsg": (Check(2, *NO_OUT_OF_BAND),),
+    "recvfrom": (Check(3, *NO_OUT_OF_BAND),),
+    "recvmsg": (Check(2, *NO_OUT_OF_BAND),),
+    "clock_gettime": (OWN_CLOCK,),
+    "clock_getres": (OWN_CLOCK,),
+    "clock_nanosleep": (OWN_CLOCK,),
+    "timerfd_create": (OWN_CLOCK,),
+}
 
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
+DENY: Instruction = (RETURN, 0, 0, ERRNO | errno.EPERM)
+PERMIT: Instruction = (RETURN, 0, 0, ALLOW)
 
 
 def program(writing: bool, machine: str = "") -> bytes:
@@ -78,16 +121,14 @@ def program(writing: bool, machine: str = "") -> bytes:
         (RETURN, 0, 0, KILL),
     ]
     for number in allowed:
-        instructions += _if_call(number, [(RETURN, 0, 0, ALLOW)])
+        instructions += _if_call(number, [PERMIT])
     for number in _numbers(MISSING, column).values():
         instructions += _if_call(number, [(RETURN, 0, 0, ERRNO | errno.ENOSYS)])
-    instructions += _if_call(conditional["clone"], _allow_threads_only())
-    instructions += _if_call(conditional["prctl"], _allow_values(0, THREAD_NAME))
-    instructions += _if_call(conditional["ioctl"], _allow_values(1, HARMLESS_IOCTLS))
-    instructions += _if_call(conditional["socketpair"], _allow_values(0, (AF_UNIX,)))
-    instructions += _if_call(conditional["kill"], _allow_positive(0))
+    for name, checks in CHECKS.items():
+        first = _pretend_to_lock() if name == "fcntl" else []
+        instructions += _if_call(conditional[name], [*first, *_allow_if(checks)])
     instructions += _if_call(conditional["prlimit64"], _allow_null(2))
-    instructions.append((RETURN, 0, 0, ERRNO | errno.EPERM))
+    instructions.append(DENY)
     return b"".join(struct.pack("<HBBI", *line) for line in instructions)
 
 
@@ -105,37 +146,25 @@ def _argument(index: int, high: bool = False) -> Instruction:
     return LOAD, 0, 0, FIRST_ARGUMENT + 8 * index + (4 if high else 0)
 
 
-def _deny() -> Instruction:
-    return RETURN, 0, 0, ERRNO | errno.EPERM
+def _allow_if(checks: Iterable[Check]) -> list[Instruction]:
+    """Allow the call if its arguments pass every check."""
+    body: list[Instruction] = []
+    for check in checks:
+        body += [_argument(check.argument), (AND, 0, 0, check.mask)]
+        if check.forbidden:
+            body += [line for value in check.values for line in ((JUMP_EQUAL, 0, 1, value), DENY)]
+            continue
+        left = range(len(check.values), 0, -1)  # a match jumps over the other values and the refusal
+        body += [(JUMP_EQUAL, jump, 0, value) for jump, value in zip(left, check.values, strict=True)]
+        body.append(DENY)
+    return [*body, PERMIT]
 
 
-def _allow_threads_only() -> list[Instruction]:
-    """Allow `clone` only for threads of this process, without new namespaces."""
-    return [
-        _argument(0),
-        (AND, 0, 0, THREAD | NAMESPACES),
-        (JUMP_EQUAL, 0, 1, THREAD),
-        (RETURN, 0, 0, ALLOW),
-        _deny(),
-    ]
-
-
-def _allow_values(index: int, values: Iterable[int]) -> list[Instruction]:
-    body = [_argument(index)]
-    for value in values:
-        body += [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
-    return [*body, _deny()]
-
-
-def _allow_positive(index: int) -> list[Instruction]:
-    """Allow a single process id: no process group, nor -1 (every process)."""
-    return [
-        _argument(index),
-        (JUMP_EQUAL, 2, 0, 0),
-        (JUMP_GREATER, 1, 0, 0x80000000),
-        (RETURN, 0, 0, ALLOW),
-        _deny(),
-    ]
+def _pretend_to_lock() -> list[Instruction]:
+    """Setting a POSIX lock succeeds and does nothing. Such a lock only affects other processes, and a sandbox has
+    a single one; but each takes kernel memory that no limit counts. SQLite sets them."""
+    succeed: Instruction = (RETURN, 0, 0, ERRNO)
+    return [_argument(1), (JUMP_EQUAL, 1, 0, SET_LOCK), (JUMP_EQUAL, 0, 1, SET_LOCK_WAIT), succeed]
 
 
 def _allow_null(index: int) -> list[Instruction]:
@@ -144,6 +173,6 @@ def _allow_null(index: int) -> list[Instruction]:
         (JUMP_EQUAL, 0, 3, 0),
         _argument(index, high=True),
         (JUMP_EQUAL, 0, 1, 0),
-        (RETURN, 0, 0, ALLOW),
-        _deny(),
+        PERMIT,
+        DENY,
     ]

@@ -4,9 +4,11 @@ Its source is sent to a fresh interpreter, so it imports nothing from this packa
 replies: the parent does not trust them.
 """
 
+import _ast
 import builtins
 import contextlib
 import ctypes
+import errno
 import importlib.util
 import json
 import linecache
@@ -20,10 +22,13 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 NOT_CONFINED = 97  # exit code of a worker that could not confine itself
-HEADER = struct.Struct("<cI")  # kind of frame, length of the payload in bytes
+HEADER = struct.Struct("<c8sI")  # kind of frame, token of the request, length of the payload in bytes
+NO_TOKEN = bytes(8)
+MAX_OPEN_FILES = 2**20  # file descriptors that a server may have
 CHANNEL = 3  # file descriptor of the channel, once it is moved away from standard input
 
 NO_NEW_PRIVILEGES, DEATH_SIGNAL = 38, 1  # prctl
@@ -31,6 +36,9 @@ SIGKILL = 9
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
 READ_FILE, READ_FOLDER = 1 << 2, 1 << 3
 PATH_BENEATH = 1
+COROUTINE = 0x80  # the flag of code that awaits
+PROCESS_MODULES = {"subprocess.py", "popen_fork.py", "popen_spawn_posix.py", "synchronize.py"}
+LIMITS = {"memory": "", "threads": "", "packages": ""}  # explanations, filled by `main`
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
@@ -39,12 +47,13 @@ class Channel:
 
     def __init__(self, fd: int):
         self._socket = socket.socket(fileno=fd)
+        self._token = NO_TOKEN
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
-        self._socket.sendall(HEADER.pack(kind, len(payload)) + payload)
+        self._socket.sendall(HEADER.pack(kind, self._token, len(payload)) + payload)
 
     def receive(self) -> tuple[bytes, bytes]:
-        kind, length = HEADER.unpack(self._receive_exactly(HEADER.size))
+        kind, self._token, length = HEADER.unpack(self._receive_exactly(HEADER.size))
         return kind, self._receive_exactly(length)
 
     def _receive_exactly(self, length: int) -> bytes:
@@ -58,17 +67,23 @@ class Channel:
 
 
 class Packages(MetaPathFinder):
-    """Finds the allowed packages by their folders, without searching folders that contain other packages."""
+    """Finds the allowed packages by their places, without searching folders that contain other packages."""
 
-    def __init__(self, folders: dict[str, str]):
-        self._folders = folders
+    def __init__(self, places: dict[str, str]):
+        self._places = places
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
-        if path is not None or fullname not in self._folders:
+        if path is not None or fullname not in self._places:
             return None
-        folder = self._folders[fullname]
-        first = os.path.join(folder, "__init__.py")
-        return importlib.util.spec_from_file_location(fullname, first, submodule_search_locations=[folder])
+        place = self._places[fullname]
+        first = os.path.join(place, "__init__.py")
+        if not os.path.isdir(place):
+            return importlib.util.spec_from_file_location(fullname, place)
+        if os.path.exists(first):
+            return importlib.util.spec_from_file_location(fullname, first, submodule_search_locations=[place])
+        spec = ModuleSpec(fullname, None, is_package=True)  # a package without code of its own
+        spec.submodule_search_locations = [place]
+        return spec
 
 
 def confine(config: dict[str, Any]) -> None:
@@ -118,16 +133,63 @@ def run(source: bytes, name: str, namespace: dict[str, Any]) -> int:
     """Run code like a script; returns its exit code, which is 1 after an exception."""
     try:
         text = source.decode("utf-8", "surrogatepass")
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        exec(compile(text, name, "exec", dont_inherit=True), namespace)
+        linecache.cache[name] = (len(text), None, f"{text}\n".splitlines(keepends=True), name)
+        code = compile_step(text, name)
+        if code.co_flags & COROUTINE:
+            import asyncio  # noqa: PLC0415  would double the time that a worker takes to start
+
+            asyncio.run(eval(code, namespace))
+        else:
+            exec(code, namespace)
     except SystemExit as stop:
         return _exit_code(stop.code)
     except BaseException as error:  # noqa: BLE001  untrusted code may raise anything
         with contextlib.suppress(BaseException):  # the code may have broken the printing of exceptions
-            trace = error.__traceback__ and error.__traceback__.tb_next
-            traceback.print_exception(type(error), error, trace)
+            print_exception(error, name)
         return 1
     return 0
+
+
+def compile_step(text: str, name: str) -> types.CodeType:
+    """Compile code that may use `await` and, like the interactive interpreter, shows the value of its last line."""
+    tree = compile(text, name, "exec", _ast.PyCF_ONLY_AST | _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, _ast.Expr):
+        place = {name: getattr(last, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+        show = _ast.Name("__displayhook__", _ast.Load(), **place)
+        last.value = _ast.Call(show, [last.value], [], **place)
+    return compile(tree, name, "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def print_exception(error: BaseException, name: str) -> None:
+    """Print the traceback from the code's own first line, and which limit of the sandbox caused the exception."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != name:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+    explanation = explain(error)
+    if explanation:
+        sys.stderr.write(f"[sandbox] {explanation}\n")
+
+
+def explain(error: BaseException) -> str:
+    """The limit of the sandbox that caused an exception; empty if it has another cause."""
+    if isinstance(error, MemoryError):
+        return LIMITS["memory"]
+    if isinstance(error, ModuleNotFoundError):
+        return LIMITS["packages"]
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return LIMITS["threads"]
+    refused = isinstance(error, PermissionError) and error.errno == errno.EPERM
+    files = {os.path.basename(frame.filename) for frame in traceback.extract_tb(error.__traceback__)}
+    if isinstance(error, socket.gaierror) or (refused and "socket.py" in files):
+        return "there is no network"
+    if refused and files & PROCESS_MODULES:
+        return "no other process can be started"
+    if isinstance(error, PermissionError) and refused and error.filename is None:
+        return "this operation is not allowed"
+    inner = error.__cause__ or error.__context__
+    return explain(inner) if inner is not None else ""
 
 
 def _exit_code(code: Any) -> int:
@@ -173,15 +235,24 @@ def unpack(data: Any) -> Any:
     return UNPACK[kind](content)
 
 
+class SubmissionError(Exception):
+    """Raised in a test if a call of the submission fails, whatever it raised: an exception that Python itself
+    interprets, such as StopIteration, could end the test's own loops. `name` is the name of the original type."""
+
+    def __init__(self, name: str, message: str):
+        super().__init__(message)
+        self.name = name
+
+
 def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Call a function of the submission; returns its value or the exception it raised."""
+    """Call a function of the submission; returns its value or the name and message of the exception it raised."""
     try:
         name, args, kwargs = unpack(json.loads(payload))
         return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
     except BaseException as error:  # noqa: BLE001  raised again in the caller
         with contextlib.suppress(BaseException):
-            return b"X", json.dumps([type(error).__name__, str(error)[:1000]]).encode()
-        return b"X", b'["RuntimeError", "an exception that cannot be printed"]'
+            return b"X", json.dumps([type(error).__name__[:100], str(error)[:1000]]).encode()
+        return b"X", b'["Exception", "an exception that cannot be printed"]'
 
 
 def proxy(channel: Channel, name: str) -> Callable[..., Any]:
@@ -190,20 +261,21 @@ def proxy(channel: Channel, name: str) -> Callable[..., Any]:
     def remote(*args: Any, **kwargs: Any) -> Any:
         channel.send(b"C", json.dumps(pack([name, list(args), kwargs])).encode())
         kind, payload = channel.receive()
-        if kind == b"V":
-            return unpack(json.loads(payload))
-        type_name, message = json.loads(payload)
-        error = getattr(builtins, type_name, RuntimeError)
-        if not isinstance(error, type) or not issubclass(error, Exception):
-            error = RuntimeError
-        raise error(message)
+        try:
+            if kind == b"V":
+                return unpack(json.loads(payload))
+            type_name, message = map(str, json.loads(payload))
+        except Exception as error:  # noqa: BLE001  a forged answer can be anything
+            raise SubmissionError(type(error).__name__, "the answer is malformed") from None
+        raise SubmissionError(type_name, message)
 
     return remote
 
 
 def run_test(payload: bytes, channel: Channel) -> int:
     source, names = json.loads(payload)
-    namespace: dict[str, Any] = {"__name__": "__test__", **{name: proxy(channel, name) for name in names}}
+    proxies = {name: proxy(channel, name) for name in names}
+    namespace: dict[str, Any] = {"__name__": "__test__", "SubmissionError": SubmissionError, **proxies}
     return run(source.encode("utf-8", "surrogatepass"), "<test>", namespace)
 
 
@@ -212,11 +284,19 @@ def requests(channel: Channel) -> Iterator[tuple[bytes, bytes]]:
         yield channel.receive()
 
 
+def show_help(*request: Any) -> None:
+    import pydoc  # noqa: PLC0415  as above
+
+    pydoc.Helper(sys.stdin, sys.stdout)(*request)
+
+
 def serve(channel: Channel) -> None:
     """Serve requests until the parent ends; variables persist between requests."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`
+    builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`, like `help`
+    builtins.help = show_help
+    builtins.__displayhook__ = sys.displayhook  # pyright: ignore[reportAttributeAccessIssue]
     out, err = sys.stdout, sys.stderr
     for kind, payload in requests(channel):
         reply_kind = b"D"
@@ -238,7 +318,7 @@ def serve(channel: Channel) -> None:
 def open_channel() -> Channel:
     """Move the channel away from standard input, which is empty for the code that is run."""
     os.dup2(0, CHANNEL, inheritable=False)
-    os.closerange(CHANNEL + 1, 1024)
+    os.closerange(CHANNEL + 1, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], MAX_OPEN_FILES))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -250,7 +330,9 @@ def main() -> None:
         channel = open_channel()
         config = json.loads(channel.receive()[1])
         sys.path[:] = [path for path in sys.path if path]
+        sys.path += config["folders"]
         sys.meta_path.append(Packages(config["packages"]))
+        LIMITS.update(config["explanations"])
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)  # pyright: ignore
         confine(config)

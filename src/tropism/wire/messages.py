@@ -87,6 +87,7 @@ class CodeAction(Action):
 class CodeObservation(Observation):
     """The output and exit code of the code: 0, 1 after an exception, or minus the signal that killed it.
 
+    `lost`: the interpreter ended, and with it all variables; the last line of `stderr` gives the reason.
     `prompt` is the task, if any; `metadata` has the sandbox's tier and a digest of all results so far.
     """
 
@@ -95,6 +96,7 @@ class CodeObservation(Observation):
     exit_code: int = 0
     timed_out: bool = False
     truncated_output: bool = False
+    lost: bool = False
     prompt: str = ""
 
 

@@ -1,10 +1,9 @@
 """Coding: variables, replayed transcripts, tasks, and submissions that try to cheat."""
 
 import inspect
-import json
 import pickle
 import time
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tropism import DivergedError, Session, UnknownEnvironmentError, ValidationE
 from tropism.core import registry
 from tropism.envs.coding import tasks as coding_tasks
 from tropism.envs.coding.coding import Coding
-from tropism.envs.coding.tasks import BUILT_IN, Task, load_tasks, resolve_tasks
+from tropism.envs.coding.tasks import BUILT_IN, Task
 from tropism.wire.messages import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
@@ -68,7 +67,7 @@ def test_a_step_that_ends_the_interpreter_does_not_end_the_episode():
         coding.reset(seed=0)
         coding.step({"code": "x = 1"})
         stopped = coding.step({"code": "while True: pass"})
-        assert (stopped.obs.timed_out, stopped.terminated) == (True, False)
+        assert (stopped.obs.timed_out, stopped.obs.lost, stopped.terminated) == (True, True, False)
         assert "NameError" in coding.step({"code": "x"}).obs.stderr
         assert coding.step({"code": "import os; os._exit(7)"}).obs.exit_code == 7
         assert coding.step({"code": "y = 2; print(y)"}).obs.stdout == "2\n"
@@ -141,7 +140,7 @@ def test_a_built_in_task_is_solved_by_its_reference_only(exercise: Any):
             coding.step({"code": f"{source}\nprint({name})"})
             then = coding.step({"code": source, "submit": True})
             assert (then.reward, then.terminated) == (1.0, True)
-            assert then.obs.metadata["passed"] == then.obs.metadata["tests"] >= 9
+            assert "passed" not in then.obs.metadata
         coding.reset(seed=0)
         assert coding.step({"code": f"def {name}(x): return None", "submit": True}).reward == 0.0
 
@@ -159,8 +158,49 @@ def test_the_seed_chooses_the_task_and_its_tests():
 def test_the_reward_is_the_fraction_of_tests_passed():
     then = submit("def square(x): return x * x if x > 0 else -1")
     assert then.reward == pytest.approx(2 / 3)
-    assert (then.obs.metadata["passed"], then.obs.metadata["tests"]) == (2, 3)
+    assert not {"passed", "tests", "results"} & set(then.obs.metadata)
     assert submit("def square(x): return x * x").reward == 1.0
+
+
+def test_a_task_may_allow_feedback_and_several_submissions():
+    task = replace(SQUARE, submissions=3, feedback=True)
+    with session(tasks=(task,)) as coding:
+        coding.reset(seed=0)
+        first = coding.step({"code": "def square(x): return 49 if x == 7 else 0", "submit": True})
+        assert (first.reward, first.terminated) == (pytest.approx(1 / 3), False)
+        assert first.obs.metadata["results"] == [True, False, False]
+        assert coding.step({"code": "def square(x): return 0", "submit": True}).reward == 0.0
+        last = coding.step({"code": "def square(x): return x * x if x > 0 else 0", "submit": True})
+        assert (last.reward, last.terminated) == (pytest.approx(1 / 3), True)
+        assert (last.obs.metadata["passed"], last.obs.metadata["tests"]) == (2, 3)
+        coding.reset(seed=0)
+        solved = coding.step({"code": "def square(x): return x * x", "submit": True})
+        assert (solved.reward, solved.terminated) == (1.0, True)
+
+
+def test_a_replay_takes_the_recorded_grade():
+    lottery = "import os\ndef square(x): return x * x if os.urandom(1)[0] % 2 else 0"
+    for seed in range(4):  # graded again, half of the tests would give another result
+        with session(tasks=(SQUARE,)) as coding:
+            coding.reset(seed=seed)
+            reward = coding.step({"code": lottery, "submit": True}).reward
+            assert Session.restore(coding.snapshot(), coding.env).timestep.reward == reward
+            assert coding.fork().timestep.reward == reward
+
+
+def test_random_does_not_reveal_the_seed_of_a_task():
+    code = "import random; print(random.getstate())"
+    with session(tasks=(SQUARE,)) as coding:
+        states = set()
+        for seed in (1, 2):
+            coding.reset(seed=seed)
+            states.add(coding.step({"code": code}).obs.stdout)
+        assert len(states) == 1
+    with session() as coding:
+        for seed in (1, 2):
+            coding.reset(seed=seed)
+            states.add(coding.step({"code": code}).obs.stdout)
+        assert len(states) == 3
 
 
 def test_only_values_and_exceptions_are_passed_to_the_tests():
@@ -170,7 +210,9 @@ def test_only_values_and_exceptions_are_passed_to_the_tests():
         ("f",),
         (
             "assert f((1, [2.5, None], {'a': {1, 2}}), b'x') == [(1, [2.5, None], {'a': {1, 2}}), b'x', True]",
-            "try: f(0, 0, 0)\nexcept ValueError as error: assert str(error) == 'three'\nelse: assert False",
+            "try: f(0, 0, 0)\n"
+            "except SubmissionError as error: assert (error.name, str(error)) == ('ValueError', 'three')\n"
+            "else: assert False",
             "import numpy\nassert f(1, 2) == [1, 2, True]",
             "assert f(1, 2)[0].__class__ is int",
         ),
@@ -184,7 +226,12 @@ def f(*args):
     assert submit(code, task).reward == 1.0
 
 
-FORGE = "import os, struct\ndef forge():\n    os.write(3, struct.pack('<cIi', b'D', 4, 0) * 50)\n"
+FORGE = """
+import gc, struct
+channel = next(each for each in gc.get_objects() if type(each).__name__ == 'Channel')
+def forge():
+    for _ in range(50): channel.send(b'D', struct.pack('<i', 0))
+"""
 SEARCH = """
 import gc, os, re, sys
 def square(x):
@@ -206,6 +253,10 @@ for f in gc.get_objects():
 """
 WRONG = "def square(x): return 0"
 CHEATS = {
+    "end the test's loop": "def square(x): raise StopIteration",
+    "end the test's generator": "def square(x): raise GeneratorExit",
+    "be an assertion": "def square(x): raise AssertionError",
+    "answer a malformed value": f"{FORGE}def square(x): channel.send(b'V', b'[\"set\", [[\"list\", []]]]')",
     "equal to everything": "class E(int):\n    def __eq__(self, other): return True\ndef square(x): return E()",
     "equal, in a list": "class E:\n    def __eq__(self, other): return True\nsquare = lambda x: [E()]",
     "exit early": "import os\ndef square(x): os._exit(0)",
@@ -236,6 +287,12 @@ def test_a_submission_that_cheats_earns_nothing(cheat: str):
     assert (then.reward, then.terminated) == (0.0, True)
 
 
+@pytest.mark.parametrize("error", ["StopIteration", "GeneratorExit", "StopAsyncIteration", "SystemExit(0)"])
+def test_an_exception_does_not_end_the_loops_of_a_test(error: str):
+    task = replace(SQUARE, tests=("for x, y in zip((1, 2), map(square, (1, 2))): assert x * x == y",))
+    assert submit(f"def square(x): raise {error}", task).reward == 0.0
+
+
 def test_steps_before_the_submission_do_not_affect_its_tests():
     with session(tasks=(SQUARE,)) as coding:
         coding.reset(seed=0)
@@ -249,46 +306,7 @@ def test_a_submission_that_never_returns_ends_in_time():
     assert time.monotonic() - start < 10
 
 
-def test_user_tasks_are_loaded_from_a_file(tmp_path: Path):
-    path = tmp_path / "tasks.jsonl"
-    rows = [
-        {"prompt": "Write one().", "functions": ["one"], "tests": ["assert one() == 1"]},
-        {"name": "two", "prompt": "Write two().", "functions": ["two"], "tests": ["assert two() == 2"]},
-    ]
-    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
-    first, second = load_tasks(path)
-    assert (first.name, second.name) == (f"{path}, line 1", "two")
-    with session(tasks=str(path)) as coding:
-        name = coding.reset(seed=0).obs.prompt.split()[1][:3]
-        assert coding.step({"code": f"def {name}(): return {1 if name == 'one' else 2}", "submit": True}).reward == 1.0
-        assert Session.restore(coding.snapshot()).timestep.reward == 1.0
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{",
-        "[]",
-        '{"prompt": "x", "functions": ["f"]}',
-        '{"prompt": "x", "functions": [], "tests": ["1"]}',
-        '{"prompt": "x", "functions": ["f g"], "tests": ["1"]}',
-        '{"prompt": 3, "functions": ["f"], "tests": ["1"]}',
-        '{"prompt": "x", "functions": ["f"], "tests": ["1"], "more": 1}',
-    ],
-)
-def test_an_error_names_the_bad_line(line: str, tmp_path: Path):
-    path = tmp_path / "tasks.jsonl"
-    path.write_text(f"\n{line}\n")
-    with pytest.raises(ValidationError, match="line 2"):
-        load_tasks(path)
-
-
-def test_bad_arguments_are_rejected(tmp_path: Path):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("")
-    for tasks in ("nowhere.jsonl", str(empty), 3, (), ("x",)):
-        with pytest.raises(ValidationError):
-            resolve_tasks(tasks)
+def test_bad_arguments_are_rejected():
     with pytest.raises(ValidationError, match="max_steps"):
         make("Coding-v0", max_steps=0)
     with pytest.raises(ValidationError, match="memory"):

@@ -14,12 +14,13 @@ from tropism.core.host import Host
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
-from tropism.envs.coding.tasks import Exercise, Task, Tasks, resolve_tasks
+from tropism.envs.coding.grades import grade
+from tropism.envs.coding.task_files import resolve_tasks
+from tropism.envs.coding.tasks import Exercise, Task, Tasks
 from tropism.errors import DivergedError
 from tropism.sandbox import doctor
-from tropism.sandbox.grading import Grading
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.pool import SandboxSpec, Tier
+from tropism.sandbox.pool import SandboxSpec, Tier, start_failure
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
 from tropism.wire.messages import CodeAction, CodeObservation
 
@@ -78,22 +79,26 @@ class CodingState(NamedTuple):
     task: Task | None
     transcript: Transcript
     digest: str
+    submissions: int
+    best_score: float
     interpreter: Interpreter
 
 
 class Coding(Environment):
-    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file, or
-    a sequence of tasks; the seed chooses one.
+    """Variables persist between the steps of an episode. `tasks` are None, "built-in", the path of a JSONL file
+    or of a folder, or a sequence of tasks; the seed chooses one.
 
-    Reward: the fraction of hidden tests passed, for the step that submits; 0 for every other one.
+    Reward: for a step that submits, by how much it improves the best fraction of hidden tests passed; 0 for others.
 
-    Ends: terminated by a submission; truncated after `max_steps` steps.
+    Ends: terminated by a submission that passes every test, or the last that the task allows; truncated after
+    `max_steps` steps.
 
-    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` can be imported
-    beside the standard library. Without a working sandbox the environment is unavailable.
+    `tier` is the kind of sandbox, "A" or "B"; by default the first that is available. `packages` are the import
+    names of packages that can be used beside the standard library, with all that they require; a string separates
+    them by commas. Without a working sandbox the environment is unavailable.
     """
 
-    host = Host(reseedable=False, isolated=True)
+    host = Host(reseedable=False, isolated=True, interruptible=True)
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
@@ -109,13 +114,13 @@ class Coding(Environment):
     ):
         self.tasks = resolve_tasks(tasks)
         self.max_steps = check_count("max_steps", max_steps)
-        self.sandbox_spec = SandboxSpec(
-            doctor.check(*(() if tier is None else (tier,))), tuple(packages), Limits(**limits)
-        )
+        names = packages.split(",") if isinstance(packages, str) else packages
+        tiers = () if tier is None else (tier,)
+        self.sandbox_spec = SandboxSpec(doctor.check(*tiers), tuple(filter(None, names)), Limits(**limits))
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
-        return doctor.cached_report().reason
+        return doctor.cached_report().reason or start_failure()
 
     def default_params(self) -> CodingParams:
         return CodingParams()
@@ -124,8 +129,8 @@ class Coding(Environment):
         random = Random(key)
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
-        state = CodingState(key, 0, task, (), "", Interpreter(self.sandbox_spec, key))
-        return CodeObservation(prompt=task.prompt if task else "", metadata=self._metadata(state)), state
+        state = CodingState(key, 0, task, (), "", 0, 0.0, self._new_interpreter(key, task))
+        return CodeObservation(prompt=task.instructions if task else "", metadata=self._metadata(state)), state
 
     def step(
         self, key: int, state: CodingState, action: CodeAction, params: Any
@@ -139,26 +144,31 @@ class Coding(Environment):
             digest=_digest(state.digest, result),
             interpreter=interpreter,
         )
-        metadata = self._metadata(state)
-        reward, answer = 0.0, state.task if action.submit else None
-        if answer is not None:
-            passed, tests = self._count_passed(answer, action.code), len(answer.tests)
-            metadata |= {"passed": passed, "tests": tests}
-            reward = passed / tests
-        done, info = outcome(answer is not None, state.time >= self.max_steps)
-        obs = _observation(result, state.task, done=done, reward=reward, metadata=metadata)
+        task, reward, solved, feedback = state.task, 0.0, False, {}
+        if action.submit and task is not None:
+            passed = grade(self.sandbox_spec, task, action.code, f"{state.seed} {state.digest}")
+            score = sum(passed) / len(passed)
+            reward = max(score - state.best_score, 0.0)
+            state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
+            solved = all(passed) or state.submissions >= task.submissions
+            feedback = _feedback(task, passed)
+        done, info = outcome(solved, state.time >= self.max_steps)
+        metadata = self._metadata(state) | feedback
+        obs = _observation(result, task, done=done, reward=reward, metadata=metadata)
         return obs, state, reward, done, info
 
     def _interpreter(self, state: CodingState) -> Interpreter:
         """An interpreter that has run exactly the transcript."""
         if state.interpreter.transcript is state.transcript:
             return state.interpreter
-        interpreter = Interpreter(self.sandbox_spec, state.seed)
+        interpreter = self._new_interpreter(state.seed, state.task)
         interpreter.replay(state.transcript)
         return interpreter
 
-    def _count_passed(self, task: Task, source: str) -> int:
-        return Grading(self.sandbox_spec, source, task.functions).count_passed(task.tests)
+    def _new_interpreter(self, key: int, task: Task | None) -> Interpreter:
+        """An interpreter whose module `random` is seeded. With a task its seed does not depend on the episode's, from
+        which the hidden tests are drawn: code could compute it from the state of `random`."""
+        return Interpreter(self.sandbox_spec, _interpreter_seed(str(key) if task is None else task.prompt))
 
     def _metadata(self, state: CodingState) -> dict[str, Any]:
         task = {} if state.task is None else {"task": state.task.name}
@@ -192,6 +202,15 @@ def _strip_fence(text: str) -> str:
     return block[1] if block else text
 
 
+def _interpreter_seed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8, person=b"interpreter").digest())
+
+
+def _feedback(task: Task, passed: tuple[bool, ...]) -> dict[str, Any]:
+    """The results of the tests, if the task shows them: they give the hidden tests away to repeated submissions."""
+    return {"passed": sum(passed), "tests": len(passed), "results": list(passed)} if task.feedback else {}
+
+
 def _digest(before: str, result: ExecutionResult) -> str:
     """Digest of all results so far: a replay that differs in any step differs in the last digest."""
     text = json.dumps([before, result.stdout, result.stderr, result.exit_code, result.timed_out])
@@ -205,6 +224,7 @@ def _observation(result: ExecutionResult, task: Task | None, **rest: Any) -> Cod
         exit_code=result.exit_code,
         timed_out=result.timed_out,
         truncated_output=result.truncated_output,
-        prompt=task.prompt if task else "",
+        lost=result.interpreter_lost,
+        prompt=task.instructions if task else "",
         **rest,
     )

@@ -1,30 +1,36 @@
 """Tasks for `Coding-v0`: a prompt and hidden tests of the functions to write."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from tropism.errors import ValidationError
-
 SEEDED_TESTS = 8
-FIELDS = ("name", "prompt", "functions", "tests")
-EXPECTED = 'an object with "prompt" (a string), "functions" and "tests" (lists of strings), and optionally "name"'
 
 
 @dataclass(frozen=True)
 class Task:
     """`functions` are the names that a submission must define; each test is Python that calls them and raises
-    if a result is wrong. Arguments and results are plain values: numbers, strings, bytes and collections of them."""
+    if a result is wrong. Arguments and results are plain values: numbers, strings, bytes and collections of them.
+    Any exception of the submission is a `SubmissionError` in a test, with the name of its type in `name`.
+
+    `examples` are tests that the agent sees. `submissions` is how many an episode may have; with `feedback`, each
+    shows which tests it passed."""
 
     name: str
     prompt: str
     functions: tuple[str, ...]
     tests: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    submissions: int = 1
+    feedback: bool = False
+
+    @property
+    def instructions(self) -> str:
+        """The prompt with the examples."""
+        return "\n\n".join([self.prompt, "Examples:", *self.examples] if self.examples else [self.prompt])
 
 
 @dataclass(frozen=True)
@@ -128,44 +134,3 @@ BUILT_IN = (
 )
 
 Tasks = tuple[Task | Exercise, ...]
-
-
-def resolve_tasks(source: Any) -> Tasks:
-    """None, "built-in", the path of a JSONL file, or a sequence of tasks."""
-    if source is None:
-        return ()
-    if source == "built-in":
-        return BUILT_IN
-    if isinstance(source, str | Path):
-        return load_tasks(source)
-    if isinstance(source, Sequence) and source and all(isinstance(each, Task | Exercise) for each in source):
-        return tuple(source)
-    raise ValidationError("tasks", source, "None, 'built-in', the path of a JSONL file, or a sequence of tasks")
-
-
-def load_tasks(path: str | Path) -> tuple[Task, ...]:
-    """The tasks of a file, one JSON object per line: prompt, functions, tests and an optional name."""
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise ValidationError("tasks", str(path), f"a file that can be read ({error.strerror})") from None
-    tasks = tuple(_read(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
-    if not tasks:
-        raise ValidationError("tasks", str(path), "a file with at least one task")
-    return tasks
-
-
-def _read(line: str, place: str) -> Task:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise ValidationError(place, line, f"JSON ({error})") from None
-    valid = isinstance(row, dict) and set(row) <= set(FIELDS) and isinstance(row.get("prompt"), str)
-    valid = valid and all(_is_strings(row.get(field)) for field in ("functions", "tests"))
-    if not valid or not all(name.isidentifier() for name in row["functions"]):
-        raise ValidationError(place, line, EXPECTED)
-    return Task(str(row.get("name", place)), row["prompt"], tuple(row["functions"]), tuple(row["tests"]))
-
-
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)

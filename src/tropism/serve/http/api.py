@@ -119,7 +119,9 @@ class HttpApi:
         return Response(thumbnail.body, media_type=thumbnail.media_type)
 
     async def health(self, _: HttpRequest) -> Response:
-        return json_response(HealthReply("healthy", __version__, self.absent))
+        served = {each.id: each.env.unavailable_reason() for each in self.sessions.environments.values()}
+        failing = {id: reason for id, reason in served.items() if reason is not None}  # since the server started
+        return json_response(HealthReply("healthy", __version__, self.absent | failing))
 
     async def metadata(self, request: HttpRequest) -> Response:
         return json_response(self._metadata(request.environment))

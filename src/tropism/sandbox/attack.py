@@ -1,0 +1,78 @@
+"""An attack: its code, and the oracle, a check on the host that detects its success."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tropism.sandbox.host_targets import HostTargets, is_locked, was_contacted, was_killed
+from tropism.sandbox.limits import Limits
+from tropism.sandbox.sandbox import ExecutionResult
+
+Oracle = Callable[[HostTargets, ExecutionResult], bool]
+QUICK = Limits(wall=0.4, cpu=0.4, output=2000)
+FORGED_EXIT_CODE = 77
+PATIENT = Limits(wall=3.0, cpu=3.0, output=2000)
+
+
+def prints_secret(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The attack printed the secret, which it can only read or reach by succeeding."""
+    return targets.secret in result.stdout + result.stderr
+
+
+def changes_file(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or targets.file_changed()
+
+
+def creates_file(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or targets.new_file_exists()
+
+
+def reaches_socket(name: str) -> Oracle:
+    """Detects traffic on this target socket."""
+    return lambda targets, result: prints_secret(targets, result) or was_contacted(targets.sockets[name])
+
+
+def kills_decoy(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or was_killed(targets.decoy)
+
+
+def exceeds_time(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The code ended by itself, although it needs longer than its limit."""
+    return prints_secret(targets, result) or not (result.timed_out or result.interpreter_lost)
+
+
+def exceeds_output(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or len(result.stdout + result.stderr) > 2 * QUICK.output
+
+
+def locks_shared_file(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The worker holds a POSIX lock or a lock of flock on a file of the interpreter, which all workers share."""
+    return prints_secret(targets, result) or is_locked(os.__file__)
+
+
+def answers_for_later_step(targets: HostTargets, result: ExecutionResult) -> bool:
+    """The exit code of the second step is one that the first step has sent."""
+    return prints_secret(targets, result) or result.exit_code == FORGED_EXIT_CODE
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
+    as root. `later` is code of a second step, run after a pause. `changes_worker`: the worker is used for no other
+    attack, because even a blocked one may end it or leave threads. `at_startup`: quick enough for every start of a
+    server. `submission`: the code is a wrong solution of a task, and succeeds by passing its hidden test."""
+
+    name: str
+    code: str
+    later: str = ""
+    oracle: Oracle = prints_secret
+    harmless: bool = True
+    needs_root: bool = False
+    changes_worker: bool = False
+    at_startup: bool = True
+    submission: bool = False
+    limits: Limits = PATIENT
+
+
+LIBC = "import ctypes, os, platform; libc = ctypes.CDLL(None, use_errno=True)\n"
+SYSCALL = LIBC + "arm = platform.machine() == 'aarch64'\n"

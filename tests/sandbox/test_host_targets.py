@@ -1,0 +1,56 @@
+"""The targets of attacks: as root, nothing outside their folder can be changed through links in it."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tropism.sandbox.host_targets import NEW, SECRET, HostTargets
+from tropism.sandbox.launcher import WORKER_UID
+
+
+@pytest.fixture
+def targets() -> Iterator[HostTargets]:
+    created = HostTargets.create()
+    yield created
+    created.close()
+
+
+def test_only_the_server_and_its_workers_can_write_to_the_folders(targets: HostTargets):
+    owner = WORKER_UID if os.geteuid() == 0 else os.geteuid()
+    outer, inner = os.stat(targets.outer), os.stat(targets.folder)
+    assert (outer.st_uid, stat.S_IMODE(outer.st_mode)) == (os.geteuid(), 0o711)
+    assert (inner.st_uid, stat.S_IMODE(inner.st_mode)) == (owner, 0o700)
+
+
+@pytest.mark.parametrize("name", [SECRET, NEW])
+def test_links_are_replaced_and_not_followed(targets: HostTargets, name: str, tmp_path: Path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    before = victim.stat()
+    path = os.path.join(targets.folder, name)
+    if name == SECRET:
+        os.unlink(path)
+    os.symlink(victim, path)
+    assert targets.file_changed() is (name == SECRET)
+    targets.restore()
+    assert not os.path.islink(path)
+    after = victim.stat()
+    assert (after.st_uid, after.st_mode, after.st_mtime_ns) == (before.st_uid, before.st_mode, before.st_mtime_ns)
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_replaced_by_a_link_is_not_followed(targets: HostTargets, tmp_path: Path):
+    os.rename(targets.folder, f"{targets.folder}-moved")
+    os.symlink(tmp_path, targets.folder)
+    targets.restore()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_appears_again_stops_the_examination(targets: HostTargets, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "unlink", lambda name, dir_fd: None)
+    with pytest.raises(FileExistsError):
+        targets.restore()
