@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path("src/tropism")
 LONGEST_FILE, LONGEST_FUNCTION = 350, 60
 BUDGETS = {
-    "core": 4300,
+    "core": 4300 + 1600,  # the second for core/native
     "check": 1100,
     "isolation": 650,
     "envs": 2200,

@@ -1,4 +1,4 @@
-"""One CartPole stepped from a Python loop, ours and Gymnasium's, both created by `gymnasium.make`."""
+"""One CartPole stepped from a Python loop: ours on both engines, and Gymnasium's, created by `gymnasium.make`."""
 
 from benchmarks.comparison import Comparison, Rival
 from benchmarks.measure import main
@@ -8,7 +8,7 @@ SINGLE = Comparison(
     title="One CartPole from a Python loop, CPU",
     case="single",
     sizes=(1,),
-    rivals=(Rival("gymnasium", "gymnasium", "single", {1: 2}),),
+    rivals=(Rival("gymnasium", "gymnasium", "single", {1: 0.5}), Rival("tropism on xla", "tropism", "single_xla")),
     unit="µs/step",
 )
 

@@ -13,6 +13,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # Entries are not written atomically: a process that reads a partial one warns and compiles. (pyproject.toml
 # ignores the warning in the tests themselves.)
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry:UserWarning")
+os.environ.setdefault("TROPISM_CACHE", str(Path(__file__).parent.parent / "build" / "cache"))
 # Servers that tests start must not use the sessions of the user who runs the tests.
 os.environ["XDG_STATE_HOME"] = str(Path(__file__).parent.parent / "build" / "state")
 # Most compiled code in tests runs only briefly: less optimisation takes two thirds of the time.

@@ -38,6 +38,12 @@ def single(num_envs: int) -> Run:
     return single_loop(gymnasium.make("tropism.gym:tropism/CartPole-v1"))
 
 
+def single_xla(num_envs: int) -> Run:
+    assert num_envs == 1
+    gymnasium: Any = importlib.import_module("gymnasium")
+    return single_loop(gymnasium.make("tropism.gym:tropism/CartPole-v1", engine="xla"))
+
+
 def plume(num_envs: int) -> Run:
     """One environment in Gymnasium, more than one in a compiled rollout."""
     if num_envs > 1:
@@ -54,5 +60,5 @@ def vector(num_envs: int) -> Run:
 
 
 if __name__ == "__main__":
-    cases = {"rollout": rollout, "single": single, "vector": vector, "plume": plume}
+    cases = {"rollout": rollout, "single": single, "single_xla": single_xla, "vector": vector, "plume": plume}
     serve(cases, ("tropism", "jax"), lambda: jax.devices()[0].device_kind)

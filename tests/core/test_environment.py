@@ -38,7 +38,7 @@ def test_equal_environments_share_one_compilation():
             return super().step(key, state, action, params)
 
     for stride in (1.0, 2.0):
-        session = Session(Counted(), {"stride": stride})
+        session = Session(Counted(), {"stride": stride}, engine="xla")
         session.reset(seed=0)
         session.step(1)
         session.step(2)

@@ -19,6 +19,7 @@ def check(
     Example: tropism check my_package.maze:Maze
     """
     from tropism.check import check_environment
+    from tropism.core.native.choice import choose_engine
 
     env, params = environment(id, param, arg)
     with progress_bar() as bar:
@@ -32,4 +33,6 @@ def check(
         print_json([dataclasses.asdict(result) for result in report.results])
     else:
         print_text(str(report))
+        if env.pure and report.ok:
+            print_text(f"engine   {choose_engine(env, params)}")
     raise typer.Exit(0 if report.ok else 1)

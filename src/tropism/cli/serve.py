@@ -10,6 +10,7 @@ from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse
 
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
+EngineChoice = Literal["auto", "native", "xla"]
 
 
 def serve(
@@ -54,6 +55,10 @@ def serve(
         ),
     ] = None,
     processes: Processes = False,
+    engine: Annotated[
+        EngineChoice,
+        typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits."),
+    ] = "auto",
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = "warning",
@@ -82,7 +87,7 @@ def serve(
         processes=processes,
     )
     log_to_stderr(log_level)
-    environments = served_environments(ids, param, arg)
+    environments = served_environments(ids, param, arg, engine)
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
@@ -111,12 +116,12 @@ def _journal(path: Path | None, durability: Durability | None, settings: Any) ->
     return SqliteJournal(path or default_path(settings.host, settings.port), durability or "process")
 
 
-def served_environments(ids: Ids, param: Params, arg: Arguments) -> dict[str, Any]:
+def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineChoice = "auto") -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 
     targets = [id_of(target) for target in ids or ()]
-    return load_environments(targets, parse_pairs("--param", param), **parse_pairs("--arg", arg))
+    return load_environments(targets, parse_pairs("--param", param), engine, **parse_pairs("--arg", arg))
 
 
 def _recordings(folder: Path, environments: Iterable[Any]) -> Any:

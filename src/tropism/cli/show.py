@@ -30,11 +30,14 @@ def show(id: Id, param: Params = None, arg: Arguments = None, as_json: AsJson = 
     Example: tropism show CartPole-v1
     Example: tropism show my_package.maze:Maze
     """
+    from tropism.core.native.choice import choose_engine
+
     env, params = environment(id, param, arg)
     factory = _factory(id)
     about = {
         "id": id,
         "kind": "pure" if env.pure else "host",
+        "engine": str(choose_engine(env, params)) if env.pure else "host",
         "description": _description(factory),
         "observation_space": str(env.observation_space(params)),
         "observation_names": _names(env.language.observations, env.observation_space(params)),
@@ -118,7 +121,8 @@ def _comments(source: str) -> dict[str, str]:
 
 
 def _print(about: dict[str, Any]) -> None:
-    console.print(f"[bold]{escape(about['id'])}[/] ({about['kind']})\n", highlight=False)
+    console.print(f"[bold]{escape(about['id'])}[/] ({about['kind']})", highlight=False)
+    console.print(f"engine: {about['engine']}\n", highlight=False, markup=False)
     console.print(about["description"] + "\n", highlight=False, markup=False)
     spaces = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name in ("observation", "action"):

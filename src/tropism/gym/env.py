@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import gymnasium
 
 from tropism.core.environment import Environment
+from tropism.core.native.choice import EngineName
 from tropism.core.search_task import SearchTask
 from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ValidationError
@@ -24,9 +25,9 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, env: Environment, params: Any = None, render_mode: Any = None):
+    def __init__(self, env: Environment, params: Any = None, render_mode: Any = None, *, engine: EngineName = "auto"):
         check_render_mode(render_mode, RENDER_MODES)
-        self.session = Session(env, params)
+        self.session = Session(env, params, engine=engine)
         self.render_mode = render_mode
         self.action_space = to_gymnasium_space(self.session.action_space)
         self.observation_space = to_gymnasium_space(self.session.observation_space)
@@ -130,9 +131,11 @@ class SearchEnv(GymEnv):
         return self._render(self.render_mode if mode is None else mode)
 
 
-def to_gymnasium(env: Environment, params: Any = None, render_mode: Any = None) -> GymEnv:
+def to_gymnasium(
+    env: Environment, params: Any = None, render_mode: Any = None, *, engine: EngineName = "auto"
+) -> GymEnv:
     """Convert any environment to a `gymnasium.Env`."""
-    return (SearchEnv if isinstance(env, SearchTask) else GymEnv)(env, params, render_mode)
+    return (SearchEnv if isinstance(env, SearchTask) else GymEnv)(env, params, render_mode, engine=engine)
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from tropism.core.native.choice import EngineName
 from tropism.core.registry import EnvironmentSpec, make, on_register
 from tropism.gym.env import GymEnv, to_gymnasium
 from tropism.gym.vector import GymVectorEnv, check_version
@@ -12,10 +13,12 @@ from tropism.gym.vector import GymVectorEnv, check_version
 NAMESPACE = "tropism"
 
 
-def make_env(env_id: str, render_mode: Any = None, params: Any = None, **arguments: Any) -> GymEnv:
+def make_env(
+    env_id: str, render_mode: Any = None, params: Any = None, engine: EngineName = "auto", **arguments: Any
+) -> GymEnv:
     """The entry point of `gymnasium.make`; `arguments` are passed to the environment's constructor."""
     env, params = make(env_id, params=params, **arguments)
-    return to_gymnasium(env, params, render_mode)
+    return to_gymnasium(env, params, render_mode, engine=engine)
 
 
 # `gymnasium.make` reads the render modes here, to offer rgb_array_list as well.

@@ -75,7 +75,18 @@ def _entries(episode: RecordedEpisode, takes_episode_id: bool) -> Iterator[Repla
 
 
 def first_difference(session: Session, episode: RecordedEpisode) -> Difference | None:
-    """None if the replay gives the same observations, rewards and flags, bit for bit."""
+    """None if the replay gives the same observations, rewards and flags, bit for bit.
+
+    A replay that differs is repeated on XLA, whose bits do not depend on the native compiler.
+    """
+    found = _first_difference(session, episode)
+    if found is None or not session.env.pure or session.engine == "xla":
+        return found
+    with Session(session.env, session.params, engine="xla") as repeated:
+        return _first_difference(repeated, episode)
+
+
+def _first_difference(session: Session, episode: RecordedEpisode) -> Difference | None:
     differences = (difference(episode, step, timestep) for step, timestep in enumerate(replay(session, episode)))
     return next((found for found in differences if found), None)
 

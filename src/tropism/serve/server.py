@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tropism.core.native.choice import EngineName
 from tropism.core.registry import find, make, registered, unavailable_reasons
 from tropism.errors import ServerError, ValidationError
 from tropism.serve.app import App
@@ -31,7 +32,9 @@ JOIN_TIMEOUT = 0.1  # seconds that an idle thread has to end
 LOG_FIELDS = ("session_id", "episode_id", "environment", "path", "error_id", "tool")
 
 
-def load_environments(ids: Iterable[str] = (), params: Any = None, **arguments: Any) -> dict[str, ServedEnvironment]:
+def load_environments(
+    ids: Iterable[str] = (), params: Any = None, engine: EngineName = "auto", **arguments: Any
+) -> dict[str, ServedEnvironment]:
     """The environments with these ids, or all registered ones; `params` and `arguments` need exactly one id."""
     chosen = [find(id) for id in ids] or list(registered())
     if (params or arguments) and len(chosen) != 1:
@@ -39,7 +42,8 @@ def load_environments(ids: Iterable[str] = (), params: Any = None, **arguments: 
             "ids", [spec.id for spec in chosen], "exactly one id, because params or arguments are given"
         )
     return {
-        spec.id: ServedEnvironment(spec.id, *make(spec.id, params=params, **arguments), spec.summary) for spec in chosen
+        spec.id: ServedEnvironment(spec.id, *make(spec.id, params=params, **arguments), spec.summary, engine)
+        for spec in chosen
     }
 
 

@@ -89,6 +89,24 @@ def test_an_episode_continues_bit_for_bit_after_a_crash(id: str):
             assert begun == anew  # later episodes too
 
 
+@pytest.mark.parametrize(
+    ("id", "engines"),
+    [
+        ("CartPole-v1", ("native", "xla")),
+        ("CartPole-v1", ("xla", "native")),
+        pytest.param("Acrobot-v1", ("xla", "native"), marks=pytest.mark.slow),  # differs, and is repeated on xla
+    ],
+)
+def test_a_journal_is_resumed_on_another_engine(id: str, engines: tuple[Any, Any]):
+    written, resumed = (load_environments([id], engine=engine) for engine in engines)
+    with running(own=written) as server, server.ws(id) as first:
+        begun = talk(first, "reset", {"seed": 7})["data"]
+        for number in range(15):
+            talk(first, "step", {"value": number % 2})
+        with after_a_crash(server, own=resumed) as again, again.ws(id, f"?session_id={begun['session_id']}") as second:
+            assert talk(second, "step", STEP)["data"] == talk(first, "step", STEP)["data"]
+
+
 MESSAGES = {
     "Echo-v0": [{"message": "one"}, {"message": "two"}, {"message": "three"}],
     "Chat-v0": [{"role": "user", "content": "hello"}] * 3,

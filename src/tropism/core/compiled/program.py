@@ -32,6 +32,7 @@ class Program:
         self.head = Layout(example[0])
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
         self.reset_info = tuple(self._reset_info())
+        self.native_form: Any = None  # set by core.native
 
     def _first_step(self, params: Any) -> tuple[Episode, Timestep]:
         episode, _ = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
@@ -47,26 +48,26 @@ class Program:
     @cached_property
     def reset(self) -> Any:
         # Dropping unused params would leave the buffer uncommitted to a device, and `step` would compile twice.
-        return jax.jit(self._reset, keep_unused=True)
+        return jax.jit(self.pure_reset, keep_unused=True)
 
     @cached_property
     def reset_next(self) -> Any:
-        return jax.jit(lambda buffer, params: self._reset(next_episode_key(buffer[:2]), params))
+        return jax.jit(lambda buffer, params: self.pure_reset(next_episode_key(buffer[:2]), params))
 
     @cached_property
     def step(self) -> Any:
-        return jax.jit(self._step)
+        return jax.jit(self.pure_step)
 
     @cached_property
     def render(self) -> Any:
         return jax.jit(self._render)
 
-    def _reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
+    def pure_reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
         episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
         missing = jax.tree.map(lambda slot: jnp.zeros(slot.shape, slot.dtype), self.timestep.info, is_leaf=_is_slot)
         return self.layout.pack((episode, first._replace(info={**missing, **first.info})))
 
-    def _step(self, buffer: Words, action: Any, params: Packed) -> Words:
+    def pure_step(self, buffer: Words, action: Any, params: Packed) -> Words:
         episode = self.head.unpack(buffer)
         return self.layout.pack(step_episode(self.env, episode, action, self.params_layout.unpack(params)))
 

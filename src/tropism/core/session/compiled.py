@@ -1,47 +1,25 @@
-"""The engine of a session: a compiled program for pure environments, plain calls for host ones."""
+"""The engine of a pure environment: a compiled program on one packed buffer."""
 
 import struct
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tropism.core.compiled.packing import WORD, reader
 from tropism.core.compiled.program import host_device, program_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, seed_from_words, seed_words
-from tropism.core.session.host import HostEngine
 from tropism.core.spaces import Box, Discrete, Space
 from tropism.errors import ValidationError
 
 LARGEST_ACTION_TABLE = 4096
 OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: adjacent, one word each
 HEAD = struct.Struct("<2Ii")  # key, time: the first words of an episode
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """The interface between a session and an environment; an engine runs one episode after another."""
-
-    env: Environment
-
-    def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep: ...
-    def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]: ...
-    def step(self, action: Any) -> Timestep: ...
-    def last(self) -> Timestep: ...
-    def state(self) -> Any: ...
-    def params(self) -> Any: ...
-    def render(self) -> Any: ...
-    def fork(self, seed: int | None) -> "Engine": ...
-    def reseed(self, seed: int) -> None: ...
-    def new_like(self) -> "Engine": ...
-    def restore_point(self) -> "Callable[[], Engine]": ...
-    def dump(self) -> tuple[dict[str, Any], bytes]: ...
-    def load(self, header: dict[str, Any], body: bytes) -> None: ...
-    def close(self) -> None: ...
 
 
 class CompiledEngine:
@@ -52,8 +30,7 @@ class CompiledEngine:
         self.program = program_of(env, params)
         self._put_params(params)
         self._buffer: Any = None
-        self._step = self.program.step
-        self._coerce_action = action_reader(env.action_space(params))
+        self._read_action = self._make_action_reader(env.action_space(params))
         slots = self.program.timestep
         self._read_obs = reader(slots.obs, keep_dtype=True)
         self._read_info = reader(slots.info) if slots.info else _no_info
@@ -63,35 +40,58 @@ class CompiledEngine:
 
     def _put_params(self, params: Any) -> None:
         self._episode_params = params
-        self._params = jax.device_put(self.program.params_layout.write(params), host_device())
+        self._set_packed_params(self.program.params_layout.write(params))
+
+    def _set_packed_params(self, packed: tuple[Any, ...]) -> None:
+        self._params = jax.device_put(packed, host_device())
+
+    def _set_buffer(self, buffer: Any) -> None:
+        self._buffer = jax.device_put(buffer, host_device())
+
+    def _make_action_reader(self, space: Space) -> Callable[[Any], Any]:
+        """Actions of a small space that are already on the device save a transfer per step."""
+        read = action_reader(space)
+        if not isinstance(space, Discrete):
+            return read
+        if space.n > LARGEST_ACTION_TABLE:
+            return lambda action: np.int32(read(action))
+        table = {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
+        return lambda action: table[read(action)]
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
         self._use_params(params)
-        return self._first(self.program.reset(seed_words(seed), self._params))
+        self._reset(seed_words(seed))
+        return self._first()
+
+    def _reset(self, key: NDArray[Any]) -> None:
+        self._buffer = self.program.reset(key, self._params)
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
         self._use_params(params)
-        timestep = self._first(self.program.reset_next(self._buffer, self._params))
-        return seed_from_words(HEAD.unpack_from(self._buffer)), timestep
+        self._reset_next()
+        return seed_from_words(HEAD.unpack_from(self._buffer)), self._first()
+
+    def _reset_next(self) -> None:
+        self._buffer = self.program.reset_next(self._buffer, self._params)
 
     def _use_params(self, params: Any) -> None:
         if params is not self._episode_params:
             self._put_params(params)
 
     def step(self, action: Any) -> Timestep:
-        self._buffer = buffer = self._step(self._buffer, self._coerce_action(action), self._params)
-        return self._read(memoryview(buffer))
-
-    def _first(self, buffer: Any) -> Timestep:
-        self._buffer = buffer
-        words = memoryview(buffer)
-        return Timestep(self._read_obs(words), 0.0, False, False, self._read_first_info(words))
+        self._buffer = self.program.step(self._buffer, self._read_action(action), self._params)
+        return self._read()
 
     def last(self) -> Timestep:
         time = HEAD.unpack_from(self._buffer)[2]
-        return self._read(memoryview(self._buffer)) if time > 0 else self._first(self._buffer)
+        return self._read() if time > 0 else self._first()
 
-    def _read(self, words: memoryview) -> Timestep:
+    def _first(self) -> Timestep:
+        words = memoryview(self._buffer)
+        return Timestep(self._read_obs(words), 0.0, False, False, self._read_first_info(words))
+
+    def _read(self) -> Timestep:
+        words = memoryview(self._buffer)
         reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)
         return Timestep(self._read_obs(words), reward, terminated, truncated, self._read_info(words))
 
@@ -108,16 +108,16 @@ class CompiledEngine:
         frame = self.program.render(self._buffer, self._params)
         return None if frame is None else np.array(frame)
 
-    def new_like(self) -> "CompiledEngine":
+    def new_like(self) -> Self:
         """An engine for the same environment that shares everything immutable."""
-        twin = CompiledEngine.__new__(CompiledEngine)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def restore_point(self) -> "Callable[[], CompiledEngine]":
+    def restore_point(self) -> Callable[[], Self]:
         return self.new_like().new_like
 
-    def fork(self, seed: int | None) -> "CompiledEngine":
+    def fork(self, seed: int | None) -> Self:
         twin = self.new_like()
         if seed is not None:
             twin.reseed(seed)
@@ -126,7 +126,7 @@ class CompiledEngine:
     def reseed(self, seed: int) -> None:
         words = np.array(self._buffer)
         words[:2] = seed_words(seed)
-        self._buffer = jax.device_put(words, host_device())
+        self._set_buffer(words)
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         words, *large = self._params
@@ -142,9 +142,9 @@ class CompiledEngine:
             if digest != _digest(array):
                 raise ValidationError("params", array, "the large arrays of the session that made the snapshot")
         dumped = np.frombuffer(body, np.uint32)
-        self._params = (jax.device_put(dumped[: words.size], host_device()), *large)
+        self._set_packed_params((dumped[: words.size], *large))
         self._episode_params = None
-        self._buffer = jax.device_put(dumped[words.size :], host_device())
+        self._set_buffer(dumped[words.size :])
 
     def _layouts(self) -> dict[str, dict[str, str]]:
         return {"params": self.program.params_layout.signature, "episode": self.program.layout.signature}
@@ -187,22 +187,14 @@ def action_reader(space: Space) -> Callable[[Any], Any]:
     return read
 
 
-def _discrete_reader(space: Discrete) -> Callable[[Any], Any]:
-    """Actions that are already on the device save a transfer per step."""
-    if space.n > LARGEST_ACTION_TABLE:
-        return lambda action: np.int32(space.coerce(action))
-    table = {a: jax.device_put(np.int32(a), host_device()) for a in range(space.start, space.start + space.n)}
-    coerce = space.coerce
+def _discrete_reader(space: Discrete) -> Callable[[Any], int]:
+    first, end, coerce = space.start, space.start + space.n, space.coerce
 
-    def read(action: Any) -> Any:
-        if type(action) is int and action in table:
-            return table[action]
-        if type(action) is np.int64 and (whole := int(action)) in table:  # what Gymnasium's spaces sample
-            return table[whole]
-        return table[coerce(action)]
+    def read(action: Any) -> int:
+        if type(action) is int and first <= action < end:
+            return action
+        if type(action) is np.int64 and first <= (whole := int(action)) < end:  # what Gymnasium's spaces sample
+            return whole
+        return coerce(action)
 
     return read
-
-
-def make_engine(env: Environment, params: Any, copies: bool) -> Engine:
-    return CompiledEngine(env, params) if env.pure else HostEngine(env, params, copies)

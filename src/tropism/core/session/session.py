@@ -12,10 +12,11 @@ import numpy as np
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.native.choice import EngineName
 from tropism.core.params import override, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
-from tropism.core.session.compiled import Engine, make_engine
+from tropism.core.session.engine import Engine, make_engine
 from tropism.errors import StateError, ValidationError
 from tropism.wire.messages import State
 
@@ -46,22 +47,24 @@ class Session:
     """Enforces the lifecycle, derives seeds, counts steps and rewards, and rejects invalid actions.
 
     Observations are copies, so that changes by the caller do not affect the session. With `copies=False`, a step
-    of a host environment returns the session's own observation, for callers that only read it.
+    of a host environment returns the session's own observation, for callers that only read it. A pure environment
+    runs on machine code if that is verified to give XLA's bits ("auto"), always ("native"), or never ("xla").
 
     >>> session = Session(env)
     >>> first = session.reset(seed=0)
     >>> second = session.step(1)
     """
 
-    def __init__(self, env: Any, params: Any = None, *, copies: bool = True):
+    def __init__(self, env: Any, params: Any = None, *, copies: bool = True, engine: EngineName = "auto"):
         env = as_environment(env)
         if not isinstance(env, Environment):
             raise ValidationError("env", env, "an Environment; make(id) returns (env, params)")
         self.env = env
+        self.engine: EngineName = engine
         self.params = override(env.default_params(), {} if params is None else params)
         self.action_space = env.action_space(self.params)
         self.observation_space = env.observation_space(self.params)
-        self._initialize(make_engine(env, self.params, copies))
+        self._initialize(make_engine(env, self.params, copies, engine))
 
     def _initialize(self, engine: Engine) -> None:
         self.seed: int | None = None
@@ -160,14 +163,16 @@ class Session:
         return self._dump()
 
     @classmethod
-    def restore(cls, data: bytes, env: Environment | None = None, params: Any = None) -> "Session":
+    def restore(
+        cls, data: bytes, env: Environment | None = None, params: Any = None, *, engine: EngineName = "auto"
+    ) -> "Session":
         """The session of a snapshot. Without `env`, the environment is built by its registered id."""
         header, body = snapshot.decode(data)
         if env is None:
             env = _rebuild(header["env"])
         if params is None:
             params = read_params(env.default_params(), header["params"])
-        session = cls(env, params)
+        session = cls(env, params, engine=engine)
         session._load(header, body)
         return session
 
@@ -228,7 +233,7 @@ class Session:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self.env, self.params, self._dump())
+        return _unpickle, (self.env, self.params, self._dump(), self.engine)
 
     def _check_seed(self, seed: Any) -> int:
         if not self.env.traits.seedable:
@@ -297,5 +302,5 @@ def _rebuild(source: Any) -> Environment:
     return make(source["id"], **source["arguments"])[0]
 
 
-def _unpickle(env: Environment, params: Any, data: bytes) -> Session:
-    return Session.restore(data, env, params)
+def _unpickle(env: Environment, params: Any, data: bytes, engine: EngineName) -> Session:
+    return Session.restore(data, env, params, engine=engine)

@@ -35,7 +35,7 @@ class RecordingWriter:
         self._catalog = RecordingCatalog(Path(folder))
         try:
             for each in environments:
-                manifest = Manifest.of(Session(each.env, each.params))
+                manifest = Manifest.of(Session(each.env, each.params, engine="xla"))
                 self._writers[each.id] = Writer(Path(folder) / each.id, manifest, **options)
         except BaseException:
             self.close()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from jax import random
 
 from tropism.core.environment import Environment
+from tropism.core.native.choice import EngineName
 from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
@@ -28,11 +29,12 @@ T = TypeVar("T")
 class ServedEnvironment:
     """Compiled in a thread when the first session is opened; `summary` is a one-line description."""
 
-    def __init__(self, id: str, env: Environment, params: Any, summary: str):
+    def __init__(self, id: str, env: Environment, params: Any, summary: str, engine: EngineName = "auto"):
         self.id = id
         self.env = env
         self.params = params
         self.summary = summary
+        self.engine: EngineName = engine
         self.inline = False
         self._ready = False
         self._lock = asyncio.Lock()
@@ -74,7 +76,7 @@ class ServedEnvironment:
     @cached_property
     def _template(self) -> Session:
         """Never reset; other sessions share its compiled program."""
-        return Session(self.env, self.params, copies=False)
+        return self.new_session_on(self.engine)
 
     async def prepare_form(self, threads: ThreadPoolExecutor) -> None:
         """Build `form` in a thread: an environment's spaces may be slow to build."""
@@ -88,6 +90,9 @@ class ServedEnvironment:
     def new_session(self) -> Session:
         """As `open`, without `prepare`: the first steps may have to compile."""
         return self._template.new_like()
+
+    def new_session_on(self, engine: EngineName) -> Session:
+        return Session(self.env, self.params, copies=False, engine=engine)
 
     async def prepare(self, threads: ThreadPoolExecutor) -> None:
         """Compile once, for all sessions."""

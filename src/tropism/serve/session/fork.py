@@ -77,7 +77,9 @@ def restore_snapshot(
     if saved is None:
         raise ValidationError("from", snapshot_id, "'now', the id of a snapshot of this session, or {'step': number}")
     snapshot, entries = saved
-    return Session.restore(snapshot, environment.env, environment.params), without_request_ids(entries)
+    return Session.restore(
+        snapshot, environment.env, environment.params, engine=environment.engine
+    ), without_request_ids(entries)
 
 
 def without_request_ids(entries: list[Entry]) -> list[Entry]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
+from tropism.core.native.choice import EngineName
 from tropism.core.session.replay import ReplayEntry, replay
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, StateError, ValidationError
@@ -95,16 +96,31 @@ def restore_session(
 ) -> Session:
     """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
 
-    `on_reply` is called with each replayed entry that has a request id, and its reply.
+    `on_reply` is called with each replayed entry that has a request id, and its reply. A replay that differs on
+    another engine is repeated on XLA, where the session then continues.
     """
+    try:
+        return _restore_on(environment.engine, environment, point, on_reply)
+    except DivergedError:
+        if not environment.env.pure or environment.engine == "xla":
+            raise
+        return _restore_on("xla", environment, point, on_reply)
+
+
+def _restore_on(
+    engine: EngineName,
+    environment: ServedEnvironment,
+    point: RecoveryPoint,
+    on_reply: Callable[[Entry, dict[str, Any]], None],
+) -> Session:
     entries = [entry for entry in point.after if not entry.is_note]
     if entries and not environment.replayable:
         message = f"an episode of {environment.id} cannot be replayed, and ended with the server; a reset opens another"
         raise ServerError("SESSION_ERROR", message)
     if point.snapshot is None:
-        session = environment.new_session()
+        session = environment.new_session() if engine == environment.engine else environment.new_session_on(engine)
     else:
-        session = Session.restore(point.snapshot, environment.env, environment.params)
+        session = Session.restore(point.snapshot, environment.env, environment.params, engine=engine)
 
     def compare(session: Session, entry: Entry) -> None:
         check_reply(environment, session, entry)

@@ -1,0 +1,60 @@
+"""Compiles LLVM assembly to functions of this process with llvmlite, an optional extra."""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module, metadata
+from typing import Any
+
+try:
+    llvm: Any = import_module("llvmlite.binding")
+except ImportError:
+    llvm = None
+
+# Those of a standard pipeline that change straight-line code, in its order, without the vectoriser, which changes bits.
+PASSES = ("sroa", "new_gvn", "instruction_combine", "reassociate", "instruction_combine", "aggressive_dce")
+LONG = 4_000  # lines; the code generator is quadratic in the length of a function, and slower than what it gains
+
+
+def available() -> bool:
+    """Whether llvmlite is installed."""
+    return llvm is not None
+
+
+@cache
+def platform_identity() -> str:
+    """What decides the bits of compiled code: the compiler, the CPU and its features."""
+    cpu = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    return f"llvmlite {metadata.version('llvmlite')} with {PASSES} on {cpu}"
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+class Library:
+    """Compiled functions of a pointer table; the machine code is freed with this object."""
+
+    def __init__(self, assembly: str):
+        _initialize()
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        level = 3 if assembly.count("\n") < LONG else 1
+        machine = llvm.Target.from_default_triple().create_target_machine(cpu, features, opt=level, jit=True)
+        module = llvm.parse_assembly(assembly)
+        self._optimize(module, machine)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+
+    def _optimize(self, module: Any, machine: Any) -> None:
+        passes = llvm.create_new_module_pass_manager()
+        for name in PASSES:
+            getattr(passes, f"add_{name}_pass")()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+
+    def function(self, name: str) -> Callable[[int], None]:
+        """The function `name`; it takes the address of a pointer table and keeps the interpreter's lock."""
+        function: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._engine.get_function_address(name))
+        function.library = self  # keeps the code in memory
+        return function
