@@ -1,8 +1,9 @@
 """The base class of spaces, and helpers for them."""
 
-import importlib
 import json
 from abc import abstractmethod
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from tropism.core.module import Module
 from tropism.errors import ValidationError
+
+CONVERTERS = "tropism.space_converters"  # the group of entry points
 
 
 class Space(Module):
@@ -68,8 +71,7 @@ class Space(Module):
 
     def to_gymnasium(self) -> Any:
         """The equal `gymnasium.spaces` space (needs the extra `gym`)."""
-        # Imported by name: core must not depend on tropism.gym.
-        return importlib.import_module("tropism.gym.spaces").to_gymnasium_space(self)
+        return _gymnasium_converter()(self)
 
     def __contains__(self, x: Any) -> bool:
         return bool(self.contains(x))
@@ -79,6 +81,13 @@ class Space(Module):
 
     def __hash__(self) -> int:
         return hash((type(self), self.identity()))
+
+
+@cache
+def _gymnasium_converter() -> Any:
+    """A plugin of the package, because core does not depend on Gymnasium."""
+    (converter,) = entry_points(group=CONVERTERS, name="gymnasium")
+    return converter.load()
 
 
 def array_schema(item: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:

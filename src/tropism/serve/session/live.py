@@ -14,13 +14,7 @@ from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import RestorePoint
 from tropism.serve.session.environment import ServedEnvironment, in_thread
-from tropism.serve.session.fork import (
-    ServerContext,
-    fork,
-    fork_from_origin,
-    fork_reply,
-    restore_snapshot,
-)
+from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
 from tropism.serve.session.json_form import session_state
