@@ -24,11 +24,12 @@ test: $(READY)  ## run the fast tests, at most six minutes on two cores
 test-all: $(READY)  ## run every test, the long ones in full
 	$(PYTEST) -m "" $(ARGS)
 
-check: $(READY)  ## check formatting, lint, types and import layers
+check: $(READY)  ## check formatting, lint, types, import layers and sizes
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/pyright
 	.venv/bin/lint-imports
+	.venv/bin/python .ci/lines.py
 
 bench: $(READY)  ## run the quick comparisons with other libraries
 	.venv/bin/python -m benchmarks

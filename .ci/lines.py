@@ -1,4 +1,4 @@
-"""Reports the lines of each package, and fails if one exceeds its budget, or a file or function is too long."""
+"""Reports the lines of each package, and fails if one exceeds its limit, or a file or function is too long."""
 
 import ast
 import sys
@@ -6,31 +6,32 @@ from collections import Counter
 from pathlib import Path
 
 PACKAGE = Path("src/tropism")
-LONGEST_FILE, LONGEST_FUNCTION = 350, 60
-BUDGETS = {
-    "core": 4300 + 1600,  # the second for core/native
-    "check": 1100,
-    "isolation": 650,
-    "envs": 2200,
-    "plume": 3000,
-    "gym": 1600,
-    "serve": 4700,
-    "client": 800,
-    "wire": 300,
-    "record": 1050,
-    "train": 1900,
-    "cli": 1700,
-    "sandbox": 3400,
-    "drawing": 250,
+LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
+# The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
+# refactoring and the additions of later features; docs/decisions.md explains the difference.
+LIMITS = {
+    "core": (7400, 5900),
+    "check": (1600, 1100),
+    "isolation": (650, 650),
+    "envs": (2900, 2600),
+    "plume": (3100, 3000),
+    "gym": (1750, 1600),
+    "serve": (6000, 4700),
+    "client": (820, 800),
+    "wire": (310, 300),
+    "record": (1150, 1050),
+    "train": (2600, 1900),
+    "cli": (2000, 1700),
+    "sandbox": (2650, 3000),
+    "drawing": (250, 250),
 }
 
 
 def long_functions(path: Path, source: str) -> list[str]:
-    functions = [
-        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    lengths = ((node, (node.end_lineno or 0) - node.lineno + 1) for node in functions)
-    return [f"{path}: {node.name} has {lines} lines" for node, lines in lengths if lines > LONGEST_FUNCTION]
+    nodes = ast.walk(ast.parse(source))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = ((node, (node.end_lineno or 0) - node.body[0].lineno + 1) for node in functions)
+    return [f"{path}: {node.name} has {lines} lines" for node, lines in lengths if lines > LONGEST_BODY]
 
 
 def main() -> int:
@@ -41,11 +42,12 @@ def main() -> int:
         totals[path.relative_to(PACKAGE).parts[0]] += lines
         problems += [f"{path}: {lines} lines"] if lines > LONGEST_FILE else []
         problems += long_functions(path, source)
-    for name, budget in BUDGETS.items():
-        print(f"{name:10} {totals[name]:6,} of {budget:6,}")
-        problems += [f"{name}: {totals[name]} lines, of at most {budget}"] if totals[name] > budget else []
-    unknown = {name for name in totals if not name.endswith(".py")} - set(BUDGETS)
-    problems += [f"{name}: a package without a budget" for name in sorted(unknown)]
+    print("package     lines  limit  planned")
+    for name, (limit, planned) in LIMITS.items():
+        print(f"{name:10} {totals[name]:6,} {limit:6,} {planned:8,}")
+        problems += [f"{name}: {totals[name]} lines, of at most {limit}"] if totals[name] > limit else []
+    unknown = {name for name in totals if not name.endswith(".py")} - set(LIMITS)
+    problems += [f"{name}: a package without a limit" for name in sorted(unknown)]
     print("\n".join(problems), file=sys.stderr)
     return bool(problems)
 

@@ -1,5 +1,6 @@
 """The targets of attacks: as root, nothing outside their folder can be changed through links in it."""
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tropism.sandbox.host_targets import NEW, SECRET, HostTargets
+from tropism.sandbox.host_targets import NEW, SECRET, HostTargets, is_locked
 from tropism.sandbox.launcher import WORKER_UID
 
 
@@ -54,3 +55,13 @@ def test_a_file_that_appears_again_stops_the_examination(targets: HostTargets, m
     monkeypatch.setattr(os, "unlink", lambda name, dir_fd: None)
     with pytest.raises(FileExistsError):
         targets.restore()
+
+
+def test_only_locks_that_exclude_others_are_detected(tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_text("x")
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # as another server that examines its sandbox does
+        assert not is_locked(str(path))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_locked(str(path))

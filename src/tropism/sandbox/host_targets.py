@@ -155,13 +155,13 @@ def _give_to_workers(fd: int) -> None:
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process holds a lock on this file."""
+    """Whether another process holds a POSIX lock, or an exclusive lock of flock, on this file."""
     with open(path) as file:
         query = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         if FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, query))[0] != fcntl.F_UNLCK:
             return True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # several servers may do this at the same time
         except BlockingIOError:
             return True
     return False
