@@ -22,7 +22,7 @@ def text_of(observation: Any) -> str:
         ({"text": None, "seen": [1, 2]}, "text: null\nseen: [1, 2]"),
         (
             CodeObservation(stdout="4"),
-            "stdout: 4\nstderr: \nexit_code: 0\ntimed_out: false\ntruncated_output: false\nprompt: ",
+            "stdout: 4\nstderr: \nexit_code: 0\ntimed_out: false\ntruncated_output: false\nlost: false\nprompt: ",
         ),
         (
             ChatObservation(messages=(ChatMessage(role="user", content="grüezi"),)),
