@@ -18,7 +18,7 @@ from tropism.core.spaces import Box, Discrete, Space
 
 
 class NativeEngine(CompiledEngine):
-    """Steps in place; what is not native, such as rendering, is the compiled engine's."""
+    """Steps in place; rendering and everything else is inherited from the XLA engine."""
 
     def __init__(self, env: Environment, params: Any, choice: Choice):
         assert choice.native is not None
@@ -31,7 +31,7 @@ class NativeEngine(CompiledEngine):
         self._connect()
 
     def _connect(self) -> None:
-        """Bind what refers to the memory of this engine."""
+        """Refresh the references into this engine's memory."""
         self._buffer = self._memory.words
         self._words = self._memory.words.data
         self._params, self._table = self._memory.params, self._memory.address

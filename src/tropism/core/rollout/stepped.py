@@ -17,7 +17,7 @@ class SteppedPolicy:
     """A policy during an episode: its memory and its keys.
 
     With a pure environment it is compiled and draws the same random numbers as in `run_episodes`; a policy on the host
-    gets plain ints as keys. The first ones are from a stream of their own, so they are not the environment's.
+    gets plain ints as keys. The keys come from a separate stream, so they differ from the environment's.
     """
 
     def __init__(self, policy: Policy, pure: bool = True):
@@ -35,7 +35,7 @@ class SteppedPolicy:
             self._memory = self._policy.init(seed)
 
     def act(self, obs: Any) -> Any:
-        """The next action, of host values."""
+        """The next action, as NumPy or Python values."""
         if self._compiled is not None:
             result = self._compiled.act(self._words, self._steps, self._memory, obs)
         else:
@@ -46,7 +46,7 @@ class SteppedPolicy:
 
 
 class _CompiledPolicy:
-    """The functions of a policy, compiled, of an episode's seed in place of a key."""
+    """Compiled `init` and `act` that take the episode's seed instead of a key."""
 
     def __init__(self, policy: Policy):
         arrays, rest = eqx.partition(policy, eqx.is_array)

@@ -1,4 +1,4 @@
-"""A session runs one environment, episode by episode. It is the only mutable object of core."""
+"""A session runs one environment, episode by episode. It holds all mutable state of an episode."""
 
 import secrets
 import uuid

@@ -13,7 +13,7 @@ LONGEST_ID = 255
 
 
 def reply_once(memory: WorkingMemory, request: RequestKey, perform: Callable[[], bytes]) -> bytes:
-    """The stored reply to this request; `perform`, which stores one, is called unless there is any."""
+    """The stored reply, or else that of `perform`, which performs the request and stores its reply."""
     stored = memory.reply(request.request_id)
     if stored is None:
         if memory.reply_was_dropped(request.request_id):

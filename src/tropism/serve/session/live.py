@@ -240,7 +240,7 @@ class LiveSession:
     def evict_lost(self) -> Session:
         """Close this session after a failed write, so that the next request reloads it from the journal.
 
-        Returns the environment session, which the caller closes.
+        Returns the `Session`, which the caller closes.
         """
         closed = self.session.new_like()
         closed.close()

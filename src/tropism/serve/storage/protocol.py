@@ -99,7 +99,7 @@ class Ticket:
             callback(error)
 
 
-DURABLE = Ticket()  # of no entries
+DURABLE = Ticket()  # already durable
 
 
 class Journal(Protocol):

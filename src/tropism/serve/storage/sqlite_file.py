@@ -155,7 +155,7 @@ class SqliteFile:
             self._flush_log()
 
     def _flush_log(self) -> None:
-        """Most episodes in the log have ended; their entries are dropped."""
+        """Drop the entries of superseded episodes; move the rest."""
         if not self._log_size:
             return
         file, by_session = self._file, dict[int, list[Any]]()
