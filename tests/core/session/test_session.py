@@ -406,12 +406,15 @@ def test_render_changes_nothing_and_may_return_none():
 
 
 def test_step_and_render_compile_once_if_reset_ignores_its_params():
-    session = Session(Line(), engine="xla")
+    class Drawn(Line):
+        """Its program is not shared with other tests."""
+
+    session = Session(Drawn(), engine="xla")
     for seed in (0, 1):
         session.reset(seed=seed)
         session.step(1)
         session.render()
-    program = program_of(Line(), session.params)
+    program = program_of(Drawn(), session.params)
     assert (program.step._cache_size(), program.render._cache_size()) == (1, 1)
 
 
