@@ -185,9 +185,10 @@ def _shared_pool(spec: SandboxSpec, process: int) -> Pool:  # noqa: ARG001  a fo
 _pools: list[Pool] = []
 
 
-def start_failure() -> str | None:
-    """Why the last start of a worker failed, if it did, in any shared pool of this process."""
-    return next((failure for pool in _pools if (failure := pool.start_failure()) is not None), None)
+def start_failure(tier: Tier | None) -> str | None:
+    """Why the last start of a worker of this tier failed, if it did, in any shared pool of this process."""
+    failures = (pool.start_failure() for pool in _pools if pool.spec.tier == tier)
+    return next((failure for failure in failures if failure is not None), None)
 
 
 def unavailable_reason(tier: Tier) -> str | None:

@@ -1,12 +1,18 @@
 """Coding: variables, replayed transcripts, tasks, and submissions that try to cheat."""
 
 import inspect
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.specs import spec_or_skip
 
 from tropism import DivergedError, Session, UnknownEnvironmentError, ValidationError, check_environment, make
 from tropism.core import registry
@@ -330,3 +336,14 @@ def test_an_unavailable_environment_reports_the_reason(monkeypatch: pytest.Monke
     assert registry.unavailable_reasons() == {"Coding-v0": "the sandbox leaks"}
     with pytest.raises(UnknownEnvironmentError, match="no environment 'Coding-v0' here: the sandbox leaks"):
         make("Coding-v0")
+
+
+def test_coding_is_available_where_only_the_second_tier_is(tmp_path: Path):
+    spec_or_skip("B")
+    script = "from tropism.core.registry import unavailable_reasons; print(unavailable_reasons())"
+    setpriv = shutil.which("setpriv")
+    if setpriv is not None:
+        (tmp_path / "setpriv").symlink_to(setpriv)
+    hidden = {**os.environ, "PATH": str(tmp_path)}  # without bubblewrap
+    done = subprocess.run([sys.executable, "-c", script], env=hidden, capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n"

@@ -120,7 +120,8 @@ class Coding(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
-        return doctor.cached_report().reason or start_failure()
+        report = doctor.cached_report()
+        return report.reason or start_failure(report.tier)
 
     def default_params(self) -> CodingParams:
         return CodingParams()
