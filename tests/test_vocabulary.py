@@ -48,7 +48,7 @@ IRREGULAR = {
     "rewound",
 }
 VERBS = {"embed", "exceed", "feed", "need", "reseed", "seed", "speed"}  # and nouns
-PARTICIPLES = {"registered", "merged"}  # of the public API, and of a coding task
+PARTICIPLES = {"registered"}  # of the public API
 
 
 def parsed() -> Iterator[tuple[Path, ast.Module]]:

@@ -83,7 +83,7 @@ def test_code_ends_like_a_script_and_the_interpreter_continues(tier: Tier, code:
 def test_the_end_of_the_interpreter_is_a_result(tier: Tier, code: str, exit_code: int | None):
     with Sandbox(spec_or_skip(tier)) as sandbox:
         result = sandbox.run(code, Limits(wall=3))
-        assert (result.interpreter_lost, sandbox.started) == (True, False)
+        assert (result.interpreter_lost, sandbox.is_started) == (True, False)
         assert exit_code is None or result.exit_code == exit_code
         assert sandbox.start().run("print('back')").stdout == "back\n"
 

@@ -28,7 +28,7 @@ def command(mounts: Mounts, limits: Limits) -> list[str]:
         command += ["--symlink", target, path]
     for folder in mounts.hidden:
         command += ["--size", "65536", "--tmpfs", folder]
-    for folder in mounts.allowed:
+    for folder in mounts.allowed_paths:
         command += ["--ro-bind", folder, folder]
     for folder in mounts.hidden:
         command += ["--remount-ro", folder]

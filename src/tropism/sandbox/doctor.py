@@ -132,7 +132,7 @@ def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOut
         return _submit(attack, sandbox)
     definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
     result = sandbox.start().run(f"{definitions}\n{attack.code}", attack.limits)
-    if attack.later and sandbox.started:
+    if attack.later and sandbox.is_started:
         time.sleep(PAUSE)
         result = sandbox.run(attack.later, attack.limits)
     return AttackOutcome(attack, attack.oracle(targets, result), result)

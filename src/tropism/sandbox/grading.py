@@ -49,9 +49,9 @@ class Grading:
 
     def _call_submission(self, call: bytes) -> WorkerReply:
         """The submission's reply to a call."""
-        if not self._submission.started:
+        if not self._submission.is_started:
             self._submission.start().run(self._source)
-        if not self._submission.started:
+        if not self._submission.is_started:
             return SUBMISSION_ENDED
         reply = self._submission.send_request(b"C", call, WorkerRequest.start(self._spec.limits))
         if reply.kind in (b"V", b"X"):

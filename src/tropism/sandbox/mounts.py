@@ -24,12 +24,12 @@ class Mounts:
     libraries: tuple[str, ...]  # folders next to packages in which wheels put shared libraries
 
     @property
-    def allowed(self) -> tuple[str, ...]:
+    def allowed_paths(self) -> tuple[str, ...]:
         return (*(path for _, path in self.packages), *self.libraries)
 
     @property
     def readable(self) -> tuple[str, ...]:
-        return (*self.system, *self.allowed)
+        return (*self.system, *self.allowed_paths)
 
 
 @cache

@@ -78,7 +78,7 @@ class Sandbox:
         return self._worker
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         return self._worker is not None
 
     def close(self) -> None:

@@ -366,7 +366,7 @@ def test_a_session_that_is_being_closed_is_not_found():
         headers = {"X-Session-Id": id}
         with ThreadPoolExecutor() as threads:
             stepping = threads.submit(caller.post, "/step", json={"action": {"value": SLEEP}})
-            until(lambda: any(live.lock.locked for live in server.app.sessions._live.values()))  # pyright: ignore
+            until(lambda: any(live.lock.is_locked for live in server.app.sessions._live.values()))  # pyright: ignore
             closing = threads.submit(other.post, "/close", headers=headers)
             until(lambda: not len(server.app.sessions))
             with server.http() as third:

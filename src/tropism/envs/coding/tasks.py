@@ -67,7 +67,7 @@ def is_balanced(text: str) -> bool:
     return not open_brackets
 
 
-def merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_intervals(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     result: list[tuple[int, int]] = []
     for start, end in sorted(intervals):
         if result and start <= result[-1][1]:
@@ -124,7 +124,7 @@ BUILT_IN = (
         (("",), ("([)]",), ("{[x()]}",)),
     ),
     Exercise(
-        merged,
+        merge_intervals,
         "It takes a list of tuples (start, end) of whole numbers and returns the list of intervals, in order, that "
         "are left when those which overlap or touch are merged.",
         _intervals,

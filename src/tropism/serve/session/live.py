@@ -86,7 +86,7 @@ class LiveSession:
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.locked:
+        if not self.environment.inline or self.lock.is_locked:
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False

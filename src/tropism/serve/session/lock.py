@@ -16,7 +16,7 @@ class SessionLock:
         self._lock: asyncio.Lock | None = None
 
     @property
-    def locked(self) -> bool:
+    def is_locked(self) -> bool:
         return self._lock is not None and self._lock.locked()
 
     def lock(self) -> asyncio.Lock:

@@ -213,7 +213,7 @@ class SessionRegistry:
             await asyncio.sleep(max(0.05, self.settings.idle_timeout / 4))
             before = time.monotonic() - self.settings.idle_timeout
             for live in list(self._live.values()):
-                if not live.sockets and not live.lock.locked and live.used_at < before:
+                if not live.sockets and not live.lock.is_locked and live.used_at < before:
                     await self.evict(live)
                     await asyncio.sleep(0)  # let other requests run
 
