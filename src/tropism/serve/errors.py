@@ -49,6 +49,10 @@ CODES: dict[type[Exception], str] = {
 log = logging.getLogger("tropism.serve")
 
 
+class EnvironmentExitError(Exception):
+    """An environment raised its cause, which is not an ordinary exception: SystemExit, for example."""
+
+
 def to_server_error(error: Exception, **context: Any) -> ServerError:
     """Convert an error to a `ServerError`; an unexpected one is logged with an id that the reply contains."""
     if isinstance(error, ServerError):
@@ -56,9 +60,9 @@ def to_server_error(error: Exception, **context: Any) -> ServerError:
     for kind, code in CODES.items():
         if isinstance(error, kind) and not isinstance(error, ObservationError):  # the environment's fault
             return ServerError(code, str(error))
-    id = secrets.token_hex(8)
+    id, cause = secrets.token_hex(8), error.__cause__ if isinstance(error, EnvironmentExitError) else error
     log.error("the environment raised", exc_info=error, extra={"error_id": id, **context})
-    what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(error).__name__}"
+    what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(cause).__name__}"
     return ServerError("EXECUTION_ERROR", f"{what}; see the server's log, error_id {id}", id)
 
 

@@ -126,10 +126,17 @@ class Session:
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        """Take one action; an invalid one is rejected and changes nothing."""
+        """Take one action. An invalid action or a step that raises changes nothing.
+
+        If the environment raises and cannot be replayed, the episode ends, and only a reset continues.
+        """
         if self._lifecycle is not READY:
             raise self._state_error("step")
-        timestep = self._engine.step(action)
+        try:
+            timestep = self._engine.step(action)
+        except BaseException:
+            self._end_if_damaged()
+            raise
         self._step_count += 1
         self.total_reward += timestep.reward
         if timestep.terminated:
@@ -137,6 +144,16 @@ class Session:
         elif timestep.truncated:
             self._lifecycle = EnvironmentState.TRUNCATED
         return timestep
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the environment raised, so that the next use of its state replays the episode."""
+        return self._engine.is_damaged
+
+    def _end_if_damaged(self) -> None:
+        if self._engine.is_damaged and not self.env.traits.replayable:
+            self._lifecycle = EnvironmentState.CREATED
+            self._engine.close()
 
     def render(self) -> Any:
         """An image of the state, (H, W, 3) uint8; None if the environment has none."""
@@ -146,12 +163,14 @@ class Session:
     def describe(self) -> str:
         """The last observation as text."""
         self._require_episode("describe")
-        return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
+        state = self._engine.state()
+        return self._engine.env.describe(state, self._engine.last().obs, self._engine.params())
 
     def agent_position_in_image(self) -> tuple[float, float] | None:
         """The agent's position as fractions of the image's width and height; None if it has none."""
         self._require_episode("locate the agent")
-        return self.env.agent_position_in_image(self._engine.state(), self._engine.params())
+        state = self._engine.state()
+        return self._engine.env.agent_position_in_image(state, self._engine.params())
 
     def parse(self, text: str) -> Any:
         """The action in a language agent's text."""

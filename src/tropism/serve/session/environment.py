@@ -16,6 +16,7 @@ from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
 from tropism.isolation import isolate
+from tropism.serve.errors import EnvironmentExitError
 from tropism.serve.session.json_form import JsonForm
 
 LONGEST_INLINE = 1e-3  # seconds; a longer step runs in a thread, so as not to block other sessions
@@ -122,4 +123,16 @@ class ServedEnvironment:
 
 
 async def in_thread(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(threads, contain, function, *arguments)
+
+
+def contain(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that runs code of an environment; what would end the server or hang its caller is converted."""
+    try:
+        return function(*arguments)
+    except StopIteration as error:  # cannot be set on a future
+        raise EnvironmentExitError from error
+    except Exception:
+        raise
+    except BaseException as error:  # such as SystemExit
+        raise EnvironmentExitError from error

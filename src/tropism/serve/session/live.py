@@ -1,25 +1,25 @@
 """A live session: performs requests and returns their replies as JSON."""
 
 import secrets
-import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
-from tropism.errors import ServerError, StateError, ValidationError, shorten
+from tropism.errors import ObservationError, ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
-from tropism.serve.recordings.protocol import RestorePoint
-from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.environment import ServedEnvironment, contain, in_thread
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
+from tropism.serve.session.recovery import RecoverableSession
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
 from tropism.serve.session.requests import (
     EmptyRequest,
@@ -39,34 +39,29 @@ LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 T = TypeVar("T")
 
 
-class LiveSession:
+class LiveSession(RecoverableSession):
     """A session, its owner, and the number of sockets attached to it. Performs one request at a time."""
 
     __slots__ = (
         "_context",
-        "environment",
         "id",
         "lock",
-        "log",
         "opened_at",
-        "session",
         "sockets",
         "steps_written",
         "used_at",
-        "write_lock",
     )
 
     def __init__(self, id: str, environment: ServedEnvironment, session: Session, context: ServerContext, claim: Claim):
+        limits = context.settings.session_limits
+        super().__init__(
+            environment, session, SessionLog(environment, claim, context.journal, context.recordings, limits)
+        )
         self.id = id
-        self.environment = environment
-        self.session = session
         self.sockets = 0
         self.steps_written = 0
         self.opened_at = self.used_at = time.monotonic()
-        limits = context.settings.session_limits
-        self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
         self._context = context
-        self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
 
     @property
@@ -86,7 +81,7 @@ class LiveSession:
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.is_locked:
+        if not self.environment.inline or self.lock.is_locked or self.is_damaged:
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False
@@ -99,7 +94,7 @@ class LiveSession:
         """Call `function` on the event loop if `inline`, otherwise in a thread under the session's lock."""
         self.used_at = time.monotonic()
         if inline:
-            return function(*arguments)
+            return contain(function, *arguments)
         return await self.lock.run(lambda: self._run(function, *arguments))
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -135,10 +130,14 @@ class LiveSession:
     def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
-        return OPERATIONS[kind](self, data, None) if request_id is None else self.perform_once(kind, data, request_id)
+        if request_id is None:
+            return contain(OPERATIONS[kind], self, data, None)
+        return contain(self.perform_once, kind, data, request_id)
 
     def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
+        if self.is_damaged and kind != "reset":
+            self.repair()
         if request_id is None:
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
@@ -155,16 +154,23 @@ class LiveSession:
     def reset(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         request, session, recordings = parse_reset(data), self.session, self._context.recordings
         restore_point = recordings.restore_point("reset", self, True)
-        timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
+        began = False
+        try:
+            timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
+            began = True
+            reply = self.environment.form.reply(session, timestep)
+            encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
+        except BaseException:
+            self.mark_damaged(session, began, restore_point)
+            raise
+        self.is_damaged = False
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-        reply = self.environment.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
             self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
 
-        self._write_or_rollback(session, write, restore_point)
+        self.write_or_rollback(session, write, restore_point)
         return encoded
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
@@ -195,10 +201,19 @@ class LiveSession:
             return encode(form.reply(session, session.timestep, error=str(error)))
         recordings, directly = self._context.recordings, self._context.recordings.records and self.log.records_directly
         restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
-        timestep = session.step(action)
-        done = timestep.terminated or timestep.truncated
-        reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+        if restore_point is None and self.log.memory.full and self.environment.replayable:
+            restore_point = session.restore_point()  # the entries in memory do not lead here
+        step_count = session.step_count
+        try:
+            timestep = session.step(action)
+            if not isfinite(timestep.reward):
+                raise ObservationError("reward", timestep.reward, "a finite number")
+            done = timestep.terminated or timestep.truncated
+            reply = encode(form.reply(session, timestep))
+            entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+        except BaseException:
+            self.mark_damaged(session, session.step_count != step_count, restore_point)
+            raise
 
         def write() -> None:
             if directly:
@@ -206,47 +221,8 @@ class LiveSession:
             self.log.append((entry,), checkpoint(session, self._context.settings.session_limits.checkpoint_every))
             self.steps_written += 1
 
-        self._write_or_rollback(session, write, restore_point)
+        self.write_or_rollback(session, write, restore_point)
         return reply
-
-    def _write_or_rollback(
-        self, session: Session, write: Callable[[], None], restore_point: RestorePoint | None
-    ) -> None:
-        try:
-            with self.write_lock:
-                if session is not self.session:
-                    raise errors.late_step_error()
-                write()
-        except BaseException:
-            self._rollback(session, restore_point)
-            raise
-
-    def _rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
-        """Undo a reset or step that could not be written; without a restore point, the episode ends."""
-        if session is not self.session:
-            return
-        restored = session.new_like()
-        try:
-            session.close()
-            restored = restored if restore_point is None else restore_point()
-        finally:
-            with self.write_lock:
-                replaced = session is not self.session
-                if not replaced:
-                    self.session = restored
-            if replaced:  # the step timed out and was rolled back by `step_within`
-                restored.close()
-
-    def evict_lost(self) -> Session:
-        """Close this session after a failed write, so that the next request reloads it from the journal.
-
-        Returns the `Session`, which the caller closes.
-        """
-        closed = self.session.new_like()
-        closed.close()
-        with self.write_lock:
-            lost, self.session = self.session, closed
-        return lost
 
     def resume(self) -> None:
         """Restore the session from its claim, after an eviction or a crash."""
@@ -317,15 +293,6 @@ class LiveSession:
 
     def close(self) -> None:
         self.session.close()
-
-    def evict(self) -> bytes | None:
-        """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
-        try:
-            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
-        except StateError:
-            snapshot = None
-        self.session.close()
-        return snapshot
 
 
 Operation = Callable[[LiveSession, dict[str, Any], RequestKey | None], bytes]

@@ -24,6 +24,8 @@ async def step_within(live: LiveSession, seconds: float, data: dict[str, Any], r
 
 async def _step_within(live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
     async with live.lock.lock():
+        if live.is_damaged:
+            await live.in_thread(live.repair)
         restore, stepping, steps_written = live.session.restore_point(), live.session, live.steps_written
         step = asyncio.ensure_future(live.in_thread(_step_if_current, live, stepping, data, request_id))
         await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
