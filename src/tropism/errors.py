@@ -8,6 +8,7 @@ TropismError
 ├── DivergedError(RuntimeError)          a replayed episode differs from the recorded one
 ├── ProcessError(RuntimeError)           the process of an episode ended, or cannot reply
 ├── ServerError(RuntimeError)            a server rejected a request, with a code
+│   └── StepConflictError                  the episode is not where the caller expects it
 ├── NonFiniteError(ArithmeticError)      a number in training became NaN or infinite
 ├── SandboxError(RuntimeError)           no sandbox is available, so the code is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
@@ -69,6 +70,17 @@ class ServerError(TropismError, RuntimeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message, self.id)
+
+
+class StepConflictError(ServerError):
+    """A step was not applied, because the episode, which is at `step_count`, is not where the caller expects it."""
+
+    def __init__(self, message: str, step_count: int):
+        super().__init__("STEP_CONFLICT", message)
+        self.step_count = step_count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.step_count)
 
 
 class NonFiniteError(TropismError, ArithmeticError):

@@ -1,5 +1,6 @@
 """Environments whose steps fail in every way, after they have changed their state."""
 
+import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -69,7 +70,17 @@ class UnrepeatableCareless(Careless):
     replayable = False
 
 
+class Flaky(InlineCareless):
+    """Raises at random, also in a replay."""
+
+    def step(self, action: Order) -> Total:
+        if os.urandom(2) < bytes([1]):  # 1 of 256
+            self.total += 1_000_000
+            raise RuntimeError("at random")
+        return super().step(action)
+
+
 def careless() -> dict[str, ServedEnvironment]:
-    kinds = {"Careless": Careless, "InlineCareless": InlineCareless, "UnrepeatableCareless": UnrepeatableCareless}
-    adapted = {id: adapt(kind) for id, kind in kinds.items()}
+    kinds = (Careless, InlineCareless, UnrepeatableCareless, Flaky)
+    adapted = {kind.__name__: adapt(kind) for kind in kinds}
     return {id: ServedEnvironment(id, env, env.default_params(), "A test's own.") for id, env in adapted.items()}

@@ -10,6 +10,7 @@ from tropism.errors import (
     ProcessError,
     ServerError,
     StateError,
+    StepConflictError,
     UnknownEnvironmentError,
     ValidationError,
 )
@@ -25,9 +26,11 @@ STATUS = {
     "SESSION_ERROR": 404,
     "STATE_ERROR": 409,
     "DIVERGED": 409,
+    "STEP_CONFLICT": 409,
     "TIMEOUT": 504,
     "BAD_REQUEST": 400,
     "TOO_LARGE": 413,
+    "HEADERS_TOO_LARGE": 431,
     "TOO_SLOW": 408,
     "UNAUTHORIZED": 401,
     "FORBIDDEN": 403,
@@ -68,7 +71,9 @@ def to_server_error(error: Exception, **context: Any) -> ServerError:
 
 def error_json(error: ServerError) -> dict[str, Any]:
     """The JSON form of an error."""
-    data = {"message": error.message, "code": error.code}
+    data: dict[str, Any] = {"message": error.message, "code": error.code}
+    if isinstance(error, StepConflictError):
+        data["step_count"] = error.step_count
     return data if error.id is None else data | {"id": error.id}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tropism import __version__
 from tropism.errors import DivergedError, ServerError, StateError
 from tropism.serve.http import static
-from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response
+from tropism.serve.http.messages import NO_CONTENT, SESSION_HEADER, Headers, HttpRequest, Response, json_response
 from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.inspector import Inspector
@@ -15,8 +15,6 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
-
-SESSION_HEADER = "x-session-id"
 
 
 class HttpApi:
@@ -44,8 +42,8 @@ class HttpApi:
         session = await self._session(request)
         request_id, step = request.take_request_id(), request.parse()
         if step.timeout_s is None:
-            return Response(await session.perform("step", step.action, request_id))
-        return Response(await step_within(session, step.timeout_s, step.action, request_id))
+            return Response(await session.perform("step", step.action, request_id, step.position))
+        return Response(await step_within(session, step.timeout_s, step.action, request_id, step.position))
 
     async def perform(self, request: HttpRequest) -> Response:
         """Any other request that sockets have too."""
@@ -55,8 +53,9 @@ class HttpApi:
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)
         request.parse()
+        step_count = session.session.step_count
         await self.sessions.close(session)
-        return json_response(CloseReply(closed=True))
+        return json_response(CloseReply(closed=True, step_count=step_count))
 
     async def _session(self, request: HttpRequest) -> LiveSession:
         session = request.session = await self._find_session(request)

@@ -9,7 +9,9 @@ def history(entries: list[Entry], start: int, step_count: int) -> dict[str, Any]
     """Rows from `start`; `whole` is true if the entries include every step of the episode."""
     begin, *steps = entries
     whole = sum(step.kind == "step" for step in steps) == step_count
-    return {**begin.payload, "from": start, "steps": [_row(step) for step in steps[start:]], "whole": whole}
+    return {**begin.payload, "from": start, "steps": [_row(step) for step in steps[start:]], "whole": whole} | {
+        "step_count": step_count
+    }
 
 
 def _row(entry: Entry) -> dict[str, Any]:

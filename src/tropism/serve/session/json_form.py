@@ -84,6 +84,7 @@ class JsonForm:
             "terminated": terminated,
             "truncated": truncated,
             "metadata": observation["metadata"] or None,
+            "step_count": session.step_count,
         }
 
     def digest(self, timestep: Timestep) -> int:

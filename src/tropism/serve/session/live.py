@@ -22,15 +22,17 @@ from tropism.serve.session.log import SessionLog
 from tropism.serve.session.recovery import RecoverableSession
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
 from tropism.serve.session.requests import (
+    ANYWHERE,
     EmptyRequest,
     ForkRequest,
     HistoryRequest,
+    Position,
     RestoreRequest,
     convert,
     parse_reset,
 )
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
-from tropism.serve.storage.working_memory import reply_note, snapshot_note
+from tropism.serve.storage.working_memory import reply_note
 from tropism.wire.codec import encode
 
 WATCH_ID_BYTES = 9
@@ -54,9 +56,8 @@ class LiveSession(RecoverableSession):
 
     def __init__(self, id: str, environment: ServedEnvironment, session: Session, context: ServerContext, claim: Claim):
         limits = context.settings.session_limits
-        super().__init__(
-            environment, session, SessionLog(environment, claim, context.journal, context.recordings, limits)
-        )
+        log = SessionLog(environment, claim, context.journal, context.recordings, limits, context.stored_bytes)
+        super().__init__(environment, session, log)
         self.id = id
         self.sockets = 0
         self.steps_written = 0
@@ -74,9 +75,14 @@ class LiveSession(RecoverableSession):
         return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
 
     @property
+    def is_evictable(self) -> bool:
+        """Whether no caller is connected, and the next request can resume the session."""
+        return not self.sockets and not self.lock.is_locked and self.environment.replayable and len(self.log.memory) > 0
+
+    @property
     def log_context(self) -> dict[str, Any]:
-        """Fields that identify this session in log lines."""
-        ids = {"session_id": self.id, "episode_id": self.session.episode_id}
+        """Fields that identify this session in log lines, as in the journal: its id would permit stepping it."""
+        ids = {"session": self.log.claim.key.hex(), "episode_id": self.session.episode_id}
         return ids | {"environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
@@ -108,13 +114,17 @@ class LiveSession(RecoverableSession):
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await in_thread(self._context.threads, function, *arguments)
 
-    async def perform(self, kind: str, data: dict[str, Any], request_id: str | None = None) -> bytes:
+    async def perform(
+        self, kind: str, data: dict[str, Any], request_id: str | None = None, position: Position = ANYWHERE
+    ) -> bytes:
         """Perform a request and return its reply once it is durable; a repeated request id returns the first reply."""
         if kind not in OPERATIONS:
             raise unknown_type(kind)
         if self.log.must_record(kind):
             await self.record()
-        reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id)
+        if kind == "fork":
+            await self._context.make_room(self.owner, keep=self)
+        reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id, position)
         await self.wait_durable()
         return reply
 
@@ -127,23 +137,28 @@ class LiveSession(RecoverableSession):
             raise
         self.record_if_ended()
 
-    def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+    def perform_inline(
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+    ) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
-        if request_id is None:
-            return contain(OPERATIONS[kind], self, data, None)
-        return contain(self.perform_once, kind, data, request_id)
+        return contain(self.perform_once, kind, data, request_id, position)
 
-    def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+    def perform_once(
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+    ) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
         if self.is_damaged and kind != "reset":
             self.repair()
         if request_id is None:
+            if position is not ANYWHERE or self.log.is_doubtful:
+                position.check(kind, self.session, self.log.is_doubtful)
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
-        return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request))
+        return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request, position))
 
-    def _perform_and_store(self, kind: str, data: dict[str, Any], request: RequestKey) -> bytes:
+    def _perform_and_store(self, kind: str, data: dict[str, Any], request: RequestKey, position: Position) -> bytes:
+        position.check(kind, self.session, self.log.is_doubtful)
         reply = OPERATIONS[kind](self, data, request)
         if kind in NOT_REPLAYED:
             self.log.append((reply_note(request, reply),))
@@ -159,7 +174,10 @@ class LiveSession(RecoverableSession):
             timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
             began = True
             reply = self.environment.form.reply(session, timestep)
-            encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
+            encoded, digest = (
+                encode(self.reset_reply(reply, session.episode_id)),
+                self.environment.form.digest(timestep),
+            )
         except BaseException:
             self.mark_damaged(session, began, restore_point)
             raise
@@ -173,9 +191,10 @@ class LiveSession(RecoverableSession):
         self.write_or_rollback(session, write, restore_point)
         return encoded
 
-    def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
+    def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        return reply | {"session_id": self.id, "view": self.watch_id, "environment": self.environment.id}
+        ids = {"episode_id": episode_id, "session_id": self.id, "view": self.watch_id}
+        return reply | ids | {"environment": self.environment.id}
 
     @property
     def recording_number(self) -> int | None:
@@ -199,6 +218,8 @@ class LiveSession(RecoverableSession):
             if form.action_text(data) is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
+        size = len(encode(data))
+        self.log.check_room(size)
         recordings, directly = self._context.recordings, self._context.recordings.records and self.log.records_directly
         restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
         if restore_point is None and self.log.memory.full and self.environment.replayable:
@@ -218,7 +239,8 @@ class LiveSession(RecoverableSession):
         def write() -> None:
             if directly:
                 recordings.record_step(self, action, timestep)
-            self.log.append((entry,), checkpoint(session, self._context.settings.session_limits.checkpoint_every))
+            every = self._context.settings.session_limits.checkpoint_every
+            self.log.append((entry,), checkpoint(session, every), size)
             self.steps_written += 1
 
         self.write_or_rollback(session, write, restore_point)
@@ -231,7 +253,8 @@ class LiveSession(RecoverableSession):
     def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
         """Keep a replayed reply for repeated requests."""
         assert entry.request is not None
-        encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
+        begin = entry.kind == "reset"
+        encoded = encode(self.reset_reply(reply, entry.payload["episode_id"]) if begin else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
@@ -241,8 +264,7 @@ class LiveSession(RecoverableSession):
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
         snapshot, snapshot_id = self.session.snapshot(), secrets.token_urlsafe(8)
-        self.log.memory.check_room(snapshot)
-        self.log.append((snapshot_note(snapshot_id, snapshot),))
+        self.log.append_snapshot(snapshot_id, snapshot)
         return encode({"snapshot_id": snapshot_id, **session_state(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
@@ -268,7 +290,7 @@ class LiveSession(RecoverableSession):
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
+        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep), session.episode_id))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""

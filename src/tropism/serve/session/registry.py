@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from hashlib import blake2b
 from heapq import nlargest
 from typing import Any
 
@@ -20,13 +19,13 @@ from tropism.serve.recordings.protocol import NoRecordings, Recordings
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.live import LiveSession
+from tropism.serve.session.quota import StoredBytes
 from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.settings import Settings
 from tropism.serve.storage.memory import MemoryJournal
-from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord
+from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord, session_key
 
 MAX_LISTED = 200
-KEY_BYTES = 16
 RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
 log = logging.getLogger("tropism.serve")
@@ -48,6 +47,7 @@ class SessionRegistry:
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
         self.replay_pool = ReplayPool()
+        self.stored_bytes = StoredBytes(settings.max_bytes_per_token)
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
         self._live: dict[str, LiveSession] = {}
@@ -65,6 +65,7 @@ class SessionRegistry:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
+        await self.make_room(owner)
         self.reserve_slot(owner)
         try:
             session = await environment.open(self.threads)
@@ -84,7 +85,9 @@ class SessionRegistry:
 
     def _add(self, environment: ServedEnvironment, owner: str, session: Session) -> LiveSession:
         id = secrets.token_urlsafe(16)
-        claim = self.journal.open(_key(id), SessionRecord(environment.id, environment.variant, owner), self._worker)
+        claim = self.journal.open(
+            session_key(id), SessionRecord(environment.id, environment.variant, owner), self._worker
+        )
         live = self._live[id] = LiveSession(id, environment, session, self, claim)
         self.opened_count += 1
         return live
@@ -102,7 +105,7 @@ class SessionRegistry:
         return live
 
     async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str) -> LiveSession:
-        claim = await self.journal.claim(_key(id), self._worker)
+        claim = await self.journal.claim(session_key(id), self._worker)
         if claim is None:
             raise _unknown_session(id, environment)
         try:
@@ -115,6 +118,7 @@ class SessionRegistry:
             raise
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        await self.make_room(claim.record.owner)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
@@ -141,6 +145,16 @@ class SessionRegistry:
     async def _wait_for_transition(self, id: str) -> None:
         while id in self._transitions:
             await self._transitions[id].wait()
+
+    async def make_room(self, owner: str, keep: Any = None) -> None:
+        """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
+        limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
+        if self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota:
+            return
+        detached = (live for live in self._sessions_of(owner) if live is not keep and live.is_evictable)
+        idlest = min((live for live in detached if live.id not in self._transitions), key=_used_at, default=None)
+        if idlest is not None and not self.stopping:
+            await self.evict(idlest)
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""
@@ -204,6 +218,7 @@ class SessionRegistry:
         if self._live.pop(live.id, None) is None:
             return False
         self.release_slot(live.owner)
+        live.log.release_bytes()
         self.on_removed(live)
         return True
 
@@ -226,7 +241,7 @@ class SessionRegistry:
                 snapshot = await live.run(live.can_run_inline("evict", {}), live.evict)
             except Exception as error:  # an error in one session must not stop the eviction of others
                 failed = True
-                errors.to_server_error(error, session_id=live.id, environment=live.environment.id)
+                errors.to_server_error(error, **live.log_context)
             if self._remove(live):
                 await self._release(live, snapshot, failed)
 
@@ -238,7 +253,7 @@ class SessionRegistry:
             else:
                 await self.journal.release(live.log.claim, snapshot)
         except ServerError as error:  # acknowledged entries stay in the journal
-            log.error("%s", error.message, extra={"session_id": live.id})
+            log.error("%s", error.message, extra=live.log_context)
 
     async def drain(self) -> None:
         """Open no more sessions, and wait for running requests."""
@@ -290,9 +305,8 @@ def _row(live: LiveSession) -> dict[str, Any]:
     }
 
 
-def _key(id: str) -> bytes:
-    """The journal stores only a digest of a session's id, because the id permits stepping the session."""
-    return blake2b(id.encode(), digest_size=KEY_BYTES).digest()
+def _used_at(live: LiveSession) -> float:
+    return live.used_at
 
 
 def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:

@@ -124,6 +124,7 @@ def _restore_on(
 
     def compare(session: Session, entry: Entry) -> None:
         check_reply(environment, session, entry)
+        compare_reward(session, entry)
         if entry.request is not None:
             on_reply(entry, environment.form.reply(session, session.timestep))
 

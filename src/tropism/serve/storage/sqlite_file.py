@@ -1,10 +1,12 @@
 """The SQLite file of a journal: commits append to a log, which is later sorted into a table by session."""
 
+import logging
 import os
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +14,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tropism.errors import ServerError, ValidationError
-from tropism.serve.storage.protocol import Entry, Ticket
+from tropism.serve.storage.protocol import Entry
+from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row
+from tropism.serve.storage.statements import MARK_ALL_DOUBTFUL, MARK_DOUBTFUL, SAVE_FACT, UPDATE_USED, Line, WriteGroup
+from tropism.serve.storage.wal import read_wal
 from tropism.wire.codec import encode
+
+logger = logging.getLogger("tropism.serve")
 
 APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
 VERSION = 2
+FURTHER_TABLES = """
+create table if not exists facts(name text primary key, value);  -- about the server that last wrote the file
+create table if not exists doubtful(session integer primary key);  -- sessions whose last entries may be lost
+"""
 SCHEMA = f"""
 begin;
 create table sessions(
@@ -25,7 +36,7 @@ create table sessions(
   environment text not null,
   variant text not null,     -- JSON: arguments, and params by name
   owner text not null,
-  used real not null,        -- seconds since 1970
+  used real not null,        -- seconds on the server's running clock
   begin integer not null,    -- seq of the current episode's reset
   reached integer not null,  -- seq of the first entry after the snapshot
   snapshot blob
@@ -44,21 +55,24 @@ create table notes(          -- snapshots of episodes, and replies that a replay
   entry text not null
 );
 create index notes_by_session on notes(session);
+{FURTHER_TABLES}
 pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 commit;
 """
 INSERT_LOG = "insert into log(entries) values (?)"
 INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
-SELECT_NOTES = "select begin, seq, entry from notes where session = ? order by number"
-SELECT_PIECES = "select entries from episodes where session = ? and last >= ? and first < ? order by first"
+SELECT_NOTES = "select begin, seq, cast(entry as blob) from notes where session = ? order by number"
+SELECT_PIECES = (
+    "select cast(entries as blob) from episodes where session = ? and last >= ? and first < ? order by first"
+)
+SELECT_LOG = "select cast(entries as blob) from log order by number"
 SELECT_FIRST_NEEDED = """
 select case
   when exists (select 1 from notes where session = sessions.number and kind = 'snapshot') then 0 else begin
 end
 from sessions where number = ?
 """
-UPDATE_USED = "update sessions set used = ? where number = ?"
 
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError)  # a damaged, full or missing file
 
@@ -71,28 +85,8 @@ class Note(NamedTuple):
     entry: Entry
 
 
-Line = tuple[int, int, Entry]  # session, seq, entry
-Statement = tuple[str, tuple[Any, ...]]
-
 _line_decoder = msgspec.json.Decoder(list[Line])
 _entry_decoder = msgspec.json.Decoder(Entry)
-_raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
-
-
-class WriteGroup(Ticket):
-    """Writes to commit together, and the keys of their sessions."""
-
-    __slots__ = ("keys", "lines", "statements")
-
-    def __init__(self) -> None:
-        super().__init__(pending=True)
-        self.lines: list[Line] = []
-        self.statements: list[Statement] = []
-        self.keys: set[bytes] = set()
-
-    @property
-    def empty(self) -> bool:
-        return not self.lines and not self.statements
 
 
 class SqliteFile:
@@ -104,7 +98,44 @@ class SqliteFile:
         self._max_log_size = log_size
         self._log_size = log_size  # an upper bound: an earlier process may have left entries
         self._flush_at = log_size
+        wal = read_wal(Path(f"{path}-wal"))
         self._file = _open(path)
+        self.discarded_commits = wal.discarded(self._recovered_frames())
+        self._clock_offset = self._last_running_time() - time.monotonic()
+
+    def _recovered_frames(self) -> int:
+        """The number of frames of the write-ahead log that SQLite recovered."""
+        try:
+            return self._file.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+        except sqlite3.Error:  # a full disk
+            return sys.maxsize
+
+    def _last_running_time(self) -> float:
+        try:
+            rows = self.query("select max(value) from facts where name = 'clock' union select max(used) from sessions")
+        except ServerError:  # a damaged file
+            return 0.0
+        return max((value for (value,) in rows if value is not None), default=0.0)
+
+    def running_time(self) -> float:
+        """Seconds that servers have run with this file; unlike the system's clock, it never jumps."""
+        return self._clock_offset + time.monotonic()
+
+    def fact(self, name: str) -> Any:
+        rows = self.query("select value from facts where name = ?", name)
+        return rows[0][0] if rows else None
+
+    def save_facts(self, **facts: Any) -> None:
+        group = WriteGroup()
+        group.statements += [(SAVE_FACT, fact) for fact in facts.items()]
+        self.write(group)
+
+    def is_readable(self) -> bool:
+        """Whether the sessions can be read, perhaps from a full disk."""
+        try:
+            return bool(self.query("select count(*) from sessions"))
+        except ServerError:
+            return False
 
     def write(self, group: WriteGroup) -> None:
         """Commit a group; raises a `ServerError` if it cannot be written, and then none of it is."""
@@ -136,18 +167,31 @@ class SqliteFile:
         with self._connection("read") as file:
             return file.execute(sql, row).fetchall()
 
+    def iterate(self, sql: str) -> Iterator[Any]:
+        """The rows of a query, as far as they can be read; then SQLite's error."""
+        return iter(self._file.execute(sql))
+
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
-        """The entries of a session; call `flush_log` first."""
+        """The entries of a session."""
         with self._connection("read") as file:
             pieces = file.execute(SELECT_PIECES, (number, begin, end)).fetchall()
+            logged = file.execute(SELECT_LOG).fetchall() if self._log_size else []
+        try:
             lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
+            for (entries,) in logged:
+                own = (line for line in decode_row(entries)[0] if line[0] == number)
+                lines += [(number, seq, _entry_decoder.decode(raw)) for _, seq, raw in own]
+        except DECODE_ERRORS:
+            raise damaged_error() from None
         return [line for line in lines if begin <= line[1] < end]
 
     def notes(self, number: int) -> list[Note]:
         """The notes of a session, in order."""
-        with self._connection("read") as file:
-            rows = file.execute(SELECT_NOTES, (number,)).fetchall()
+        rows = self.query(SELECT_NOTES, number)
+        try:
             return [Note(begin, seq, _entry_decoder.decode(entry)) for begin, seq, entry in rows]
+        except DECODE_ERRORS:
+            raise damaged_error() from None
 
     def flush_log(self) -> None:
         """Move entries from the log to the table of episodes."""
@@ -158,19 +202,34 @@ class SqliteFile:
         """Drop the entries of superseded episodes; move the rest."""
         if not self._log_size:
             return
-        file, by_session = self._file, dict[int, list[Any]]()
-        for (logged,) in file.execute("select entries from log order by number").fetchall():
-            for line in _raw_decoder.decode(logged):
+        file, by_session, damaged = self._file, dict[int, list[Any]](), set[int | None]()
+        for (logged,) in file.execute(SELECT_LOG).fetchall():
+            lines, damaged_here = decode_row(logged)
+            damaged |= damaged_here
+            for line in lines:
                 by_session.setdefault(line[0], []).append(line)
         with _transaction(file):
+            self._mark_doubtful(damaged)
             for number, lines in by_session.items():
                 first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
                 lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
                 if lines:
                     file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
-                    file.execute(UPDATE_USED, (time.time(), number))
+                    file.execute(UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
         self._log_size, self._flush_at = 0, self._max_log_size
+
+    def _mark_doubtful(self, numbers: set[int | None]) -> None:
+        """The sessions of damaged entries; None: of unknown ones."""
+        if not numbers:
+            return
+        known = [number for number in numbers if number is not None]
+        names = ", ".join(map(str, known)) or "unknown"
+        logger.error("the journal is damaged: entries of the sessions numbered %s were discarded", names)
+        for number in known:
+            self._file.execute(MARK_DOUBTFUL, (number,))
+        if None in numbers:
+            self._file.execute(MARK_ALL_DOUBTFUL)
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:
@@ -218,6 +277,8 @@ def _transaction(file: sqlite3.Connection) -> Generator[None]:
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open or create the file, and lock it; the lock ends with the process."""
+    if path.is_dir():
+        raise unusable_journal(path, "a file; this is a directory")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(0o600)  # readable by its owner only
@@ -245,6 +306,7 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
     file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
     file.execute("pragma journal_mode = wal")
     file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
+    file.execute("pragma secure_delete = on")  # the data of closed sessions is overwritten
     file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
     (application,) = file.execute("pragma application_id").fetchone()
     (version,) = file.execute("pragma user_version").fetchone()
@@ -259,6 +321,8 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
             f"a journal of version {VERSION}; this one has version {version}, whose sessions this release cannot "
             "resume: finish them with the release that wrote it, or delete the file",
         )
+    else:
+        file.executescript(FURTHER_TABLES)
 
 
 def unusable_journal(path: Path, expected: str) -> ValidationError:

@@ -20,8 +20,11 @@ INSTRUCTIONS = (
 
 
 def session_manager(tools: Tools) -> StreamableHTTPSessionManager:
-    """Serves MCP over HTTP; each request has the rights of its token."""
-    return StreamableHTTPSessionManager(mcp_server(tools), json_response=True)
+    """Serves MCP over HTTP; each request has the rights of its token.
+
+    Stateless, so that `initialize` keeps nothing: sessions are named by an argument of the tools, and are limited.
+    """
+    return StreamableHTTPSessionManager(mcp_server(tools), json_response=True, stateless=True)
 
 
 def mcp_server(tools: Tools) -> Server[Any]:

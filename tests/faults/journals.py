@@ -1,0 +1,49 @@
+"""Journals as a failure leaves them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+from tests.serve.running import Running, running, talk
+
+from tropism.serve.storage.sqlite import SqliteJournal
+
+
+def copy_journal(path: Path, to: Path) -> Path:
+    """The files of a journal in use, as a kill would leave them now."""
+    for end in ("", "-wal"):
+        copy(f"{path}{end}", f"{to}{end}")
+    return to
+
+
+def echo(connection: Any, message: str = "a", **fields: Any) -> dict[str, Any]:
+    return talk(connection, "step", {"message": message}, **fields)
+
+
+def killed_journal(folder: Path, play: Callable[[Running], Any], **options: Any) -> tuple[Path, Any]:
+    """The journal of a server of Echo that was killed after `play`, and what that returned."""
+    with running("Echo-v0", journal=SqliteJournal(folder / "running", **options)) as server:
+        played = play(server)
+        return copy_journal(folder / "running", folder / "killed"), played
+
+
+def play_echo(steps: int, seed: int = 1) -> Callable[[Running], str]:
+    """Play this many steps; returns the session id."""
+
+    def play(server: Running) -> str:
+        with server.ws() as connection:
+            id = talk(connection, "reset", {"seed": seed})["data"]["session_id"]
+            for number in range(steps):
+                echo(connection, f"message {seed} {number}")
+            return id
+
+    return play
+
+
+def flip_bit(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
