@@ -12,7 +12,7 @@ from tropism.serve.storage.sqlite import SqliteJournal
 
 def copy_journal(path: Path, to: Path) -> Path:
     """The files of a journal in use, as a kill would leave them now."""
-    for end in ("", "-wal"):
+    for end in ("", "-wal", "-log"):
         copy(f"{path}{end}", f"{to}{end}")
     return to
 

@@ -177,7 +177,7 @@ def test_a_closed_session_is_erased(tmp_path: Path):
 
 
 def journal_bytes(path: Path) -> bytes:
-    return path.read_bytes() + Path(f"{path}-wal").read_bytes()
+    return b"".join(Path(f"{path}{end}").read_bytes() for end in ("", "-wal", "-log"))
 
 
 def test_one_damaged_entry_costs_its_own_session_only(tmp_path: Path):
@@ -210,7 +210,7 @@ def flipped_outcomes(folder: Path, flips: int) -> list[Any]:
     draw, outcomes = random.Random(1), list[Any]()
     for number in range(flips):
         copy = copy_journal(path, folder / f"flipped{number}")
-        damaged = Path(f"{copy}{draw.choice(['', '-wal'])}")
+        damaged = Path(f"{copy}{draw.choice(['', '-wal', '-log'])}")
         flip_bit(damaged, draw.randrange(damaged.stat().st_size))
         try:
             journal = SqliteJournal(copy)

@@ -123,4 +123,4 @@ def test_a_damaged_write_ahead_log_is_found(journal: tuple[Path, list[str]]):
     wal = Path(f"{path}-wal")
     flip_bit(wal, wal.stat().st_size - 100)
     with opened(path) as file:
-        assert "commits of the write-ahead log are damaged" in problems(file)[0]
+        assert "commits of the logs are damaged" in problems(file)[0]

@@ -132,24 +132,28 @@ def test_a_reboot_after_a_shutdown_loses_nothing(tmp_path: Path):
         assert echo(connection)["data"]["step_count"] == 4
 
 
-@pytest.mark.parametrize("place", ["frame", "header"])
-def test_a_damaged_write_ahead_log_is_noticed(tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture):
-    """Today's commits are in the log; a flipped bit makes SQLite discard all later ones, without a word."""
+@pytest.mark.parametrize("place", ["log", "frame", "header"])
+def test_damaged_logs_are_noticed(tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture):
+    """After a flipped bit, SQLite would discard later commits without a word, and so would the log of entries."""
     with running("Echo-v0", journal=SqliteJournal(tmp_path / "running")) as server:
         session = play_echo(8)(server)
-        size = (tmp_path / "running-wal").stat().st_size
+        sizes = {end: Path(f"{tmp_path / 'running'}{end}").stat().st_size for end in ("-wal", "-log")}
         with server.ws(query=f"?session_id={session}") as connection:
-            for _ in range(3):
-                echo(connection)
+            talk(connection, "snapshot")  # a commit in the write-ahead log
+            echo(connection)
+            echo(connection)
         path = copy_journal(tmp_path / "running", tmp_path / "killed")
-    offset = HEADER.size - 1 if place == "header" else size + FRAME.size + PAGE // 2
-    flip_bit(Path(f"{path}-wal"), offset)
+    if place == "log":
+        flip_bit(Path(f"{path}-log"), Path(f"{path}-log").stat().st_size - 10)
+    else:
+        flip_bit(Path(f"{path}-wal"), HEADER.size - 1 if place == "header" else sizes["-wal"] + FRAME.size + PAGE // 2)
     with caplog.at_level(logging.ERROR), running("Echo-v0", journal=SqliteJournal(path)) as server:
         assert "commits were discarded" in caplog.text
-        if place == "header":
-            return  # with all commits, the session is gone
         with server.ws(query=f"?session_id={session}") as connection:
+            if place == "header":  # with all commits, the session is gone
+                assert_error(echo(connection), "SESSION_ERROR")
+                return
             count = assert_error(echo(connection), "STEP_CONFLICT")["step_count"]
-            assert 8 <= count < 11
+            assert count == (9 if place == "log" else 10)
             assert_error(echo(connection, after=11), "STEP_CONFLICT")
             assert echo(connection, after=count)["data"]["step_count"] == count + 1

@@ -1,8 +1,9 @@
 """Reads a stored session, and checks that it is complete."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
-from tropism.serve.storage.protocol import Entry, RecoveryPoint, SessionRecord
+from tropism.serve.storage.protocol import MAX_ENTRIES, Entry, RecoveryPoint, SessionRecord
 from tropism.serve.storage.rows import damaged_error
 from tropism.serve.storage.sqlite_file import SqliteFile
 from tropism.serve.storage.statements import SELECT_SESSION
@@ -21,7 +22,7 @@ class StoredContents(NamedTuple):
     point: RecoveryPoint
 
 
-def read_session(file: SqliteFile, key: bytes) -> StoredContents:
+def read_session(file: SqliteFile, key: bytes, max_entries: int = MAX_ENTRIES) -> StoredContents:
     """The session with this key, which exists; raises `DivergedError` if entries that a replay needs are missing."""
     ((number, begin, reached, snapshot, is_doubtful, *record),) = file.query(SELECT_SESSION, key)
     notes = file.notes(number)
@@ -29,7 +30,7 @@ def read_session(file: SqliteFile, key: bytes) -> StoredContents:
     placed = [(seq, 1, entry) for span in needed.items() for _, seq, entry in file.lines(number, *span)]
     seqs = sorted(seq for seq, _, _ in placed if seq >= begin)
     end = seqs[-1] + 1 if seqs else begin
-    if not seqs or [seq for seq in seqs if seq >= reached] != list(range(reached, end)):
+    if not _is_complete(seqs, begin, reached, max_entries):
         raise damaged_error()
     placed += [(note.seq, 0, note.entry) for note in notes]  # a note precedes the entry with its seq
     placed.sort(key=lambda each: each[:2])
@@ -39,3 +40,9 @@ def read_session(file: SqliteFile, key: bytes) -> StoredContents:
         raise damaged_error()
     point = RecoveryPoint(snapshot, before, after)
     return StoredContents(number, begin, end, bool(is_doubtful), SessionRecord(*record), point)
+
+
+def _is_complete(seqs: list[int], begin: int, reached: int, max_entries: int) -> bool:
+    """Whether no entry of the episode is missing, except those deleted before the last snapshot."""
+    gaps = [(previous, seq) for previous, seq in pairwise([begin - 1, *seqs]) if seq != previous + 1]
+    return bool(seqs) and all(begin + max_entries - 1 <= previous < seq <= reached for previous, seq in gaps)

@@ -23,7 +23,7 @@ def report_damage(file: SqliteFile, durability: str, boot_id: str) -> None:
         file.fact("boot_id") not in (None, boot_id) and file.fact("is_open") and file.fact("durability") != "power"
     )
     if file.discarded_commits:
-        message = "the write-ahead log of the journal is damaged: its last %d commits were discarded; %s"
+        message = "the logs of the journal are damaged: %d commits were discarded; %s"
         logger.error(message, file.discarded_commits, CONSEQUENCE)
     elif rebooted:
         message = "the machine stopped while a server with --durability process was running: commits may be lost; %s"
@@ -34,7 +34,7 @@ def report_damage(file: SqliteFile, durability: str, boot_id: str) -> None:
     try:
         file.write(group)
         file.save_facts(boot_id=boot_id, durability=durability, is_open=True)
-        file.sync_wal()
+        file.sync()
     except (ServerError, OSError) as error:  # a full disk: the sessions can be read and closed
         logger.error("the journal cannot be written: %s", error)
 

@@ -64,13 +64,13 @@ def _steps(stored: StoredContents) -> int:
 
 def problems(file: SqliteFile) -> list[str]:
     """What is damaged: in the file itself, in the write-ahead log, and in single sessions."""
-    found = [f"{file.discarded_commits} commits of the write-ahead log are damaged"] if file.discarded_commits else []
+    found = [f"{file.discarded_commits} commits of the logs are damaged"] if file.discarded_commits else []
     try:
         found += [f"the file: {text}" for (text,) in file.query("pragma integrity_check") if text != "ok"]
-        rows = file.query("select cast(entries as blob) from log")
+        rows = file.logged_rows()
     except ServerError as error:
         return [*found, f"the file: {error.message}"]
-    damaged = {number for (row,) in rows for number in decode_row(row)[1]}
+    damaged = {number for row in rows for number in decode_row(row)[1]}
     found += [f"the log: an entry of session number {number or 'unknown'}" for number in damaged]
     return found + [f"session {each.key}: {each.problem}" for each in summaries(file) if each.problem]
 
@@ -82,7 +82,7 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
     with opened(path) as damaged, closing(SqliteFile(target, LOG_SIZE)) as rescued:
         sessions, certain = _scan(damaged, SESSION_COLUMNS.removeprefix("number, "), "sessions")
         logged, log_certain = _scan(damaged, "cast(entries as blob)", "log")
-        lines = [decode_row(row) for _, row in logged]
+        lines = [decode_row(row) for row in (*(row for _, row in logged), *damaged.pending_rows())]
         doubtful = {number for _, numbers in lines for number in numbers}
         kept = 0
         for session in sessions:
@@ -133,7 +133,7 @@ def forget(file: SqliteFile, name: str) -> None:
     ((number,),) = file.query("select number from sessions where key = ?", find_key(file, name))
     file.flush_log()
     file.write(_deletion(number))
-    file.checkpoint_wal()
+    file.sync_all()
 
 
 def _deletion(number: int) -> WriteGroup:

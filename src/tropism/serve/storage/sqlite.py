@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -28,7 +29,8 @@ from tropism.serve.storage.protocol import (
     leased_error,
     revoked_error,
 )
-from tropism.serve.storage.sqlite_file import SqliteFile, unusable_journal
+from tropism.serve.storage.schema import unusable_journal
+from tropism.serve.storage.sqlite_file import SqliteFile
 from tropism.serve.storage.statements import (
     BEGIN_EPISODE,
     CLEAR_DOUBT,
@@ -102,7 +104,7 @@ class SqliteJournal(Journal):
         self._undeleted: dict[bytes, int] = {}  # numbers of closed sessions that could not be deleted yet
         self._file = SqliteFile(self.path, log_size)
         self._now = self._file.running_time
-        self._sync_disk = self._file.sync_wal
+        self._sync_disk = self._file.sync
         try:
             ((last,),) = self._file.query("select ifnull(max(number), 0) from sessions")
             self._numbers = count(last + 1)
@@ -152,7 +154,7 @@ class SqliteJournal(Journal):
                 return None
             with suppress(ServerError):  # on a full disk the log is read as it is
                 self._file.flush_log()
-            stored = read_session(self._file, claim.key)
+            stored = read_session(self._file, claim.key, self._max_entries)
             leased = self._current(claim)
             if leased is None:
                 raise leased_error()
@@ -257,9 +259,9 @@ class SqliteJournal(Journal):
                 error = None
                 try:
                     await asyncio.to_thread(self._sync_disk)
-                    self._needs_sync, self._sync_disk = False, self._file.sync_wal
+                    self._needs_sync, self._sync_disk = False, self._file.sync
                 except (OSError, ServerError) as failure:
-                    self._needs_sync, self._sync_disk = True, self._file.checkpoint_wal
+                    self._needs_sync, self._sync_disk = True, self._file.sync_all
                     message = f"applied, but perhaps not on the disk ({failure}); repeat it with its request_id"
                     error = ServerError("JOURNAL_ERROR", message)
                 for ticket in waiting:
@@ -283,28 +285,26 @@ class SqliteJournal(Journal):
     async def forget(self, key: bytes) -> None:
         with self._file.lock:
             leased, group = self._leased.pop(key, None), self._group
-            found = self._file.query(SELECT_NUMBER, key) if leased is None else []
-            numbers = [number for (number,) in found] if leased is None else [leased.number]
-            numbers = [number for number in numbers if number is not None]
+            found = self._file.query(SELECT_NUMBER, key) if leased is None else [(leased.number,)]
+            numbers = [number for (number,) in found if number is not None]
             for number in numbers:
                 group.statements += delete_statements(number)
         try:
             await self.durable(group)
         except ServerError as error:  # a full disk: the session is closed all the same
             logger.error("a closed session is deleted later: %s", error.message)
-            self._undeleted |= dict.fromkeys([key], numbers[0]) if numbers else {}
+            self._undeleted |= {key: number for number in numbers}
         if self._purge_timer is None and numbers:
-            self._purge_timer = asyncio.get_running_loop().call_later(self._purge_interval, self._purge_later)
-
-    def _purge_later(self) -> None:
-        self._purge_timer = None
-        asyncio.get_running_loop().run_in_executor(None, self._purge)
+            loop = asyncio.get_running_loop()
+            purge = partial(loop.run_in_executor, None, self._purge)
+            self._purge_timer = loop.call_later(self._purge_interval, purge)
 
     def _purge(self) -> None:
-        """Erase the traces of deleted sessions from the log and from the write-ahead log."""
+        """Erase the traces of deleted sessions from the logs."""
+        self._purge_timer = None
         self._try_maintenance()
         try:
-            self._file.checkpoint_wal()
+            self._file.sync_all()
         except ServerError as error:
             logger.error("closed sessions are not erased from the journal yet: %s", error.message)
 
@@ -343,6 +343,9 @@ class SqliteJournal(Journal):
         if self._purge_timer is not None:
             self._purge_timer.cancel()
             self._purge()
-        with suppress(ServerError):
+        try:
+            self._file.flush_log()
             self._file.save_facts(clock=self._now(), is_open=False)
+        except ServerError as failure:  # the next start does it
+            logger.warning("the log of the journal could not be moved to its file: %s", failure.message)
         self._file.close()

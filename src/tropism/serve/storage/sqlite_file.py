@@ -1,4 +1,4 @@
-"""The SQLite file of a journal: commits append to a log, which is later sorted into a table by session."""
+"""The files of a journal: an append-only log, which is later sorted into a table of an SQLite file by session."""
 
 import logging
 import os
@@ -8,58 +8,32 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tropism.errors import ServerError, ValidationError
+from tropism.errors import ServerError
+from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.protocol import Entry
 from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row
-from tropism.serve.storage.statements import MARK_ALL_DOUBTFUL, MARK_DOUBTFUL, SAVE_FACT, UPDATE_USED, Line, WriteGroup
+from tropism.serve.storage.schema import open_database, unusable_journal
+from tropism.serve.storage.statements import (
+    MARK_ALL_DOUBTFUL,
+    MARK_DOUBTFUL,
+    SAVE_FACT,
+    UPDATE_USED,
+    Line,
+    Statement,
+    WriteGroup,
+)
 from tropism.serve.storage.wal import read_wal
 from tropism.wire.codec import encode
 
 logger = logging.getLogger("tropism.serve")
 
-APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
-VERSION = 2
-FURTHER_TABLES = """
-create table if not exists facts(name text primary key, value);  -- about the server that last wrote the file
-create table if not exists doubtful(session integer primary key);  -- sessions whose last entries may be lost
-"""
-SCHEMA = f"""
-begin;
-create table sessions(
-  number integer primary key,
-  key blob unique not null,
-  environment text not null,
-  variant text not null,     -- JSON: arguments, and params by name
-  owner text not null,
-  used real not null,        -- seconds on the server's running clock
-  begin integer not null,    -- seq of the current episode's reset
-  reached integer not null,  -- seq of the first entry after the snapshot
-  snapshot blob
-);
-create table log(number integer primary key, entries text not null);
-create table episodes(       -- entries of one session, in pieces
-  session integer not null, first integer not null, last integer not null, entries text not null,
-  primary key (session, first)
-);
-create table notes(          -- snapshots of episodes, and replies that a replay does not reproduce
-  number integer primary key,
-  session integer not null,
-  kind text not null,
-  begin integer not null,    -- seq of the reset of its episode
-  seq integer not null,      -- of the first entry after it
-  entry text not null
-);
-create index notes_by_session on notes(session);
-{FURTHER_TABLES}
-pragma application_id = {APPLICATION};
-pragma user_version = {VERSION};
-commit;
-"""
+LOG_BYTES = 2**22  # moving them takes some tens of milliseconds
 INSERT_LOG = "insert into log(entries) values (?)"
 INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
 SELECT_NOTES = "select begin, seq, cast(entry as blob) from notes where session = ? order by number"
@@ -74,7 +48,7 @@ end
 from sessions where number = ?
 """
 
-FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError)  # a damaged, full or missing file
+FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
 class Note(NamedTuple):
@@ -90,17 +64,28 @@ _entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class SqliteFile:
-    """Thread-safe through `lock`; `log_size` is the number of entries at which the log is sorted."""
+    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `log_bytes`.
 
-    def __init__(self, path: Path, log_size: int):
+    Entries alone are appended to the log, which takes a fraction of the time of a commit. Entries that are committed
+    with other changes are in a table with them.
+    """
+
+    def __init__(self, path: Path, log_size: int, log_bytes: int = LOG_BYTES):
         self.path = path
         self.lock = threading.RLock()
-        self._max_log_size = log_size
-        self._log_size = log_size  # an upper bound: an earlier process may have left entries
+        self._max_log_size, self._max_log_bytes = log_size, log_bytes
+        self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
         wal = read_wal(Path(f"{path}-wal"))
-        self._file = _open(path)
-        self.discarded_commits = wal.discarded(self._recovered_frames())
+        self._file = open_database(path)
+        try:
+            ((mark, moved),) = self._file.execute("select mark, moved from append_log").fetchall()
+            self._log = AppendLog(path.with_name(f"{path.name}-log"), mark, moved)
+        except FILE_ERRORS as error:
+            self._file.close()
+            raise unusable_journal(path, f"one whose log can be read and written ({error})") from None
+        self._wal_synced = self._log_synced = False
+        self.discarded_commits = wal.discarded(self._recovered_frames()) + self._log.missing_records
         self._clock_offset = self._last_running_time() - time.monotonic()
 
     def _recovered_frames(self) -> int:
@@ -146,21 +131,30 @@ class SqliteFile:
             raise _journal_error("written", error) from error
 
     def _write(self, file: sqlite3.Connection, group: WriteGroup) -> None:
-        statements = group.statements
-        if group.lines:
-            statements.append((INSERT_LOG, (encode(group.lines).decode(),)))
+        entries = encode(group.lines) if group.lines else b""
+        if entries and not group.statements:
+            self._log.append(entries)
+            self._log_synced = False
+        else:
+            self._commit(file, group.statements, entries)
+        self._log_size += len(group.lines)
+        self._log_bytes += len(entries)
+        if self._log_size >= self._flush_at or self._log_bytes >= self._max_log_bytes:
+            # If this fails, retry later: entries are durable in the log.
+            self._flush_at = self._log_size + self._max_log_size
+            with suppress(*FILE_ERRORS):
+                self._flush_log()
+
+    def _commit(self, file: sqlite3.Connection, statements: list[Statement], entries: bytes) -> None:
+        if entries:
+            statements.append((INSERT_LOG, (entries.decode(),)))
         if len(statements) == 1:
             file.execute(*statements[0])
         elif statements:
             with _transaction(file):
                 for statement in statements:
                     file.execute(*statement)
-        self._log_size += len(group.lines)
-        if self._log_size >= self._flush_at:
-            # If this fails, retry later: entries are durable in the log.
-            self._flush_at = self._log_size + self._max_log_size
-            with suppress(*FILE_ERRORS):
-                self._flush_log()
+        self._wal_synced = False
 
     def query(self, sql: str, *row: Any) -> list[Any]:
         """The rows of a query."""
@@ -175,10 +169,10 @@ class SqliteFile:
         """The entries of a session."""
         with self._connection("read") as file:
             pieces = file.execute(SELECT_PIECES, (number, begin, end)).fetchall()
-            logged = file.execute(SELECT_LOG).fetchall() if self._log_size else []
+            logged = self.logged_rows() if self._log_size else []
         try:
             lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
-            for (entries,) in logged:
+            for entries in logged:
                 own = (line for line in decode_row(entries)[0] if line[0] == number)
                 lines += [(number, seq, _entry_decoder.decode(raw)) for _, seq, raw in own]
         except DECODE_ERRORS:
@@ -193,6 +187,14 @@ class SqliteFile:
         except DECODE_ERRORS:
             raise damaged_error() from None
 
+    def logged_rows(self) -> list[bytes]:
+        """Rows of entries that are not sorted yet, from both logs."""
+        with self._connection("read") as file:
+            return [entries for (entries,) in file.execute(SELECT_LOG)] + self.pending_rows()
+
+    def pending_rows(self) -> list[bytes]:
+        return list(self._log.pending)
+
     def flush_log(self) -> None:
         """Move entries from the log to the table of episodes."""
         with self._connection("written"):
@@ -203,21 +205,28 @@ class SqliteFile:
         if not self._log_size:
             return
         file, by_session, damaged = self._file, dict[int, list[Any]](), set[int | None]()
-        for (logged,) in file.execute(SELECT_LOG).fetchall():
-            lines, damaged_here = decode_row(logged)
+        for entries in self.logged_rows():
+            lines, damaged_here = decode_row(entries)
             damaged |= damaged_here
             for line in lines:
                 by_session.setdefault(line[0], []).append(line)
         with _transaction(file):
             self._mark_doubtful(damaged)
             for number, lines in by_session.items():
+                lines.sort(key=itemgetter(1))
                 first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
                 lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
                 if lines:
                     file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
                     file.execute(UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
-        self._log_size, self._flush_at = 0, self._max_log_size
+            file.execute("update append_log set moved = ?", (self._log.last,))
+        self._wal_synced, moved = False, bool(self._log.pending)
+        self._log.pending.clear()
+        self._log_size, self._log_bytes, self._flush_at = 0, 0, self._max_log_size
+        if moved:
+            self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
+            self._log.truncate()
 
     def _mark_doubtful(self, numbers: set[int | None]) -> None:
         """The sessions of damaged entries; None: of unknown ones."""
@@ -239,17 +248,27 @@ class SqliteFile:
             except FILE_ERRORS as error:
                 raise _journal_error(what, error) from error
 
+    def sync(self) -> None:
+        """fsync what was written: it then survives a power failure."""
+        if not self._log_synced:
+            self._log_synced = True
+            self._log.sync()
+        if not self._wal_synced:
+            self._wal_synced = True
+            self.sync_wal()
+
     def sync_wal(self) -> None:
-        """fsync the write-ahead log: commits then survive a power failure."""
+        """fsync SQLite's write-ahead log."""
         log = os.open(f"{self.path}-wal", os.O_RDONLY)
         try:
             os.fdatasync(log)
         finally:
             os.close(log)
 
-    def checkpoint_wal(self) -> None:
-        """As `sync_wal`, after a failed fsync: that may have discarded dirty pages, so checkpoint the whole WAL."""
+    def sync_all(self) -> None:
+        """As `sync`, after a failed fsync: that may have discarded dirty pages, so write everything again."""
         with self._connection("written") as file:
+            self._flush_log()
             (busy, *_) = file.execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
             raise _journal_error("written", OSError("the journal is in use"))
@@ -257,6 +276,7 @@ class SqliteFile:
     def close(self) -> None:
         with self.lock:
             self._file.close()
+            self._log.close()
 
 
 def _journal_error(what: str, error: Exception) -> ServerError:
@@ -273,59 +293,3 @@ def _transaction(file: sqlite3.Connection) -> Generator[None]:
     finally:
         if file.in_transaction:
             file.execute("rollback")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open or create the file, and lock it; the lock ends with the process."""
-    if path.is_dir():
-        raise unusable_journal(path, "a file; this is a directory")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)  # readable by its owner only
-    except OSError as error:
-        raise unusable_journal(path, f"a file that can be written ({error.strerror})") from None
-    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-    try:
-        _prepare(file, path)
-    except BaseException as error:
-        file.close()
-        if not isinstance(error, sqlite3.Error):
-            raise
-        busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        raise unusable_journal(
-            path,
-            "one that no other server has open; is one running at this address?" if busy else f"a journal ({error})",
-        ) from None
-    return file
-
-
-def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    # One connection and no shared memory. This also avoids the lost commits of SQLite before 3.51.3, which take two
-    # connections.
-    file.execute("pragma locking_mode = exclusive")
-    file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
-    file.execute("pragma journal_mode = wal")
-    file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
-    file.execute("pragma secure_delete = on")  # the data of closed sessions is overwritten
-    file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
-    (application,) = file.execute("pragma application_id").fetchone()
-    (version,) = file.execute("pragma user_version").fetchone()
-    (tables,) = file.execute("select count(*) from sqlite_master").fetchone()
-    if not tables:
-        file.executescript(SCHEMA)
-    elif application != APPLICATION:
-        raise unusable_journal(path, "a journal, or a path without a file; it is the database of another program")
-    elif version != VERSION:
-        raise unusable_journal(
-            path,
-            f"a journal of version {VERSION}; this one has version {version}, whose sessions this release cannot "
-            "resume: finish them with the release that wrote it, or delete the file",
-        )
-    else:
-        file.executescript(FURTHER_TABLES)
-
-
-def unusable_journal(path: Path, expected: str) -> ValidationError:
-    return ValidationError(
-        "journal", str(path), f"{expected}; choose another with --journal, or none with --durability off"
-    )
