@@ -15,6 +15,7 @@ TropismError
 """
 
 from importlib.util import find_spec
+from itertools import islice
 
 LONGEST_VALUE = 120
 
@@ -108,5 +109,19 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 
 
 def shorten(value: object) -> str:
-    text = repr(value)
+    text = repr(_head(value, [LONGEST_VALUE]))
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _head(value: object, budget: list[int]) -> object:
+    """As much of a value from a caller as a message shows: the text of all of it may take seconds to make."""
+    budget[0] -= 1
+    if type(value) is str:
+        return value[: LONGEST_VALUE + 1]
+    if budget[0] <= 0:
+        return value if isinstance(value, int | float | bool | None) else ...
+    if type(value) is list:
+        return [_head(item, budget) for item in value[: budget[0]]]
+    if type(value) is dict:
+        return {name: _head(item, budget) for name, item in islice(value.items(), budget[0])}
+    return value

@@ -8,6 +8,9 @@ from typing import Any
 from tests.serve.running import Running, running, talk
 
 from tropism.serve.storage.sqlite import SqliteJournal
+from tropism.serve.storage.wal import FRAME, HEADER, read_wal
+
+PAGE_SIZE = 1024  # bytes, of the journal's file
 
 
 def copy_journal(path: Path, to: Path) -> Path:
@@ -47,3 +50,8 @@ def flip_bit(path: Path, offset: int) -> None:
         (byte,) = file.read(1)
         file.seek(offset)
         file.write(bytes([byte ^ 1]))
+
+
+def last_commit_offset(wal: Path) -> int:
+    """A byte of the last commit in SQLite's write-ahead log; older frames may follow it."""
+    return HEADER.size + read_wal(wal).commits[-1] * (FRAME.size + PAGE_SIZE) - 100

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +23,39 @@ from tropism.serve.storage.sqlite import SqliteJournal
 
 STEP = {"action": {"message": "x" * 200}}
 DAY = 86_400.0  # seconds
+SMALL = 4096  # bytes
 UNREADABLE = ("SESSION_ERROR", "DIVERGED", "JOURNAL_ERROR", "STEP_CONFLICT")
 
 
 @contextmanager
-def file_size_limit(folder: Path) -> Generator[None]:
-    """No file of this process can grow beyond the write-ahead log; needs no rights."""
+def file_size_limit(folder: Path) -> Generator[Callable[[], None]]:
+    """No file of this process can grow beyond a few kilobytes; needs no rights."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    largest = max(path.stat().st_size for path in folder.iterdir())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, hard))
     try:
-        yield
+        yield lambda: None
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextmanager
-def filled(folder: Path) -> Generator[None]:
-    """The rest of the disk is taken by another file."""
+def filled(folder: Path) -> Generator[Callable[[], None]]:
+    """The rest of the disk is taken by another file; the function takes what became free meanwhile."""
     filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (65536, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    yield
+
+    def fill() -> None:
+        with filler.open("ab", buffering=0) as file:
+            for size in (65536, 1):
+                with suppress(OSError):
+                    while file.write(bytes(size)):
+                        pass
+
+    fill()
+    yield fill
     filler.unlink()
 
 
-Full = Callable[[Path], AbstractContextManager[None]]
+Full = Callable[[Path], AbstractContextManager[Callable[[], None]]]
 
 
 @pytest.fixture(params=["tmpfs", "limit"])
@@ -83,11 +85,12 @@ def test_a_full_disk_allows_reading_and_closing(disk: tuple[Path, Full]):
         for caller in (kept, closed):
             caller.post("/reset", json={"seed": 1})
             assert caller.post("/step", json=STEP).json()["step_count"] == 1
-        with full(folder):
-            until(lambda: kept.post("/step", json=STEP).status_code == 503)
-            assert_refused(kept.post("/step", json=STEP), "JOURNAL_ERROR")
+        with full(folder) as fill:
+            until(lambda: fill() or kept.post("/step", json=STEP).status_code == 503)
+            fill()
             count = kept.get("/state").json()["step_count"]
             assert len(kept.get("/history").json()["steps"]) == count
+            fill()
             assert closed.post("/close").status_code == 200
             assert_refused(closed.get("/state"), "STATE_ERROR")
         assert kept.post("/step", json=STEP).json()["step_count"] == count + 1

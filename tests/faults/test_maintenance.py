@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.journals import echo, flip_bit, killed_journal, play_echo
+from tests.faults.journals import echo, flip_bit, killed_journal, last_commit_offset, play_echo
 from tests.serve.running import Running, running, talk
 
 from tropism.errors import ValidationError
@@ -86,6 +86,7 @@ def test_a_damaged_entry_is_found(journal: tuple[Path, list[str]], tmp_path: Pat
     path, sessions = journal
     with opened(path) as file:
         assert problems(file) == []
+        file.flush_log()
     path.write_bytes(path.read_bytes().replace(b'"message 2 3"', b'"message 2 3}'))
     with opened(path) as file:
         (found,) = [each for each in problems(file) if each.startswith("session")]
@@ -121,6 +122,6 @@ def test_salvage_rescues_sessions_from_damaged_pages(tmp_path: Path):
 def test_a_damaged_write_ahead_log_is_found(journal: tuple[Path, list[str]]):
     path, _ = journal
     wal = Path(f"{path}-wal")
-    flip_bit(wal, wal.stat().st_size - 100)
+    flip_bit(wal, last_commit_offset(wal))
     with opened(path) as file:
         assert "commits of the logs are damaged" in problems(file)[0]

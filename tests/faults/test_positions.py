@@ -4,16 +4,14 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, play_echo
+from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, last_commit_offset, play_echo
 from tests.serve.replies import assert_error
 from tests.serve.running import Running, running, talk
 
 from tropism.client import Client
 from tropism.errors import StepConflictError
 from tropism.serve.storage.sqlite import SqliteJournal
-from tropism.serve.storage.wal import FRAME, HEADER
-
-PAGE = 1024  # bytes
+from tropism.serve.storage.wal import HEADER
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +135,6 @@ def test_damaged_logs_are_noticed(tmp_path: Path, place: str, caplog: pytest.Log
     """After a flipped bit, SQLite would discard later commits without a word, and so would the log of entries."""
     with running("Echo-v0", journal=SqliteJournal(tmp_path / "running")) as server:
         session = play_echo(8)(server)
-        sizes = {end: Path(f"{tmp_path / 'running'}{end}").stat().st_size for end in ("-wal", "-log")}
         with server.ws(query=f"?session_id={session}") as connection:
             talk(connection, "snapshot")  # a commit in the write-ahead log
             echo(connection)
@@ -146,7 +143,8 @@ def test_damaged_logs_are_noticed(tmp_path: Path, place: str, caplog: pytest.Log
     if place == "log":
         flip_bit(Path(f"{path}-log"), Path(f"{path}-log").stat().st_size - 10)
     else:
-        flip_bit(Path(f"{path}-wal"), HEADER.size - 1 if place == "header" else sizes["-wal"] + FRAME.size + PAGE // 2)
+        wal = Path(f"{path}-wal")
+        flip_bit(wal, HEADER.size - 1 if place == "header" else last_commit_offset(wal))
     with caplog.at_level(logging.ERROR), running("Echo-v0", journal=SqliteJournal(path)) as server:
         assert "commits were discarded" in caplog.text
         with server.ws(query=f"?session_id={session}") as connection:

@@ -142,7 +142,12 @@ class LiveSession(RecoverableSession):
     ) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
-        return contain(self.perform_once, kind, data, request_id, position)
+        try:
+            return self.perform_once(kind, data, request_id, position)
+        except Exception:
+            raise
+        except BaseException as error:  # of the environment, such as SystemExit
+            raise errors.EnvironmentExitError from error
 
     def perform_once(
         self, kind: str, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE

@@ -11,6 +11,7 @@ from tropism.serve.storage.protocol import DURABLE, MOVES, Claim, Entry, Journal
 from tropism.serve.storage.working_memory import SessionLimits, WorkingMemory, snapshot_note
 from tropism.wire.codec import encode
 
+COUNTED_TOGETHER = 1024  # bytes: those of small steps are not counted one by one
 EPISODE_ENDS = ("reset", "restore", "fork")  # the episode is deleted, or its recording continues in another one
 
 log = logging.getLogger("tropism.serve")
@@ -23,6 +24,7 @@ class SessionLog:
     """
 
     __slots__ = (
+        "_counted_bytes",
         "_environment",
         "_journal",
         "_limits",
@@ -52,6 +54,7 @@ class SessionLog:
         self.memory = WorkingMemory(limits)
         self.ticket: Ticket = DURABLE  # of the last entries
         self.is_doubtful = claim.is_doubtful  # the episode may have been further; until its next reset or step
+        self._counted_bytes = 0
         self.episode_bytes = self.snapshot_bytes = 0  # of the current episode's payloads, and of all snapshots
         self.episodes_started = 0
         self.recorded_steps = 0
@@ -65,7 +68,8 @@ class SessionLog:
     def append(self, entries: Sequence[Entry], snapshot: bytes | None = None, size: int = 0) -> None:
         """Append entries of this size to the journal, unless an earlier append failed, and to the working memory."""
         self.episode_bytes += size
-        self._stored_bytes.add(self.claim.record.owner, size)
+        if abs(self.episode_bytes + self.snapshot_bytes - self._counted_bytes) >= COUNTED_TOGETHER:
+            self._count_bytes()
         if self.is_doubtful and entries[0].kind in MOVES:
             self.is_doubtful = False
         if self.ticket.error is None:
@@ -89,7 +93,7 @@ class SessionLog:
         for entry in point.after:
             self.memory.append(entry)
         self.episode_bytes, self.snapshot_bytes = _size(self.memory.entries()), self.memory.snapshot_bytes
-        self._stored_bytes.add(self.claim.record.owner, self.episode_bytes + self.snapshot_bytes)
+        self._count_bytes()
         self._find_recording()
         return point
 
@@ -99,21 +103,29 @@ class SessionLog:
         self._stored_bytes.check(self.claim.record.owner, len(snapshot))
         self.append((snapshot_note(snapshot_id, snapshot),))
         self.snapshot_bytes += len(snapshot)
-        self._stored_bytes.add(self.claim.record.owner, len(snapshot))
+        self._count_bytes()
 
     def check_room(self, size: int) -> None:
         """Raise if the episode, or all sessions of its owner, may not have so many more bytes."""
-        limit = self._limits.max_episode_bytes
-        if self.episode_bytes + size > limit:
+        limit, total = self._limits.max_episode_bytes, self.episode_bytes + size
+        if total > limit:
             raise ServerError(
                 "QUOTA_REACHED", f"the actions of an episode may have {limit} bytes; reset begins another"
             )
-        self._stored_bytes.check(self.claim.record.owner, size)
+        more = total + self.snapshot_bytes - self._counted_bytes
+        if more >= COUNTED_TOGETHER:
+            self._stored_bytes.check(self.claim.record.owner, more)
+
+    def _count_bytes(self) -> None:
+        """Count the bytes of the episode and of the snapshots among those of the owner."""
+        total = self.episode_bytes + self.snapshot_bytes
+        self._stored_bytes.add(self.claim.record.owner, total - self._counted_bytes)
+        self._counted_bytes = total
 
     def release_bytes(self) -> None:
         """The session has been closed or evicted."""
-        self._stored_bytes.add(self.claim.record.owner, -self.episode_bytes - self.snapshot_bytes)
         self.episode_bytes = self.snapshot_bytes = 0
+        self._count_bytes()
 
     def _find_recording(self) -> None:
         if self.recording_number is None:

@@ -103,8 +103,7 @@ class SqliteJournal(Journal):
         self._last_sweep = 0.0
         self._undeleted: dict[bytes, int] = {}  # numbers of closed sessions that could not be deleted yet
         self._file = SqliteFile(self.path, log_size)
-        self._now = self._file.running_time
-        self._sync_disk = self._file.sync
+        self._now, self._sync_disk = self._file.running_time, self._file.sync
         try:
             ((last,),) = self._file.query("select ifnull(max(number), 0) from sessions")
             self._numbers = count(last + 1)
@@ -293,7 +292,7 @@ class SqliteJournal(Journal):
             await self.durable(group)
         except ServerError as error:  # a full disk: the session is closed all the same
             logger.error("a closed session is deleted later: %s", error.message)
-            self._undeleted |= {key: number for number in numbers}
+            self._undeleted |= dict(zip([key], numbers, strict=False))
         if self._purge_timer is None and numbers:
             loop = asyncio.get_running_loop()
             purge = partial(loop.run_in_executor, None, self._purge)
