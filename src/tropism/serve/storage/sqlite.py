@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -88,9 +87,7 @@ class SqliteJournal(Journal):
         """Sessions unused for `forget_after` seconds of the server's running time are deleted."""
         self.path = Path(path)
         self._power = durability == "power"
-        self._forget_after = forget_after
-        self._lease_seconds = lease_seconds
-        self._max_entries = max_entries
+        self._forget_after, self._lease_seconds, self._max_entries = forget_after, lease_seconds, max_entries
         self._tokens = count(1)
         self._leased: dict[bytes, LeasedSession] = {}
         self._group = WriteGroup()  # to be committed next
@@ -98,9 +95,9 @@ class SqliteJournal(Journal):
         self._needs_sync = False  # an fsync failed
         self._commit_handle: asyncio.Handle | None = None
         self._sync_task: asyncio.Task[None] | None = None
-        self._purge_interval = purge_interval
+        self._purge_interval, self._last_sweep = purge_interval, 0.0
         self._purge_timer: asyncio.TimerHandle | None = None
-        self._last_sweep = 0.0
+        self._purging: asyncio.Future[None] | None = None
         self._undeleted: dict[bytes, int] = {}  # numbers of closed sessions that could not be deleted yet
         self._file = SqliteFile(self.path, log_size)
         self._now, self._sync_disk = self._file.running_time, self._file.sync
@@ -294,15 +291,16 @@ class SqliteJournal(Journal):
             logger.error("a closed session is deleted later: %s", error.message)
             self._undeleted |= dict(zip([key], numbers, strict=False))
         if self._purge_timer is None and numbers:
-            loop = asyncio.get_running_loop()
-            purge = partial(loop.run_in_executor, None, self._purge)
-            self._purge_timer = loop.call_later(self._purge_interval, purge)
+            self._purge_timer = asyncio.get_running_loop().call_later(self._purge_interval, self._start_purge)
+
+    def _start_purge(self) -> None:
+        self._purge_timer = None
+        self._purging = asyncio.get_running_loop().run_in_executor(None, self._purge)
 
     def _purge(self) -> None:
         """Erase the traces of deleted sessions from the logs."""
-        self._purge_timer = None
-        self._try_maintenance()
         try:
+            self._try_maintenance()
             self._file.sync_all()
         except ServerError as error:
             logger.error("closed sessions are not erased from the journal yet: %s", error.message)
@@ -341,7 +339,9 @@ class SqliteJournal(Journal):
             await self._sync_task
         if self._purge_timer is not None:
             self._purge_timer.cancel()
-            self._purge()
+            self._start_purge()
+        if self._purging is not None:
+            await self._purging
         try:
             self._file.flush_log()
             self._file.save_facts(clock=self._now(), is_open=False)
