@@ -1,6 +1,7 @@
 """Clients that know nothing of sessions resume theirs: the base URL or a header names it."""
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.serve.running import Running, Servers, running
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Running]:
     with running("Echo-v0", "CartPole-v1") as server:
         yield server
 

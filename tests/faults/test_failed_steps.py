@@ -1,5 +1,6 @@
 """A step that fails in the environment leaves the session where it was."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ REPLAYABLE = ("Careless", "InlineCareless")
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Running]:
     with running(own=careless()) as server:
         yield server
 

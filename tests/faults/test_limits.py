@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +20,7 @@ CLOSED_WITHIN = 15.0  # seconds; the server closes after 5
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Running]:
     with running("Echo-v0") as server:
         yield server
 

@@ -1,6 +1,7 @@
 """A step is applied only where its caller expects the episode to be."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tropism.serve.storage.wal import HEADER
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Running]:
     with running("Echo-v0", "CartPole-v1") as server:
         yield server
 
