@@ -1,11 +1,14 @@
 """Journals as a failure leaves them."""
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from shutil import copy
 from typing import Any
 
 from tests.serve.running import Running, running, talk
+from websockets.exceptions import ConnectionClosed
 
 from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.serve.storage.wal import FRAME, HEADER, read_wal
@@ -22,6 +25,13 @@ def copy_journal(path: Path, to: Path) -> Path:
 
 def echo(connection: Any, message: str = "a", **fields: Any) -> dict[str, Any]:
     return talk(connection, "step", {"message": message}, **fields)
+
+
+def resumed(connection: Any, **fields: Any) -> dict[str, Any]:
+    """The reply to a step on a socket that the server closes if its session cannot be resumed."""
+    with suppress(ConnectionClosed):
+        connection.send(json.dumps({"type": "step", "data": {"message": "a"}, **fields}))
+    return json.loads(connection.recv(30))
 
 
 def killed_journal(folder: Path, play: Callable[[Running], Any], **options: Any) -> tuple[Path, Any]:

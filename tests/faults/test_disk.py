@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, play_echo
+from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, play_echo, resumed
 from tests.faults.processes import limited_server, socket_to
 from tests.serve.replies import assert_error, assert_refused
 from tests.serve.running import Running, running, talk, until
@@ -158,7 +158,7 @@ def test_deletion_by_age_counts_running_time(tmp_path: Path, monkeypatch: pytest
         running("Echo-v0", journal=SqliteJournal(tmp_path / "journal")) as server,
         server.ws(query=f"?session_id={session}") as connection,
     ):
-        assert_error(talk(connection, "state"), "SESSION_ERROR")
+        assert_error(resumed(connection), "SESSION_ERROR")
 
 
 def test_a_closed_session_is_erased(tmp_path: Path):
@@ -199,7 +199,7 @@ def test_one_damaged_entry_costs_its_own_session_only(tmp_path: Path):
 def resume(server: Running, session: str) -> Any:
     """The step count of a session, or the code of the error."""
     with server.ws(query=f"?session_id={session}") as connection:
-        reply = echo(connection)
+        reply = resumed(connection)
     return reply["data"]["step_count"] - 1 if reply["type"] == "observation" else reply["data"]["code"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, last_commit_offset, play_echo
+from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, last_commit_offset, play_echo, resumed
 from tests.serve.replies import assert_error
 from tests.serve.running import Running, running, talk
 
@@ -150,7 +150,7 @@ def test_damaged_logs_are_noticed(tmp_path: Path, place: str, caplog: pytest.Log
         assert "commits were discarded" in caplog.text
         with server.ws(query=f"?session_id={session}") as connection:
             if place == "header":  # with all commits, the session is gone
-                assert_error(echo(connection), "SESSION_ERROR")
+                assert_error(resumed(connection), "SESSION_ERROR")
                 return
             count = assert_error(echo(connection), "STEP_CONFLICT")["step_count"]
             assert count == (9 if place == "log" else 10)
