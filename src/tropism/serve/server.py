@@ -1,7 +1,6 @@
 """Runs the application with uvicorn, and with the limits that a public server needs."""
 
 import asyncio
-import errno
 import gc
 import json
 import logging
@@ -73,15 +72,6 @@ def _raise_file_limit(settings: Settings) -> None:
         logging.getLogger("tropism.serve").warning(message, hard, settings.max_sockets)
 
 
-def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of the event loop, such as a connection for which no file can be opened."""
-    error = context.get("exception")
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        logging.getLogger("tropism.serve").error("no connection can be accepted: %s", error.strerror)
-    else:
-        loop.default_exception_handler(context)
-
-
 def _listen(settings: Settings) -> socket.socket:
     """Bind the socket here, so that a port in use raises a `ValidationError`."""
     listening = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
@@ -130,7 +120,6 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(_log_loop_error)
         self.config.ws_protocol_class = websocket_protocol(self.config)
         await super().startup(sockets)
         gc.collect()

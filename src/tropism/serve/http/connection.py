@@ -1,5 +1,9 @@
 """An HTTP connection, with the limits that a public server needs."""
 
+import logging
+import resource
+import sys
+import time
 from asyncio import TimerHandle
 from typing import Any
 
@@ -8,7 +12,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tropism.errors import ServerError
 from tropism.serve.http.messages import error_response
 
+log = logging.getLogger("tropism.serve")
+
 MAX_HEAD = 2**16  # bytes of a request line and headers
+SPARE_FILES = 8  # below the limit of open files
+REPORT_INTERVAL = 60.0  # seconds
 LINGER = 5.0  # seconds that a caller has to finish a request that was answered before its end
 
 
@@ -18,6 +26,7 @@ class SocketCount:
     def __init__(self, limit: int):
         self.limit = limit
         self.used = 0
+        self._next_report = 0.0
 
     def acquire(self) -> bool:
         """Count one more, unless all are in use."""
@@ -29,10 +38,19 @@ class SocketCount:
     def release(self) -> None:
         self.used -= 1
 
+    def report_exhaustion(self) -> None:
+        """Log, at most once a minute, that the system's limit of open files is reached."""
+        if time.monotonic() >= self._next_report:
+            self._next_report = time.monotonic() + REPORT_INTERVAL
+            log.error("no more connections can be accepted: the limit of open files is reached (ulimit -n)")
+
 
 def http_protocol(header_timeout: float, sockets: SocketCount) -> type[HttpToolsProtocol]:
     """The protocol with these limits."""
-    return type("Protocol", (LimitedHttpProtocol,), {"header_timeout": header_timeout, "sockets": sockets})
+    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limits = {"header_timeout": header_timeout, "sockets": sockets}
+    limits["last_file"] = sys.maxsize if max_files == resource.RLIM_INFINITY else max_files - SPARE_FILES
+    return type("Protocol", (LimitedHttpProtocol,), limits)
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -40,12 +58,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     header_timeout = 10.0  # seconds
     sockets = SocketCount(1)
+    last_file = sys.maxsize  # a connection with this descriptor is one of the last that can be accepted
     _deadline: TimerHandle | None = None
     _lingering: TimerHandle | None = None
     _head_size = 0  # bytes of the request line and the headers
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if transport.get_extra_info("socket").fileno() >= self.last_file:
+            self.sockets.report_exhaustion()
         self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
