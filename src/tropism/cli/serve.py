@@ -11,6 +11,10 @@ from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 EngineChoice = Literal["auto", "native", "xla"]
+ShownInfo = Annotated[
+    Literal["public", "all"],
+    typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
+]
 
 
 def serve(
@@ -23,6 +27,14 @@ def serve(
         list[str] | None,
         typer.Option(envvar="TROPISM_TOKEN", help="Bearer token that clients must send; repeatable, one per client."),
     ] = None,
+    admin_token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TROPISM_ADMIN_TOKEN",
+            help="Bearer token that forks, snapshots, restores, histories and private info need, in any session.",
+        ),
+    ] = None,
+    info: ShownInfo = "public",
     max_sessions: Annotated[int, typer.Option(help="Maximum open sessions.", min=1)] = 10_000,
     max_sessions_per_token: Annotated[int, typer.Option(help="Maximum open sessions per token.", min=1)] = 10_000,
     max_sockets: Annotated[
@@ -77,6 +89,8 @@ def serve(
         host=host,
         port=port,
         tokens=tuple(token or ()),
+        admin_token=admin_token,
+        info=info,
         max_sessions=max_sessions,
         max_sessions_per_token=max_sessions_per_token,
         max_sockets=max_sockets,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 
-from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.language import Language, parse_record
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import host_key
 from tropism.core.host import Host
@@ -70,6 +70,8 @@ class Chat(Environment):
 
     Ends: terminated by the partner; truncated after `max_turns` messages of the agent.
     """
+
+    language = Language(tool="send_message")
 
     partner: Partner = eqx.field(static=True)
     max_turns: int = eqx.field(static=True)

@@ -155,13 +155,13 @@ def test_the_log_line_of_an_error_names_session_and_episode(server: Running, cap
         ]
         received = [caller.post("/step", json=act(RAISE)).json()["id"]]
         received += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
-        received += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
+        received += [rpc("act", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if hasattr(record, "error_id")]
     assert [line["error_id"] for line in lines] == received
     assert [line["session_id"] for line in lines] == ids
     assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
     assert {line["environment"] for line in lines} == {"Lab-v0"}
-    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "step")
+    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "act")
 
 
 def test_an_undeclared_observation_is_an_environment_error(caplog: Any):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tropism import __version__
 from tropism.errors import DivergedError, ServerError, StateError
 from tropism.serve.http import static
-from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response
+from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response, with_metadata
 from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.inspector import Inspector
@@ -38,19 +38,37 @@ class HttpApi:
             if found is None:
                 await self.sessions.close(session)
             raise
-        return Response(body, headers=_session_headers(session, request.root))
+        return Response(with_metadata(body), headers=_session_headers(session, request.root))
 
     async def step(self, request: HttpRequest) -> Response:
-        session = await self._session(request)
+        return Response(with_metadata(await self._step(await self._session(request), request)))
+
+    async def _step(self, session: LiveSession, request: HttpRequest) -> bytes:
         request_id, step = request.take_request_id(), request.parse()
         if step.timeout_s is None:
-            return Response(await session.perform("step", step.action, request_id))
-        return Response(await step_within(session, step.timeout_s, step.action, request_id))
+            return await session.perform("step", step.action, request_id)
+        return await step_within(session, step.timeout_s, step.action, request_id)
+
+    async def agent_step(self, request: HttpRequest) -> Response:
+        session = await self._agent_session(request)
+        return Response(with_metadata(session.public_reply(await self._step(session, request))))
+
+    async def agent_observation(self, request: HttpRequest) -> Response:
+        session = await self._agent_session(request)
+        request.parse()
+        return Response(with_metadata(await session.observe()))
+
+    async def _agent_session(self, request: HttpRequest) -> LiveSession:
+        self._check_open()
+        request.session = await self.sessions.find_agent(request.parameters["agent_id"])
+        return request.session
 
     async def perform(self, request: HttpRequest) -> Response:
         """Any other request that sockets have too."""
+        self.sessions.check_rights(request.kind, request.owner)
         session = await self._session(request)
-        return Response(await session.perform(request.kind, request.data, request.take_request_id()))
+        body = await session.perform(request.kind, request.data, request.take_request_id())
+        return Response(with_metadata(body) if request.kind == "restore" else body)
 
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)
@@ -99,6 +117,7 @@ class HttpApi:
 
     async def _follow(self, request: HttpRequest) -> TimelineFollower:
         """The episode of a session, by its watch id, or of a recording, by its number."""
+        self.sessions.check_rights("history", request.owner)
         if "view" in request.parameters:
             return self.inspector.follow_session(request.parameters["view"], request.owner)
         return await self.inspector.follow_recording(request.environment, request.parameters["number"])

@@ -66,7 +66,13 @@ class ServedEnvironment:
 
     @cached_property
     def form(self) -> JsonForm:
-        return JsonForm(self._template)
+        """The JSON form without private info."""
+        return JsonForm(self._template, self.env.private_info)
+
+    @cached_property
+    def full_form(self) -> JsonForm:
+        """The JSON form with private info."""
+        return JsonForm(self._template) if self.env.private_info else self.form
 
     def read_action(self, data: dict[str, Any]) -> Any:
         """The action in a request: as JSON or, if the environment parses text, as text."""

@@ -35,6 +35,9 @@ class RegisteredSession(Protocol):
     @property
     def watch_id(self) -> str: ...
 
+    @property
+    def agent_id(self) -> str: ...
+
     async def wait_durable(self) -> None: ...
 
 
@@ -132,7 +135,8 @@ def fork(
 
 
 def fork_reply(fork: RegisteredSession) -> bytes:
-    return encode({"session_id": fork.id, "view": fork.watch_id, **session_state(fork.session)})
+    ids = {"session_id": fork.id, "view": fork.watch_id, "agent_id": fork.agent_id}
+    return encode(ids | session_state(fork.session))
 
 
 def _register(

@@ -1,5 +1,6 @@
 """The JSON form of an environment's actions and observations."""
 
+from collections.abc import Collection
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 from zlib import crc32
@@ -23,10 +24,11 @@ class JsonForm:
     """Reads actions and writes replies of one environment.
 
     A record or a Dict has its own fields; any other value is the field `value`. The text form of actions and
-    observations is the field `text`.
+    observations is the field `text`. The names in `hidden` are removed from `info`.
     """
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, hidden: tuple[str, ...] = ()):
+        self._hidden = frozenset(hidden)
         self.action_space = session.action_space
         self.observation_space = session.observation_space
         self._language = session.env.language
@@ -66,6 +68,15 @@ class JsonForm:
         text = self.action_text(data)
         return self.action(data) if text is None else session.parse(text)
 
+    def action_message(self) -> type | None:
+        """The message type of actions; None if they are bare values, or the fields of a Dict."""
+        return self.action_space.cls if isinstance(self.action_space, Record | Model) else self._language.action_type
+
+    def message_schema(self) -> dict[str, Any]:
+        """The JSON Schema of `action_message`."""
+        schema = _with_titles(self.action_space.json_schema(), self._language.actions)
+        return schema if self._reads_fields else _one_field(str(self._message_field), schema)
+
     def write_action(self, action: Any) -> dict[str, Any]:
         """The inverse of `action`; a record is given as a dict of its fields."""
         data = action if self._reads_fields else self.action_space.to_json(action)
@@ -77,14 +88,16 @@ class JsonForm:
         observation = self._observation(session, obs, info)
         if error is not None:
             observation["error"], reward = error, 0.0
-        return {
+        reply = {
             "observation": observation,
             "reward": reward,
             "done": terminated or truncated,
             "terminated": terminated,
             "truncated": truncated,
-            "metadata": observation["metadata"] or None,
         }
+        if metadata := observation["metadata"]:  # OpenEnv's clients do not accept null on a socket
+            reply["metadata"] = metadata
+        return reply
 
     def digest(self, timestep: Timestep) -> int:
         """A digest of what a replay must reproduce: observation, reward and flags, in the form the journal stores."""
@@ -109,7 +122,7 @@ class JsonForm:
         if self._language.message is not None:
             data |= self._language.message(obs, info)
         data["text"] = session.describe()
-        data["metadata"] = info
+        data["metadata"] = public_info(info, self._hidden) if self._hidden else info
         return data
 
     def schema(self) -> dict[str, Any]:
@@ -198,6 +211,14 @@ def _only_field(message: type | None) -> str | None:
 
 def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+
+
+def public_info(info: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Info without the hidden names, also in the info of a finished episode that auto-reset adds."""
+    shown = {name: value for name, value in info.items() if name not in hidden}
+    if "final_info" in shown:
+        shown["final_info"] = public_info(shown["final_info"], hidden)
+    return shown
 
 
 def session_state(session: Session) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
-from tropism.serve.session.json_form import session_state
+from tropism.serve.session.json_form import public_info, session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
@@ -31,9 +31,9 @@ from tropism.serve.session.requests import (
 )
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
-from tropism.wire.codec import encode
+from tropism.wire.codec import decode, encode
 
-WATCH_ID_BYTES = 9
+WATCH_ID_BYTES, AGENT_ID_BYTES = 9, 18
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class LiveSession:
     __slots__ = (
         "_context",
         "environment",
+        "form",
         "id",
         "lock",
         "log",
@@ -65,6 +66,8 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         limits = context.settings.session_limits
         self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
+        full = context.settings.shows_private_info(claim.record.owner)
+        self.form = environment.full_form if full else environment.form
         self._context = context
         self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
@@ -77,6 +80,12 @@ class LiveSession:
     def watch_id(self) -> str:
         """An id that permits inspecting and forking this session, but not stepping it."""
         return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
+
+    @property
+    def agent_id(self) -> str:
+        """An id that permits acting in this session, and nothing else."""
+        digest = blake2b(self.id.encode(), digest_size=AGENT_ID_BYTES, person=b"agent").digest()
+        return urlsafe_b64encode(digest).decode()
 
     @property
     def log_context(self) -> dict[str, Any]:
@@ -157,8 +166,8 @@ class LiveSession:
         restore_point = recordings.restore_point("reset", self, True)
         timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-        reply = self.environment.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
+        reply = self.form.reply(session, timestep)
+        encoded, digest = encode(self.reset_reply(reply)), self.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
@@ -169,7 +178,24 @@ class LiveSession:
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        return reply | {"session_id": self.id, "view": self.watch_id, "environment": self.environment.id}
+        ids = {"session_id": self.id, "view": self.watch_id, "agent_id": self.agent_id}
+        return reply | ids | {"environment": self.environment.id}
+
+    async def observe(self) -> bytes:
+        """The current observation in the form of a step's reply, without private info."""
+        await self.wait_durable()
+        return await self.run(not self.lock.is_locked and self.environment.inline, self._observation)
+
+    def _observation(self) -> bytes:
+        return encode(self.environment.form.reply(self.session, self.session.timestep))
+
+    def public_reply(self, body: bytes) -> bytes:
+        """A reply to a step without private info."""
+        if self.form is self.environment.form:
+            return body
+        reply, hidden = decode(body), self.environment.env.private_info
+        reply["observation"]["metadata"] = public_info(reply["observation"]["metadata"], hidden)
+        return encode(reply | {"metadata": reply["observation"]["metadata"]})
 
     @property
     def recording_number(self) -> int | None:
@@ -186,7 +212,7 @@ class LiveSession:
             self._context.record_later(self)
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
-        form, session = self.environment.form, self.session
+        form, session = self.form, self.session
         try:
             action = self.environment.read_action(data)
         except ValidationError as error:
@@ -252,9 +278,10 @@ class LiveSession:
         """Restore the session from its claim, after an eviction or a crash."""
         self.session = restore_session(self.environment, self.log.load(), self._add_reply)
 
-    def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Keep a replayed reply for repeated requests."""
+    def _add_reply(self, entry: Entry, session: Session) -> None:
+        """Keep the reply to a replayed entry for repeated requests."""
         assert entry.request is not None
+        reply = self.form.reply(session, session.timestep)
         encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
@@ -292,7 +319,7 @@ class LiveSession:
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
+        return encode(self.reset_reply(self.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""
