@@ -23,6 +23,9 @@ def serve(
         str, typer.Option(help="Address to listen on; a token is required unless it is loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
+    root_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Path below which a proxy serves this server, such as /tropism.")
+    ] = "",
     token: Annotated[
         list[str] | None,
         typer.Option(envvar="TROPISM_TOKEN", help="Bearer token that clients must send; repeatable, one per client."),
@@ -88,6 +91,7 @@ def serve(
     settings = Settings(
         host=host,
         port=port,
+        root_path=root_path,
         tokens=tuple(token or ()),
         admin_token=admin_token,
         info=info,

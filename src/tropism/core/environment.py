@@ -108,6 +108,10 @@ class Environment(Module):
         space, words = self.action_space(params), self.language.actions
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
 
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        """Further fields of a served session's state, as JSON values."""
+        return {}
+
     def strategies(self) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}

@@ -19,6 +19,7 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    root_path: str = ""  # the path below which a proxy serves this server, such as /tropism
     tokens: tuple[str, ...] = ()
     admin_token: str | None = None  # required for forks, snapshots, restores, histories and private info
     info: InfoChoice = "public"  # "all" includes the private info of environments
@@ -38,6 +39,8 @@ class Settings:
         if not self.tokens and not _is_loopback(self.host):
             expected = "a loopback address, or a token (--token or TROPISM_TOKEN) that callers must send"
             raise ValidationError("host", self.host, expected)
+        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
+            raise ValidationError("root_path", self.root_path, "a path such as /tropism, without a slash at its end")
         if not 0 <= self.port <= 65535:
             raise ValidationError("port", self.port, "0 (any free one) to 65535")
         for name in ("max_sessions", "max_sessions_per_token", "max_sockets", "max_body"):

@@ -99,7 +99,7 @@ class Coding(Environment):
     """
 
     host = Host(reseedable=False, isolated=True, interruptible=True)
-    language = Language(tool="run_code")
+    language = Language(tool="run_code", metadata_fields=("timed_out", "truncated_output", "lost", "prompt"))
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)

@@ -6,7 +6,7 @@ from tropism import __version__
 from tropism.errors import DivergedError, ServerError, StateError
 from tropism.serve.http import static
 from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response, with_metadata
-from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply
+from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply, ReadyReply
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.inspector import Inspector
 from tropism.serve.inspect.thumbnail import PNG
@@ -38,7 +38,7 @@ class HttpApi:
             if found is None:
                 await self.sessions.close(session)
             raise
-        return Response(with_metadata(body), headers=_session_headers(session, request.root))
+        return Response(with_metadata(body), headers=self._session_headers(session, request.root))
 
     async def step(self, request: HttpRequest) -> Response:
         return Response(with_metadata(await self._step(await self._session(request), request)))
@@ -75,6 +75,12 @@ class HttpApi:
         request.parse()
         await self.sessions.close(session)
         return json_response(CloseReply(closed=True))
+
+    def _session_headers(self, session: LiveSession, root: str) -> Headers:
+        """The id of a session in a header, and in a cookie for the paths of its environment."""
+        path = f"{self.sessions.settings.root_path}{root}" or "/"
+        cookie = f"{_cookie_name(session.environment)}={session.id}; Path={path}; HttpOnly; SameSite=Strict"
+        return [(SESSION_HEADER.encode(), session.id.encode()), (b"set-cookie", cookie.encode())]
 
     async def _session(self, request: HttpRequest) -> LiveSession:
         session = request.session = await self._find_session(request)
@@ -142,6 +148,11 @@ class HttpApi:
         failing = {id: reason for id, reason in served.items() if reason is not None}  # since the server started
         return json_response(HealthReply("healthy", __version__, self.absent | failing))
 
+    async def ready(self, _: HttpRequest) -> Response:
+        """503 as soon as the server is stopping, so that a load balancer sends no more requests."""
+        self._check_open()
+        return json_response(ReadyReply("ready"))
+
     async def metadata(self, request: HttpRequest) -> Response:
         return json_response(self._metadata(request.environment))
 
@@ -168,13 +179,7 @@ class HttpApi:
         return Response(self.metrics.text().encode(), media_type=TYPE)
 
     async def page(self, request: HttpRequest) -> Response:
-        return static.file_response(request.parameters.get("file", static.INDEX))
-
-
-def _session_headers(session: LiveSession, root: str) -> Headers:
-    """The id of a session in a header, and in a cookie for the paths of its environment."""
-    cookie = f"{_cookie_name(session.environment)}={session.id}; Path={root or '/'}; HttpOnly; SameSite=Strict"
-    return [(SESSION_HEADER.encode(), session.id.encode()), (b"set-cookie", cookie.encode())]
+        return static.file_response(request.parameters.get("file", static.INDEX), self.sessions.settings.root_path)
 
 
 def _cookie_name(environment: ServedEnvironment) -> str:

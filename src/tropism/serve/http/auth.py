@@ -31,6 +31,8 @@ class AuthMiddleware:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        if scope["path"].startswith(f"{self.settings.root_path}/"):  # a proxy may remove the root path, or leave it
+            scope["path"] = scope["path"].removeprefix(self.settings.root_path)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)

@@ -63,6 +63,10 @@ class HealthReply(Struct):
     absent: dict[str, str]
 
 
+class ReadyReply(Struct):
+    status: str
+
+
 class EnvironmentReply(Struct):
     """`recordings` is their number, null if the server does not record."""
 

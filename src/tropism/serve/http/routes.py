@@ -13,6 +13,7 @@ from tropism.serve.http.replies import (
     ForkReply,
     HealthReply,
     HistoryReply,
+    ReadyReply,
     RecordingsReply,
     ResetReply,
     SchemaReply,
@@ -37,7 +38,7 @@ from tropism.serve.session.requests import (
 
 async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
     await request.environment.prepare_form(api.sessions.threads)
-    return json_response(openapi.document(ROUTES, request.environment, request.root))
+    return json_response(openapi.document(ROUTES, request.environment, api.sessions.settings.root_path + request.root))
 
 
 def _timeline_routes(path: str) -> tuple[Route, ...]:
@@ -87,6 +88,7 @@ ROUTES = (
         "The environments of this server.",
     ),
     Route("GET", "/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
+    Route("GET", "/ready", None, ReadyReply, HttpApi.ready, "Whether the server accepts requests; else 503.", PUBLIC),
     Route("GET", "/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
     Route(
         "GET",

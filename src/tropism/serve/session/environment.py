@@ -77,6 +77,8 @@ class ServedEnvironment:
     def read_action(self, data: dict[str, Any]) -> Any:
         """The action in a request: as JSON or, if the environment parses text, as text."""
         text = self.form.action_text(data)
+        if text is None:
+            text = self.form.action_words(data)
         return self.form.action(data) if text is None else self._template.parse(text)
 
     @cached_property

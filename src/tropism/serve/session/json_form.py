@@ -7,9 +7,10 @@ from zlib import crc32
 
 import numpy as np
 
+from tropism.core.adapters.class_based import name_of
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
-from tropism.core.spaces import Box, Dict, Model, Record, Space
+from tropism.core.spaces import Box, Dict, Model, Record, Space, Text
 from tropism.errors import ValidationError
 from tropism.wire.codec import encode
 
@@ -38,6 +39,9 @@ class JsonForm:
         self._message_field = _only_field(self._language.action_type)
         self._reads_fields = isinstance(self.action_space, Record | Model)
         self._digest_names = [name for name in self._message_names or () if name != "metadata"]
+        self._moved_names = self._language.metadata_fields if self._message_names else ()
+        self._top_names = [name for name in self._message_names or () if name not in self._moved_names]
+        self._name = name_of(session.env)
         self._is_record = isinstance(self.observation_space, Record)
 
     def action_text(self, data: dict[str, Any]) -> str | None:
@@ -63,6 +67,11 @@ class JsonForm:
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
 
+    def action_words(self, data: dict[str, Any]) -> str | None:
+        """The words in place of a value that is not text itself, as in {"value": "left"}; None if there are none."""
+        value = next(iter(data.values())) if len(data) == 1 and self._action_fields is None else None
+        return value if isinstance(value, str) and not isinstance(self.action_space, Text) else None
+
     def read_action(self, session: Session, data: dict[str, Any]) -> Any:
         """The action with these fields, or in text form."""
         text = self.action_text(data)
@@ -86,6 +95,8 @@ class JsonForm:
         """The reply to a reset or a step."""
         obs, reward, terminated, truncated, info = timestep
         observation = self._observation(session, obs, info)
+        if self._message_names is not None and obs.reward is None:
+            reward = None
         if error is not None:
             observation["error"], reward = error, 0.0
         reply = {
@@ -115,7 +126,10 @@ class JsonForm:
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
             if self._is_record:
-                return {name: getattr(obs, name) for name in self._message_names}
+                data = {name: getattr(obs, name) for name in self._top_names}
+                if self._moved_names:
+                    data["metadata"] = {name: getattr(obs, name) for name in self._moved_names} | obs.metadata
+                return data
             message = self.observation_space.to_json(obs)
             return {name: message[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
@@ -141,8 +155,11 @@ class JsonForm:
         }
 
     def annotated_schema(self) -> dict[str, Any]:
-        """`schema`, and for the page: the action for a click on each cell of the picture."""
+        """`schema` with the fields that an action needs, and for the page the action for a click on each cell."""
         schema, rows = self.schema(), self._language.clicks
+        forms = schema["action"]["oneOf"]
+        form = next((form for form in forms if self._message_field in form["properties"]), forms[0])
+        schema["action"]["required"] = form.get("required", [])
         if not rows:
             return schema
         if len({len(row) for row in rows}) > 1:
@@ -162,7 +179,9 @@ class JsonForm:
         if "text" not in (self._action_fields or ()):
             forms.append(_one_field("text", {"type": "string", "description": "The action as text."}))
         properties = {name: part for form in forms for name, part in form["properties"].items()}
-        return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
+        message = self.action_message()
+        title = f"{self._name}Action" if message is None else message.__name__
+        return {"type": "object", "title": title, "properties": properties, "oneOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
         schema, words = self.observation_space.json_schema(), self._language.observations
@@ -170,12 +189,18 @@ class JsonForm:
         properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
         if self._language.observation_type is not None:
             properties = properties | Record(self._language.observation_type).json_schema()["properties"]
-        properties = {name: part for name, part in properties.items() if name not in HOISTED}
+        hidden = (*HOISTED, *self._moved_names)
+        properties = {name: part for name, part in properties.items() if name not in hidden}
         properties |= {name: properties[name] | {"x-image": True} for name in image_names(self.observation_space)}
         if self._message_names is None:
             properties["text"] = TEXT_SCHEMA
         properties["metadata"] = METADATA_SCHEMA
-        return {"type": "object", "title": "Observation", "properties": properties, "required": list(properties)}
+        return {
+            "type": "object",
+            "title": f"{self._name}Observation",
+            "properties": properties,
+            "required": list(properties),
+        }
 
 
 def _fields(space: Space) -> tuple[str, ...] | None:

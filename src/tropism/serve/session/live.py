@@ -287,7 +287,7 @@ class LiveSession:
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
-        return encode(session_state(self.session))
+        return encode(self.session.state_fields() | session_state(self.session))
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
