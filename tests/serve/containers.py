@@ -43,12 +43,13 @@ def import_base() -> None:
             assert program is not None
             _copy(root, Path(program), root / "usr" / Path(program).parent.name / Path(program).name)
         _copy_python(root)
-        for name in ("passwd", "group", "shadow", "login.defs", "ssl", "pip.conf", "nsswitch.conf"):
-            source = Path("/etc", name)
-            if source.is_dir():
-                shutil.copytree(source, root / "etc" / name, symlinks=False, ignore_dangling_symlinks=True)
-            elif source.exists():
-                shutil.copy(source, root / "etc" / name)
+        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        (root / "etc/group").write_text("root:x:0:\n")
+        (root / "etc/login.defs").touch()
+        certificates = Path("/etc/ssl/certs/ca-certificates.crt")
+        if certificates.exists():
+            (root / "etc/ssl/certs").mkdir(parents=True)
+            shutil.copy(certificates, root / "etc/ssl/certs")
         archive = root.with_suffix(".tar")
         subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
         try:
@@ -62,8 +63,6 @@ def _copy_python(root: Path) -> None:
     home, version = Path(sys.base_prefix), f"python3.{sys.version_info.minor}"
     library = root / "usr/local/lib" / version
     shutil.copytree(home / "lib" / version, library, ignore=shutil.ignore_patterns(*UNUSED), symlinks=True)
-    subprocess.run([sys.executable, "-m", "venv", "--copies", "--without-pip", str(root / "tmp" / "venv")], check=True)
-    shutil.rmtree(root / "tmp" / "venv")
     (root / "usr/local/bin").mkdir()
     real = (home / "bin" / version).resolve()
     _copy(root, real, root / "usr/local/bin" / version)
