@@ -4,7 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
@@ -63,7 +63,7 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server() -> Generator[PostgresServer]:
     """A running server; skips the test if Postgres is not installed."""
     found = programs()
     if found is None:

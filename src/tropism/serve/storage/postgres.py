@@ -2,17 +2,17 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from typing import Any, LiteralString, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tropism.errors import ServerError, ValidationError
 from tropism.serve.storage.postgres_schema import migrate
+from tropism.serve.storage.postgres_writer import PostgresAppend, PostgresConnection, Statement, first_line, write_group
 from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
@@ -31,29 +31,10 @@ from tropism.serve.storage.recovery import Note, decode_entry, needed_spans, ord
 from tropism.wire.codec import encode
 
 FORGET_AFTER = 30 * 86_400.0  # seconds
-CONNECT_SECONDS = 10.0  # Postgres may be restarting
 FIRST_TOKEN = 1
 
 T = TypeVar("T")
-Statement = tuple[LiteralString, tuple[Any, ...]]
 
-# Renews the leases, and inserts the entries whose claims are current; returns the current claims.
-APPEND = """
-with lease as (
-  update sessions set expires = now() + make_interval(secs => %s), used = now()
-  from (select distinct * from unnest(%s::bytea[], %s::bigint[]) as each(key, token)) as claims
-  where sessions.key = claims.key and sessions.token = claims.token returning sessions.key, sessions.token
-), stored as (
-  insert into entries select rows.key, rows.seq, rows.entry
-  from unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::text[]) as rows(key, token, seq, entry)
-  join lease on lease.key = rows.key and lease.token = rows.token
-)
-select key, token from lease
-"""
-INSERT_SESSION = """
-insert into sessions(key, environment, variant, owner, worker, token, expires)
-values (%s, %s, %s, %s, %s, %s, now()) on conflict do nothing
-"""
 BEGIN_EPISODE = "update sessions set begin = %s, reached = %s, snapshot = null where key = %s"
 DELETE_OLD_ENTRIES = """
 delete from entries where key = %s and seq < %s and not exists (
@@ -86,19 +67,6 @@ class PostgresSession:
         self.stored = stored
 
 
-class PostgresAppend(Ticket):
-    """One append: its entries with their seqs, and the statements that follow if the claim is current."""
-
-    __slots__ = ("claim", "insert_session", "rows", "statements")
-
-    def __init__(self, claim: Claim | None = None):
-        super().__init__(pending=True)
-        self.claim = claim
-        self.insert_session = False
-        self.rows: list[tuple[int, str]] = []
-        self.statements: list[Statement] = []
-
-
 class PostgresJournal(Journal):
     """A thread writes all waiting appends in one transaction, and compares their tokens in the statement that inserts.
 
@@ -128,34 +96,21 @@ class PostgresJournal(Journal):
         self._reader_lock = threading.Lock()
         self._reader, self._writer = self._open_connections()
         with suppress(psycopg.Error):  # the next start tries again
-            self._reader.execute(DELETE_EXPIRED, (forget_after,))
+            self._reader.get().execute(DELETE_EXPIRED, (forget_after,))
         self._thread = threading.Thread(target=self._write_until_closed, name="journal", daemon=True)
         self._thread.start()
 
-    def _open_connections(self) -> tuple[psycopg.Connection[Any], psycopg.Connection[Any]]:
+    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection]:
         with ExitStack() as opened:
             try:
-                reader = opened.enter_context(closing(self._connect()))
-                migrate(reader, self.location)
-                writer = opened.enter_context(closing(self._connect()))
+                reader = opened.enter_context(closing(PostgresConnection(self._url)))
+                migrate(reader.get(), self.location)
+                writer = opened.enter_context(closing(PostgresConnection(self._url)))
             except psycopg.Error as error:
-                expected = f"the address of a Postgres database that can be written ({_first_line(error)})"
+                expected = f"the address of a Postgres database that can be written ({first_line(error)})"
                 raise ValidationError("journal", self.location, expected) from None
             opened.pop_all()
         return reader, writer
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c search_path=tropism")
-
-    def _connect_patiently(self) -> psycopg.Connection[Any]:
-        deadline = time.monotonic() + CONNECT_SECONDS
-        while True:
-            try:
-                return self._connect()
-            except psycopg.OperationalError:
-                if self._closing or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
 
     def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
         claim = Claim(key, record, worker, FIRST_TOKEN)
@@ -176,30 +131,34 @@ class PostgresJournal(Journal):
         claim, session.claim = session.claim, session.claim._replace(point=RecoveryPoint())
         return claim
 
-    def _read(self, function: Callable[[], T]) -> T:
-        """Call a function that uses the reading connection, in a transaction; once again if the connection was lost."""
+    def _read(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call a function with the reading connection, in a transaction; once again if the connection was lost."""
         with self._reader_lock:
-            for again in (True, False):
+            try:
                 try:
-                    if self._reader.closed:
-                        self._reader = self._connect_patiently()
-                    with self._reader.transaction():
-                        return function()
-                except psycopg.Error as error:
-                    if not (again and self._reader.closed):
-                        message = f"the journal cannot be read or written ({_first_line(error)})"
-                        raise ServerError("JOURNAL_ERROR", message) from error
-        raise AssertionError
+                    return self._in_transaction(function)
+                except psycopg.Error:
+                    if not self._reader.closed:
+                        raise
+                    return self._in_transaction(function)
+            except psycopg.Error as error:
+                message = f"the journal cannot be read or written ({first_line(error)})"
+                raise ServerError("JOURNAL_ERROR", message) from error
 
-    def _load(self, key: bytes, worker: str) -> PostgresSession | None:
-        row = self._reader.execute(CLAIM, (worker, self._lease_seconds, key, worker)).fetchone()
+    def _in_transaction(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
+        connection = self._reader.get()
+        with connection.transaction():
+            return function(connection)
+
+    def _load(self, key: bytes, worker: str, connection: psycopg.Connection[Any]) -> PostgresSession | None:
+        row = connection.execute(CLAIM, (worker, self._lease_seconds, key, worker)).fetchone()
         if row is None:
-            if self._reader.execute("select 1 from sessions where key = %s", (key,)).fetchone() is None:
+            if connection.execute("select 1 from sessions where key = %s", (key,)).fetchone() is None:
                 return None
             raise leased_error()
         token, *record, begin, reached, snapshot = row
-        entries = self._reader.execute("select seq, entry from entries where key = %s order by seq", (key,)).fetchall()
-        notes = self._reader.execute(
+        entries = connection.execute("select seq, entry from entries where key = %s order by seq", (key,)).fetchall()
+        notes = connection.execute(
             "select begin, seq, entry from notes where key = %s order by number", (key,)
         ).fetchall()
         end = entries[-1][0] + 1 if entries else begin
@@ -220,11 +179,12 @@ class PostgresJournal(Journal):
                 append.insert_session = session.stored = True
             if entries[0].kind == "reset":
                 session.begin = begin = session.end
-                append.statements += [
+                statements: list[Statement] = [
                     (DELETE_OLD_ENTRIES, (claim.key, begin)),
                     (DELETE_REPLIES, (claim.key, begin)),
                     (BEGIN_EPISODE, (begin, begin, claim.key)),
                 ]
+                append.statements += statements
             for entry in entries:
                 text = encode(entry).decode()
                 if entry.kind in NOTES:
@@ -267,7 +227,7 @@ class PostgresJournal(Journal):
                 group, self._waiting = self._waiting, []
             if not group:
                 return
-            errors = self._write_group(group)
+            errors = write_group(self._writer, group, self._lease_seconds)
             with self._wake:
                 for append, error in zip(group, errors, strict=True):
                     if error is not None and append.claim is not None and self._current(append.claim) is not None:
@@ -278,55 +238,6 @@ class PostgresJournal(Journal):
             if loop is not None:
                 with suppress(RuntimeError):  # the loop is closed, and its callbacks with it
                     loop.call_soon_threadsafe(_settle, group, errors)
-
-    def _write_group(self, group: list[PostgresAppend]) -> list[ServerError | None]:
-        """Commit a group; returns the error of each append."""
-        for retry in (True, False):
-            try:
-                if self._writer.closed:
-                    self._writer = self._connect_patiently()
-                current = self._commit(group)
-                break
-            except psycopg.errors.DeadlockDetected as error:
-                if not retry:
-                    return [_write_error("not applied", error)] * len(group)
-            except psycopg.Error as error:
-                applied = "perhaps applied; repeat it with its request_id" if self._writer.closed else "not applied"
-                return [_write_error(applied, error)] * len(group)
-        return [
-            None if append.claim is None or (append.claim.key, append.claim.token) in current else revoked_error()
-            for append in group
-        ]
-
-    def _commit(self, group: list[PostgresAppend]) -> set[tuple[bytes, int]]:
-        """Write a group in one transaction; returns the current claims, whose appends were written."""
-        claims = [append.claim for append in group if append.claim is not None]
-        if not claims:
-            return set()
-        rows = [(append.claim, *row) for append in group if append.claim is not None for row in append.rows]
-        arguments = (
-            self._lease_seconds,
-            [claim.key for claim in claims],
-            [claim.token for claim in claims],
-            [claim.key for claim, _, _ in rows],
-            [claim.token for claim, _, _ in rows],
-            [seq for _, seq, _ in rows],
-            [entry for _, _, entry in rows],
-        )
-        if not any(append.insert_session or append.statements for append in group):
-            return set(self._writer.execute(APPEND, arguments).fetchall())
-        with self._writer.transaction():
-            for append in group:
-                if append.insert_session and append.claim is not None:
-                    claim = append.claim
-                    row = (claim.key, *claim.record, claim.worker, claim.token)
-                    self._writer.execute(INSERT_SESSION, row)
-            current = set(self._writer.execute(APPEND, arguments).fetchall())
-            for append in group:
-                if append.claim is not None and (append.claim.key, append.claim.token) in current:
-                    for sql, row in append.statements:
-                        self._writer.execute(sql, row)
-        return current
 
     async def release(self, claim: Claim, snapshot: bytes | None) -> None:
         with self._wake:
@@ -346,7 +257,9 @@ class PostgresJournal(Journal):
         await self.durable(self._enqueue(PostgresAppend()))
         with self._wake:
             self._leased.pop(key, None)
-        await asyncio.to_thread(self._read, lambda: self._reader.execute("delete from sessions where key = %s", (key,)))
+        await asyncio.to_thread(
+            self._read, lambda connection: connection.execute("delete from sessions where key = %s", (key,))
+        )
 
     async def close(self) -> None:
         with self._wake:
@@ -356,7 +269,7 @@ class PostgresJournal(Journal):
         await asyncio.to_thread(self._thread.join)
         with suppress(psycopg.Error):  # otherwise the leases expire
             for claim in held:
-                self._reader.execute(END_LEASE, (claim.key, claim.token))
+                self._reader.get().execute(END_LEASE, (claim.key, claim.token))
         self._reader.close()
         self._writer.close()
 
@@ -364,14 +277,6 @@ class PostgresJournal(Journal):
 def _settle(group: list[PostgresAppend], errors: list[ServerError | None]) -> None:
     for append, error in zip(group, errors, strict=True):
         append.settle(error)
-
-
-def _write_error(applied: str, error: Exception) -> ServerError:
-    return ServerError("JOURNAL_ERROR", f"{applied}: the journal cannot be written ({_first_line(error)})")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
 
 
 def _without_password(url: str) -> str:
