@@ -25,7 +25,7 @@ def as_class(id: str, **arguments: Any) -> type:
     served = ServedEnvironment(id, *make(id, **arguments), find(id).summary)
     schema = served.form.annotated_schema()
 
-    class TropismEnvironment(base):
+    class AdaptedEnvironment(base):
         """A session of the environment."""
 
         SUPPORTS_CONCURRENT_SESSIONS = True
@@ -57,8 +57,8 @@ def as_class(id: str, **arguments: Any) -> type:
             self._session.close()
 
     name = id.rpartition("-")[0] or id
-    TropismEnvironment.__name__ = TropismEnvironment.__qualname__ = name
-    return TropismEnvironment
+    AdaptedEnvironment.__name__ = AdaptedEnvironment.__qualname__ = name
+    return AdaptedEnvironment
 
 
 def _model(schema: dict[str, Any], base: Any) -> Any:

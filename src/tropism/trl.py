@@ -21,7 +21,7 @@ def environment(id: str, url: str, *, token: str | None = None) -> type:
     with Client(address, token=token) as client:
         (tool,) = client.tools()
 
-    class TropismEnvironment:
+    class SessionPlayer:
         """One session of a served environment."""
 
         def __init__(self) -> None:
@@ -44,9 +44,9 @@ def environment(id: str, url: str, *, token: str | None = None) -> type:
                 raise ValueError(result.error)
             return f"{result.text}\nThe episode is over." if result.done else result.text
 
-    TropismEnvironment.__name__ = TropismEnvironment.__qualname__ = id.rpartition("-")[0] or id
-    setattr(TropismEnvironment, tool["name"], _method(tool))
-    return TropismEnvironment
+    SessionPlayer.__name__ = SessionPlayer.__qualname__ = id.rpartition("-")[0] or id
+    setattr(SessionPlayer, tool["name"], _method(tool))
+    return SessionPlayer
 
 
 def _method(tool: dict[str, Any]) -> Callable[..., str]:

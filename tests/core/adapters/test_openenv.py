@@ -35,8 +35,6 @@ class Generically(Base[Guess, Hint]):
 class Served(Base[Any, Any]):
     """The types are those that its server is created with."""
 
-    __orig_bases__ = ()
-
     def reset(self, seed=None):  # pyright: ignore
         return Hint(text="?")
 
