@@ -12,6 +12,7 @@ from tropism.serve.inspect.inspector import Inspector
 from tropism.serve.inspect.thumbnail import PNG
 from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
@@ -51,7 +52,8 @@ class HttpApi:
 
     async def agent_step(self, request: HttpRequest) -> Response:
         session = await self._agent_session(request)
-        return Response(with_metadata(session.public_reply(await self._step(session, request))))
+        body = public_reply(await self._step(session, request), session.environment.env.private_info)
+        return Response(with_metadata(body))
 
     async def agent_observation(self, request: HttpRequest) -> Response:
         session = await self._agent_session(request)

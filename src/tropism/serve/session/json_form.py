@@ -12,7 +12,7 @@ from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
 from tropism.core.spaces import Box, Dict, Model, Record, Space, Text
 from tropism.errors import ValidationError
-from tropism.wire.codec import encode
+from tropism.wire.codec import decode, encode
 
 WHOLE = "value"  # the field of an action or observation that has no fields
 CHANNELS = (1, 3)  # of an image: greyscale, or RGB
@@ -244,6 +244,16 @@ def public_info(info: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]
     if "final_info" in shown:
         shown["final_info"] = public_info(shown["final_info"], hidden)
     return shown
+
+
+def public_reply(body: bytes, hidden: Collection[str]) -> bytes:
+    """A reply to a step without the hidden names."""
+    if not hidden:
+        return body
+    reply = decode(body)
+    metadata = public_info(reply["observation"]["metadata"], hidden)
+    reply["observation"]["metadata"] = metadata
+    return encode(reply | {"metadata": metadata} if "metadata" in reply else reply)
 
 
 def session_state(session: Session) -> dict[str, Any]:

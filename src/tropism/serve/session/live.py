@@ -3,21 +3,20 @@
 import secrets
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import RestorePoint
+from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
-from tropism.serve.session.json_form import public_info, session_state
+from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
@@ -31,9 +30,8 @@ from tropism.serve.session.requests import (
 )
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
-from tropism.wire.codec import decode, encode
+from tropism.wire.codec import encode
 
-WATCH_ID_BYTES, AGENT_ID_BYTES = 9, 18
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
@@ -78,14 +76,11 @@ class LiveSession:
 
     @property
     def watch_id(self) -> str:
-        """An id that permits inspecting and forking this session, but not stepping it."""
-        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
+        return ids.watch_id(self.id)
 
     @property
     def agent_id(self) -> str:
-        """An id that permits acting in this session, and nothing else."""
-        digest = blake2b(self.id.encode(), digest_size=AGENT_ID_BYTES, person=b"agent").digest()
-        return urlsafe_b64encode(digest).decode()
+        return ids.agent_id(self.id)
 
     @property
     def log_context(self) -> dict[str, Any]:
@@ -178,24 +173,13 @@ class LiveSession:
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        ids = {"session_id": self.id, "view": self.watch_id, "agent_id": self.agent_id}
-        return reply | ids | {"environment": self.environment.id}
+        return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
 
     async def observe(self) -> bytes:
         """The current observation in the form of a step's reply, without private info."""
         await self.wait_durable()
-        return await self.run(not self.lock.is_locked and self.environment.inline, self._observation)
-
-    def _observation(self) -> bytes:
-        return encode(self.environment.form.reply(self.session, self.session.timestep))
-
-    def public_reply(self, body: bytes) -> bytes:
-        """A reply to a step without private info."""
-        if self.form is self.environment.form:
-            return body
-        reply, hidden = decode(body), self.environment.env.private_info
-        reply["observation"]["metadata"] = public_info(reply["observation"]["metadata"], hidden)
-        return encode(reply | {"metadata": reply["observation"]["metadata"]})
+        inline, form = self.can_run_inline("state", {}), self.environment.form
+        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
 
     @property
     def recording_number(self) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 from tropism.errors import ValidationError
 from tropism.serve import errors
 from tropism.serve.http.openapi import json_schema
+from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.requests import ActRequest, convert
 from tropism.wire.codec import decode
@@ -45,7 +46,8 @@ class ActionTools:
             if name != self.name:
                 raise ValidationError("tool", name, self.name)
             action = arguments if self._message is not None else read_action(convert(arguments, ActRequest).action)
-            return decode(session.public_reply(await session.perform("step", action)))
+            body = await session.perform("step", action)
+            return decode(public_reply(body, session.environment.env.private_info))
         except Exception as error:  # converted here, where the session is known for the log
             raise errors.to_server_error(error, tool=name, **session.log_context) from None
 

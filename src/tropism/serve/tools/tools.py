@@ -8,6 +8,7 @@ from tropism.errors import ValidationError
 from tropism.serve import errors
 from tropism.serve.http.openapi import json_schema
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.ids import all_ids
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import (
@@ -95,8 +96,7 @@ class SessionTools:
         if environment is None:
             raise ValidationError("environment", id, f"one of {', '.join(self.environments)}")
         session = await self.sessions.open(environment, self.owner)
-        ids = {"session_id": session.id, "view": session.watch_id, "agent_id": session.agent_id}
-        return ids | {"environment": environment.id, "action_schema": _action_schema(environment)}
+        return all_ids(session.id) | {"environment": environment.id, "action_schema": _action_schema(environment)}
 
     async def _call_in_session(self, name: str, session: LiveSession, request: Any) -> dict[str, Any]:
         match request:
