@@ -18,7 +18,6 @@ from typing import Any
 from benchmarks.peers import REQUIREMENTS, ROOT, UnavailableError, as_ours, python_of
 from benchmarks.served import both_servers, free_port, running
 
-WORKERS = ROOT / "benchmarks" / "workers"
 DOCS = ROOT / "docs" / "serve.md"
 PLACE = re.compile(r"(<!-- clients -->\n).*?(<!-- end -->)", re.DOTALL)
 CLIENT = tuple(as_ours(package) for package in ("msgspec", "websockets"))
@@ -45,24 +44,29 @@ class Worker:
 
 
 def workers(skips: tuple[str, ...]) -> list[Worker]:
+    scripts = "benchmarks/workers"
     return [
-        Worker("openenv", "openenv_client.py"),
-        Worker("openenv", "openenv_client.py", "/envs/Echo-v0"),
-        Worker("openenv", "openenv_typed.py", skips=skips),
-        Worker("openenv-tropism", "openenv_package.py"),
-        Worker("mcp-1", "mcp_client.py"),
-        Worker("mcp-2", "mcp_client.py"),
-        Worker("verifiers", "verifiers_client.py"),
-        Worker("transformers", "trl_driver.py"),
+        Worker("openenv", f"{scripts}/openenv_client.py"),
+        Worker("openenv", f"{scripts}/openenv_client.py", "/envs/Echo-v0"),
+        Worker("openenv", f"{scripts}/openenv_typed.py", skips=skips),
+        Worker("openenv-tropism", f"{scripts}/openenv_package.py"),
+        Worker("openenv-tropism", "examples/openenv_class.py"),
+        Worker("mcp-1", f"{scripts}/mcp_client.py"),
+        Worker("mcp-2", f"{scripts}/mcp_client.py"),
+        Worker("verifiers", f"{scripts}/verifiers_client.py"),
+        Worker("verifiers", "examples/verifiers_eval.py"),
+        Worker("transformers", f"{scripts}/trl_driver.py"),
     ]
 
 
 def check(worker: Worker, url: str) -> dict[str, str]:
-    """'ok' or the error of each check."""
+    """'ok' or the error of each check; an example is one check."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
-    command = [python_of(worker.peer), str(WORKERS / worker.script), url + worker.path, *worker.skips]
+    command = [python_of(worker.peer), str(ROOT / worker.script), url + worker.path, *worker.skips]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"all": done.stderr.strip()[-500:]}
+    if done.returncode or worker.script.startswith("examples/"):
+        return {worker.script: "ok" if done.returncode == 0 else done.stderr.strip()[-500:]}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextmanager

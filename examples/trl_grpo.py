@@ -1,6 +1,7 @@
 """Trains a language model to play Connect Four with TRL's GRPO (pip install trl); needs PyTorch and a GPU.
 
-Start `tropism serve ConnectFour-v0`, then: python examples/trl_grpo.py Qwen/Qwen3-0.6B
+    python examples/trl_grpo.py Qwen/Qwen3-0.6B
+
 Without a model, it plays one game with random moves through the tool that the model would use.
 """
 
@@ -9,9 +10,10 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from tropism.client import Client
 from tropism.trl import environment
 
-URL = "http://127.0.0.1:8000"
+ID = "ConnectFour-v0"
 PROMPT = [{"role": "user", "content": "Win this game of Connect Four. "}]
 
 
@@ -31,11 +33,12 @@ def train(model: str, game: Any) -> None:
 
 
 def main() -> None:
-    game = environment("ConnectFour-v0", URL)
-    if len(sys.argv) > 1:
-        train(sys.argv[1], game)
-    else:
-        print(f"return of a random game: {play(game):.1f}")
+    with Client.launch(ID) as server:
+        game = environment(ID, server.url.removesuffix(f"/envs/{ID}"))
+        if len(sys.argv) > 1:
+            train(sys.argv[1], game)
+        else:
+            print(f"return of a random game: {play(game):.1f}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 """Evaluates a player on GridWorld with verifiers' OpenEnv task set (pip install verifiers openenv).
 
-Start `tropism serve GridWorld-v0`, then: python examples/verifiers_eval.py
+Start `tropism serve GridWorld-v0`, then: python examples/verifiers_eval.py http://127.0.0.1:8000
 The player here is a rule, so that no model is needed. For a model: vf-eval openenv --env.taskset.base-url URL
 """
 
 import asyncio
 import json
+import sys
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from verifiers.v1.tasksets.openenv.taskset import OpenEnvConfig, OpenEnvEnv, OpenEnvTaskset
-
-URL = "http://127.0.0.1:8000/envs/GridWorld-v0"
 
 
 class Player:
@@ -32,7 +31,8 @@ class Player:
 
 
 async def main() -> None:
-    for task in OpenEnvTaskset(OpenEnvConfig(base_url=URL, resets=[{"seed": 0}, {"seed": 1}])).load():
+    url = f"{sys.argv[1]}/envs/GridWorld-v0"
+    for task in OpenEnvTaskset(OpenEnvConfig(base_url=url, resets=[{"seed": 0}, {"seed": 1}])).load():
         player = Player()
         await OpenEnvEnv.run(None, task, SimpleNamespace(player=player))
         print(f"{task.data.name}: return {player.rewards['openenv_reward']:.2f}")

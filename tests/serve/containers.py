@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BASE, IMAGE = "docker.io/library/python:3.11-slim", "localhost/tropism-test:latest"
 PROGRAMS = ("sh", "bash", "env", "rm", "install", "id", "cat", "mkdir", "sleep", "ls")
+LIBRARIES = ("libgcc_s", "libstdc++", "libm", "libdl", "libpthread", "librt", "libutil")  # of compiled packages
 UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "__pycache__", "*.a", "*.pyc", "site-packages")
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
 
@@ -70,6 +71,11 @@ def _copy_python(root: Path) -> None:
         (root / "usr/local/bin" / name).symlink_to(version)
     for shared in (home / "lib").glob("libpython3*.so*"):
         shutil.copy(shared, root / "usr/local/lib", follow_symlinks=False)
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    found = [line.split(" => ") for line in listed.splitlines() if "x86-64" in line or "AArch64" in line]
+    for name, path in found:
+        if name.strip().partition(".so")[0] in LIBRARIES:
+            _copy_file(root, Path(path))
     for extension in (library / "lib-dynload").glob("*.so"):
         _copy_libraries(root, extension)
     pip = subprocess.run([sys.executable, "-c", "import pip; print(pip.__path__[0])"], capture_output=True, text=True)
@@ -89,11 +95,15 @@ def _copy_libraries(root: Path, binary: Path) -> None:
     """Copy the shared libraries of a binary to the places where it expects them."""
     listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
     paths = [word for line in listed.splitlines() for word in line.split() if word.startswith("/")]
-    for path in map(Path, paths):
-        target = root / path.relative_to("/")
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+    for path in paths:
+        _copy_file(root, Path(path))
+
+
+def _copy_file(root: Path, path: Path) -> None:
+    target = root / path.relative_to("/")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
 
 
 def build_image() -> None:

@@ -118,6 +118,11 @@ class Client:
         return client
 
     @property
+    def url(self) -> str:
+        """The address of the environment."""
+        return self._protocol.url
+
+    @property
     def session_id(self) -> str | None:
         return self._protocol.session_id
 
