@@ -1,4 +1,4 @@
-"""The Connect panel in a real browser: a snippet for each client, on a desktop and on a phone, with and without a token."""
+"""The Connect panel in a real browser: a snippet for each client, on a desktop and on a phone."""
 
 import json
 import subprocess
