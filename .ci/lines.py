@@ -11,7 +11,7 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
     "core": (7400, 5900),
-    "check": (1600, 1100),
+    "check": (1605, 1100),
     "isolation": (660, 650),
     "envs": (2920, 2600),
     "plume": (3100, 3000),

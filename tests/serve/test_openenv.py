@@ -1,6 +1,8 @@
 """OpenEnv's conventions: metadata, typed messages, states, schemas, and classes written after its guide."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,11 +11,12 @@ from tests.serve.guide import Guessing
 from tests.serve.replies import assert_refused
 from tests.serve.running import Running, labs, running, talk
 
-from tropism import check_environment, make
+from tropism import AgentEnvironment, check_environment, make
 from tropism.client import Client
 from tropism.core.adapters.class_based import adapt
 from tropism.envs.chat import Chat
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.wire.messages import Action, Observation
 
 
 class TypedObservation(BaseModel):
@@ -131,3 +134,25 @@ def test_our_client_lifts_fields_out_of_the_metadata(server: Running):
     with Client(f"{server.url}/envs/Echo-v0") as client:
         client.reset()
         assert client.step({"message": "x"}).observation.metadata == {"step": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appointment(Action):
+    """Has a field of a type that JSON does not have."""
+
+    when: datetime
+
+
+class Calendar(AgentEnvironment):
+    deterministic = True
+
+    def reset(self) -> Observation:
+        return Observation()
+
+    def step(self, action: Appointment) -> Observation:
+        return Observation(done=True)
+
+
+def test_a_check_names_the_field_that_it_rejects():
+    with pytest.raises(AssertionError, match=r"Appointment\.when is None; expected datetime"):
+        check_environment(adapt(Calendar))

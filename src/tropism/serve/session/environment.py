@@ -75,11 +75,12 @@ class ServedEnvironment:
         return JsonForm(self._template) if self.env.private_info else self.form
 
     def read_action(self, data: dict[str, Any]) -> Any:
-        """The action in a request: as JSON or, if the environment parses text, as text."""
+        """The action in a request: as JSON or, if the environment parses text, as text or with words for a value."""
         text = self.form.action_text(data)
-        if text is None:
-            text = self.form.action_words(data)
-        return self.form.action(data) if text is None else self._template.parse(text)
+        if text is not None:
+            return self._template.parse(text)
+        action = self.form.action(data)
+        return self._template.parse(action) if type(action) is str and self.form.reads_words else action
 
     @cached_property
     def _template(self) -> Session:

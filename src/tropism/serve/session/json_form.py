@@ -37,6 +37,7 @@ class JsonForm:
         self._observation_fields = _fields(self.observation_space)
         self._message_names = _message_names(self.observation_space)
         self._message_field = _only_field(self._language.action_type)
+        self.reads_words = self._action_fields is None and not isinstance(self.action_space, Text)
         self._reads_fields = isinstance(self.action_space, Record | Model)
         self._digest_names = [name for name in self._message_names or () if name != "metadata"]
         self._moved_names = self._language.metadata_fields if self._message_names else ()
@@ -66,11 +67,6 @@ class JsonForm:
                     return data[name]  # the session reads lists and numbers as it reads arrays
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
-
-    def action_words(self, data: dict[str, Any]) -> str | None:
-        """The words in place of a value that is not text itself, as in {"value": "left"}; None if there are none."""
-        value = next(iter(data.values())) if len(data) == 1 and self._action_fields is None else None
-        return value if isinstance(value, str) and not isinstance(self.action_space, Text) else None
 
     def read_action(self, session: Session, data: dict[str, Any]) -> Any:
         """The action with these fields, or in text form."""
