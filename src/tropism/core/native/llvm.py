@@ -44,6 +44,9 @@ DIRECTIONS = {"eq": ("oeq", "eq"), "ne": ("une", "ne")}
 class LlvmBuilder:
     """A scalar is its LLVM operand: the name of a register or the text of a constant."""
 
+    functions: frozenset[str] = frozenset()
+    batch_lane = None
+
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._registers: dict[str, str] = {}

@@ -94,8 +94,8 @@ def run_steps(
         return after, transition if plan.collect else None
 
     times = start + jnp.arange(length, dtype=jnp.int32)
-    carry = _start(plan, key, params) if first else carry
-    carry, transitions = lax.scan(scan_step, carry, (times, _keys(key, times)), unroll=unroll)
+    carry = start_rollout(plan, key, params) if first else carry
+    carry, transitions = lax.scan(scan_step, carry, (times, step_keys(key, times)), unroll=unroll)
     if not last:
         return carry, transitions
     episodes = None if carry.episodes is None else carry.episodes.totals()
@@ -103,19 +103,19 @@ def run_steps(
     return Rollout(None, carry.totals, episodes, obs), transitions
 
 
-def _start(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
+def start_rollout(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
     obs, state = jax.vmap(plan.first, (None, 0, None))(key, plan.lanes(), params)
     memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
     none = jnp.zeros(plan.num_envs, jnp.int32)
     episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
     carry = ScanCarry(obs, state, memories, episodes, None)
     totals = jax.eval_shape(
-        lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry
+        lambda carry: _step(plan, carry, step_keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry
     )
     return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
 
 
-def _keys(key: Any, times: Any) -> Any:
+def step_keys(key: Any, times: Any) -> Any:
     """Three keys per step: for the policy, the environments and their next episodes.
 
     They are derived in one kernel, outside the loop.
