@@ -206,6 +206,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "concatenate": lambda x: jnp.concatenate([x, x * 2], 1),
     "stack": lambda x: jnp.stack([x, x + 1], 2),
     "split": lambda x: jnp.split(x, 2, axis=2),
+    "unstack": lambda x: [*jnp.unstack(x, axis=1), *jnp.unstack(x[0, 0])],
     "pad": lambda x: lax.pad(x, jnp.float32(7), [(1, 0, 0), (-1, 2, 0), (0, -2, 0)]),
     "iota": lambda x: x + lax.broadcasted_iota(jnp.float32, x.shape, 1),
     "expand": lambda x: jnp.expand_dims(x, (0, 2)),

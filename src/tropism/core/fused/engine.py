@@ -6,7 +6,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import random
 
 from tropism.core.fused.kernel import Kernel
@@ -15,8 +14,6 @@ from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import is_key, physical_shape
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
-
-SAMPLES = 4  # environments that a test of `reduce` takes
 
 
 @eqx.filter_jit
@@ -56,7 +53,9 @@ def lane_program(plan: RolloutPlan, carry: Any, key: Any, params: Any) -> LanePr
 
 def _statistics_start(carry: ScanCarry) -> int:
     """The position of the first variable after observation, state and memory."""
-    return sum(math.prod(physical_shape(leaf)[1:]) for leaf in jax.tree.leaves((carry.obs, carry.state, carry.memories)))
+    return sum(
+        math.prod(physical_shape(leaf)[1:]) for leaf in jax.tree.leaves((carry.obs, carry.state, carry.memories))
+    )
 
 
 def _columns(tree: Any) -> tuple[list[Any], Any]:

@@ -54,7 +54,9 @@ class GraphBuilder:
     def input(self, level: int, position: int, dtype: DType) -> Node:
         return self._node("input", dtype, (), level, position)
 
-    def _node(self, name: str, dtype: DType, operands: tuple[Node, ...], level: int = CONSTANT, detail: Any = None) -> Node:
+    def _node(
+        self, name: str, dtype: DType, operands: tuple[Node, ...], level: int = CONSTANT, detail: Any = None
+    ) -> Node:
         if f"{dtype.kind}{dtype.itemsize}" not in TYPES:
             raise Unsupported("dtype", f"{dtype.name} is not fused")
         key = name, dtype, level, detail, *(node.number for node in operands)

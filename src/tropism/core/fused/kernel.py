@@ -121,7 +121,9 @@ def _ordered(nodes: set[Node]) -> list[Node]:
 
 def _in_lanes(nodes: set[Node]) -> list[Node]:
     """What a kernel computes; constants are part of it."""
-    return [node for node in _ordered(nodes) if node.name != "input" and (node.level == LANE or node.name == "constant")]
+    return [
+        node for node in _ordered(nodes) if node.name != "input" and (node.level == LANE or node.name == "constant")
+    ]
 
 
 def _uniform(nodes: list[Node], roots: list[Node]) -> list[Node]:
