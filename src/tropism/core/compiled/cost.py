@@ -18,7 +18,8 @@ class Cost(NamedTuple):
 
 def estimate(function: Callable[..., Any], *args: Any) -> Cost:
     """The cost of a call with arguments of these shapes and dtypes."""
-    return _cost(jax.make_jaxpr(function)(*args).jaxpr)
+    closed = jax.make_jaxpr(lambda *args: function(*args))(*args)  # a method may belong to an object without a hash
+    return _cost(closed.jaxpr)
 
 
 def _cost(jaxpr: Any) -> Cost:

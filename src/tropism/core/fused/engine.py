@@ -13,7 +13,7 @@ from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import is_key, physical_shape
 from tropism.core.rollout.plan import RolloutPlan
-from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
+from tropism.core.rollout.scan import Rollout, start_rollout, step_keys
 
 
 @eqx.filter_jit
@@ -22,13 +22,12 @@ def run_fused(
 ) -> tuple[Any, Any]:
     """Some steps of a rollout: `run_steps` as one kernel. It collects no transitions."""
     carry = start_rollout(plan, key, params) if first else carry
-    program = lane_program(plan, carry, key, params)
+    program, required = lane_program(plan, carry, key, params, last)
     times = start + jnp.arange(length, dtype=jnp.int32)
     words = random.key_data(step_keys(key, times)).reshape(length, -1)
     columns, place = _columns(carry._replace(totals=None))
     sums = [jnp.zeros(plan.num_envs, v.before.dtype) for v in program.variables[len(columns) :]]
-    required = range(_statistics_start(carry) if last else 0, len(program.variables))
-    kernel = Kernel(program, set(required))
+    kernel = Kernel(program, required)
     chosen = [[*columns, *sums][position] for position in kernel.positions]
     results = [*columns, *sums]
     for position, result in zip(
@@ -42,20 +41,16 @@ def run_fused(
     return Rollout(None, carry.totals, None if carry.episodes is None else carry.episodes.totals(), None), None
 
 
-def lane_program(plan: RolloutPlan, carry: Any, key: Any, params: Any) -> LaneProgram:
-    """The program of one environment; raises Unsupported."""
+def lane_program(plan: RolloutPlan, carry: Any, key: Any, params: Any, last: bool) -> tuple[LaneProgram, set[int]]:
+    """The program of one environment, and the variables that the last steps or those before them must return."""
     if plan.collect:
         raise Unsupported("rollout", "it collects transitions")
     if random.key_data(key).shape != (2,):
         raise Unsupported("key", f"keys that are not threefry2x32: {key.dtype}")
-    return LaneProgram(plan, carry, params)
-
-
-def _statistics_start(carry: ScanCarry) -> int:
-    """The position of the first variable after observation, state and memory."""
-    return sum(
-        math.prod(physical_shape(leaf)[1:]) for leaf in jax.tree.leaves((carry.obs, carry.state, carry.memories))
-    )
+    program = LaneProgram(plan, carry, params)
+    leaves = jax.tree.leaves((carry.obs, carry.state, carry.memories))
+    unused = sum(math.prod(physical_shape(leaf)[1:]) for leaf in leaves) if last else 0
+    return program, set(range(unused, len(program.variables)))
 
 
 def _columns(tree: Any) -> tuple[list[Any], Any]:

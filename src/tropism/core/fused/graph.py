@@ -8,8 +8,8 @@ import numpy as np
 
 from tropism.core.native.builder import INDEX, DType, Unsupported
 
-MAX_NODES = 40_000  # larger graphs compile slowly
-MAX_CELLS = 512  # elements of an array that is indexed at run time: each access reads all of them
+MAX_NODES = 8_000
+MAX_CELLS = 128  # elements of an array that is indexed at run time: each access reads all of them
 
 # How often the value of a node changes: never, or with the rollout, the step or the environment.
 CONSTANT, ROLLOUT, STEP, LANE = range(4)

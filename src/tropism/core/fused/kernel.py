@@ -1,54 +1,56 @@
 """The kernel: runs all steps of a block of environments, with their state in registers."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from tropism.core.fused.graph import CONSTANT, LANE, ROLLOUT, STEP, Node, reachable
+from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, reachable
 from tropism.core.fused.operations import broadcast, evaluate_nodes, from_word, to_word
 from tropism.core.fused.program import KEYS, LaneProgram
+from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import is_key
 
-BLOCK = 32  # environments a program, one in each thread of a warp
+BLOCK = 32  # environments a program, one in each thread of a warp: larger ones were slower on an H200
+MAX_OPERATIONS = 2_000  # Triton takes more than a minute to compile larger kernels
 
 
 class Kernel:
     """A lane program with the variables that the required ones depend on; the others are not computed."""
 
-    def __init__(self, program: LaneProgram, required: set[int], block: int = BLOCK, warps: int = 1):
-        self.program, self.block, self.warps = program, block, warps
+    def __init__(self, program: LaneProgram, required: set[int]):
+        self.program = program
         self.positions = program.live(required)
         self.variables = [program.variables[position] for position in self.positions]
         first = reachable([program.done, *(variable.after for variable in self.variables)])
         both = first | reachable(variable.renewed for variable in self.variables)
         self._step = _in_lanes(first)
         self._restart = _in_lanes(both - first)
+        if len(both) > MAX_OPERATIONS:
+            raise Unsupported("kernel", f"{len(both):,} operations are more than {MAX_OPERATIONS:,}")
         uniform = _uniform(self._step + self._restart, [node for v in self.variables for node in v[1:]])
         self._rollout_inputs = [node for node in uniform if node.level <= ROLLOUT]
         self._step_inputs = [node for node in uniform if node.level == STEP]
         self._arrays = sorted({node.detail for node in self._step + self._restart if node.name == "load"})
 
     def run(self, length: int, words: Any, times: Any, variables: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-        """`length` steps. `words` (length, 2 · KEYS) are the keys of each, `variables` one array each; returns those."""
+        """The variables, one array each, after `length` steps; row i of `words` has the keys of step i."""
         size = variables[0].shape[0]
-        count = -(-size // self.block)
+        count = -(-size // BLOCK)
         flat = {number: _flat(array) for number, array in enumerate(arrays)}
         fixed, steps = self._tables(words, times, flat)
-        carry = jnp.stack([jnp.pad(to_word(value), (0, count * self.block - size)) for value in variables])
+        carry = jnp.stack([jnp.pad(to_word(value), (0, count * BLOCK - size)) for value in variables])
         tables = [flat[number] for number in self._arrays]
         tables = [table.astype(jnp.int8) if table.dtype == bool else table for table in tables]
         call: Any = pl.pallas_call(
             lambda *refs: self._kernel(length, *refs),
             out_shape=jax.ShapeDtypeStruct(carry.shape, jnp.uint32),
             grid=(count,),
-            compiler_params=triton.CompilerParams(num_warps=self.warps, num_stages=1),
+            compiler_params=triton.CompilerParams(num_warps=BLOCK // 32, num_stages=1),
             interpret=jax.default_backend() == "cpu",
         )
         results = call(fixed, steps, carry, *tables)[:, :size]
@@ -72,9 +74,9 @@ class Kernel:
 
     def _kernel(self, length: int, fixed: Any, steps: Any, carry: Any, *refs: Any) -> None:
         *tables, out = refs
-        start = pl.program_id(0) * self.block
-        lanes = pl.ds(start, self.block)
-        lane = (start + lax.iota(jnp.int32, self.block)).astype(jnp.uint32)
+        start = pl.program_id(0) * BLOCK
+        lanes = pl.ds(start, BLOCK)
+        lane = (start + lax.iota(jnp.int32, BLOCK)).astype(jnp.uint32)
         arrays = dict(zip(self._arrays, tables, strict=True))
         known = {node: from_word(fixed[i], node.dtype) for i, node in enumerate(self._rollout_inputs)}
         first = tuple(from_word(carry[i, lanes], v.before.dtype) for i, v in enumerate(self.variables))
@@ -112,7 +114,7 @@ class Kernel:
     def _vector(self, values: dict[Any, Any], node: Node) -> Any:
         if node not in values:
             evaluate_nodes([node], values, {})  # a constant
-        return broadcast(values[node], (self.block,))
+        return broadcast(values[node], (BLOCK,))
 
 
 def _ordered(nodes: set[Node]) -> list[Node]:

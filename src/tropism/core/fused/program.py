@@ -137,10 +137,8 @@ class LaneProgram:
 
         closed, shapes = jax.make_jaxpr(run, return_shape=True)(self.params.shapes, *(part.shapes for part in inputs))
         leaves: list[Value] = [*self.params.leaves, *(leaf for part in inputs for leaf in part.leaves)]
-        return Values(shapes, [load_all(self.b, value) for value in self._evaluate(closed, leaves)])
-
-    def _evaluate(self, closed: Any, leaves: list[Value]) -> list[Value]:
-        return evaluate(self.b, closed.jaxpr, closed.consts, leaves)
+        results = evaluate(self.b, closed.jaxpr, closed.consts, leaves)
+        return Values(shapes, [load_all(self.b, value) for value in results])
 
     def _add_sums(self, summand: Values) -> None:
         self.sum_sizes = [int(leaf.size) for leaf in summand.leaves]
@@ -171,11 +169,11 @@ def _typed(words: Any) -> Any:
     return random.wrap_key_data(words, impl="threefry2x32")
 
 
-def _act_one(plan: RolloutPlan, params: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+def _act_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
     return plan.act_one(_typed(key), lane, memory, obs)
 
 
-def _draw_one(plan: RolloutPlan, params: Any, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+def _draw_one(plan: RolloutPlan, _: Any, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
     return plan.policy.act(_typed(key), memory, obs)
 
 
