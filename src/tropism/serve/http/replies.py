@@ -23,6 +23,7 @@ class ResetReply(TimestepReply):
     episode_id: str
     session_id: str
     view: str
+    agent_id: str
     environment: str
 
 
@@ -38,6 +39,7 @@ class SnapshotReply(StateReply):
 class ForkReply(StateReply):
     session_id: str
     view: str
+    agent_id: str
 
 
 class HistoryReply(Struct):
@@ -63,6 +65,10 @@ class HealthReply(Struct):
     status: str
     version: str
     absent: dict[str, str]
+
+
+class ReadyReply(Struct):
+    status: str
 
 
 class EnvironmentReply(Struct):

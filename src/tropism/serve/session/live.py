@@ -2,16 +2,15 @@
 
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from math import isfinite
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
 from tropism.errors import ObservationError, ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
+from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, contain, in_thread
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
@@ -35,7 +34,6 @@ from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note
 from tropism.wire.codec import encode
 
-WATCH_ID_BYTES = 9
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
@@ -46,6 +44,7 @@ class LiveSession(RecoverableSession):
 
     __slots__ = (
         "_context",
+        "form",
         "id",
         "lock",
         "opened_at",
@@ -62,6 +61,8 @@ class LiveSession(RecoverableSession):
         self.sockets = 0
         self.steps_written = 0
         self.opened_at = self.used_at = time.monotonic()
+        full = context.settings.shows_private_info(claim.record.owner)
+        self.form = environment.full_form if full else environment.form
         self._context = context
         self.lock = SessionLock()
 
@@ -71,8 +72,11 @@ class LiveSession(RecoverableSession):
 
     @property
     def watch_id(self) -> str:
-        """An id that permits inspecting and forking this session, but not stepping it."""
-        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
+        return ids.watch_id(self.id)
+
+    @property
+    def agent_id(self) -> str:
+        return ids.agent_id(self.id)
 
     @property
     def is_evictable(self) -> bool:
@@ -82,8 +86,8 @@ class LiveSession(RecoverableSession):
     @property
     def log_context(self) -> dict[str, Any]:
         """Fields that identify this session in log lines, as in the journal: its id would permit stepping it."""
-        ids = {"session": self.log.claim.key.hex(), "episode_id": self.session.episode_id}
-        return ids | {"environment": self.environment.id}
+        own = {"session": self.log.claim.key.hex(), "episode_id": self.session.episode_id}
+        return own | {"environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
@@ -178,11 +182,8 @@ class LiveSession(RecoverableSession):
         try:
             timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
             began = True
-            reply = self.environment.form.reply(session, timestep)
-            encoded, digest = (
-                encode(self.reset_reply(reply, session.episode_id)),
-                self.environment.form.digest(timestep),
-            )
+            reply = self.form.reply(session, timestep)
+            encoded, digest = encode(self.reset_reply(reply, session.episode_id)), self.form.digest(timestep)
         except BaseException:
             self.mark_damaged(session, began, restore_point)
             raise
@@ -198,8 +199,14 @@ class LiveSession(RecoverableSession):
 
     def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        ids = {"episode_id": episode_id, "session_id": self.id, "view": self.watch_id}
-        return reply | ids | {"environment": self.environment.id}
+        own = {"episode_id": episode_id, "environment": self.environment.id}
+        return reply | ids.all_ids(self.id) | own
+
+    async def observe(self) -> bytes:
+        """The current observation in the form of a step's reply, without private info."""
+        await self.wait_durable()
+        inline, form = self.can_run_inline("state", {}), self.environment.form
+        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
 
     @property
     def recording_number(self) -> int | None:
@@ -216,7 +223,7 @@ class LiveSession(RecoverableSession):
             self._context.record_later(self)
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
-        form, session = self.environment.form, self.session
+        form, session = self.form, self.session
         try:
             action = self.environment.read_action(data)
         except ValidationError as error:
@@ -255,16 +262,16 @@ class LiveSession(RecoverableSession):
         """Restore the session from its claim, after an eviction or a crash."""
         self.session = restore_session(self.environment, self.log.load(), self._add_reply)
 
-    def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Keep a replayed reply for repeated requests."""
+    def _add_reply(self, entry: Entry, session: Session) -> None:
+        """Keep the reply to a replayed entry for repeated requests."""
         assert entry.request is not None
-        begin = entry.kind == "reset"
+        reply, begin = self.form.reply(session, session.timestep), entry.kind == "reset"
         encoded = encode(self.reset_reply(reply, entry.payload["episode_id"]) if begin else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
-        return encode(session_state(self.session))
+        return encode(self.session.state_fields() | session_state(self.session))
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
@@ -295,7 +302,7 @@ class LiveSession(RecoverableSession):
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep), session.episode_id))
+        return encode(self.reset_reply(self.form.reply(session, session.timestep), session.episode_id))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""

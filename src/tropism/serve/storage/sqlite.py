@@ -85,7 +85,7 @@ class SqliteJournal(Journal):
         purge_interval: float = PURGE_INTERVAL,
     ):
         """Sessions unused for `forget_after` seconds of the server's running time are deleted."""
-        self.path = Path(path)
+        self.path, self.location = Path(path), str(path)
         self._power = durability == "power"
         self._forget_after, self._lease_seconds, self._max_entries = forget_after, lease_seconds, max_entries
         self._tokens = count(1)

@@ -10,13 +10,13 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tropism.errors import ServerError
 from tropism.serve.storage.append_log import AppendLog
-from tropism.serve.storage.protocol import Entry
+from tropism.serve.storage.recovery import Note, decode_entry
 from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row
 from tropism.serve.storage.schema import open_database, unusable_journal
 from tropism.serve.storage.statements import (
@@ -51,16 +51,7 @@ from sessions where number = ?
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
-class Note(NamedTuple):
-    """A note, the seq of the reset of its episode, and the seq of the first entry after it."""
-
-    begin: int
-    seq: int
-    entry: Entry
-
-
 _line_decoder = msgspec.json.Decoder(list[Line])
-_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class SqliteFile:
@@ -174,7 +165,7 @@ class SqliteFile:
             lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
             for entries in logged:
                 own = (line for line in decode_row(entries)[0] if line[0] == number)
-                lines += [(number, seq, _entry_decoder.decode(raw)) for _, seq, raw in own]
+                lines += [(number, seq, decode_entry(raw)) for _, seq, raw in own]
         except DECODE_ERRORS:
             raise damaged_error() from None
         return [line for line in lines if begin <= line[1] < end]
@@ -183,7 +174,7 @@ class SqliteFile:
         """The notes of a session, in order."""
         rows = self.query(SELECT_NOTES, number)
         try:
-            return [Note(begin, seq, _entry_decoder.decode(entry)) for begin, seq, entry in rows]
+            return [Note(begin, seq, decode_entry(entry)) for begin, seq, entry in rows]
         except DECODE_ERRORS:
             raise damaged_error() from None
 
