@@ -11,7 +11,7 @@ from tests.faults.journals import flip_bit, killed_journal, last_commit_offset, 
 from tests.serve.running import Running, running
 
 from tropism.errors import ValidationError
-from tropism.serve.storage.maintenance import export, forget, opened, problems, salvage, summaries
+from tropism.serve.storage.maintenance import export, forget, open_journal, problems, salvage, summaries
 from tropism.serve.storage.protocol import session_key
 from tropism.serve.storage.sqlite import SqliteJournal
 
@@ -47,7 +47,7 @@ def test_the_commands(journal: tuple[Path, list[str]], tmp_path: Path):
 
 def test_info_lists_the_sessions(journal: tuple[Path, list[str]]):
     path, sessions = journal
-    with opened(path) as file:
+    with open_journal(path) as file:
         rows = summaries(file)
     assert {row.key for row in rows} == {session_key(session).hex() for session in sessions}
     assert {(row.environment, row.steps, row.problem) for row in rows} == {("Echo-v0", 6, None)}
@@ -57,14 +57,14 @@ def test_a_running_server_is_left_alone(tmp_path: Path):
     with (
         running("Echo-v0", journal=SqliteJournal(tmp_path / "journal")),
         pytest.raises(ValidationError, match="no other server"),
-        opened(tmp_path / "journal"),
+        open_journal(tmp_path / "journal"),
     ):
         pass
 
 
 def test_export_has_all_entries(journal: tuple[Path, list[str]]):
     path, sessions = journal
-    with opened(path) as file:
+    with open_journal(path) as file:
         record, *entries = [json.loads(line) for line in export(file, sessions[1])]
     assert record["environment"] == "Echo-v0"
     assert [entry["kind"] for entry in entries] == ["reset"] + ["step"] * 6
@@ -73,22 +73,22 @@ def test_export_has_all_entries(journal: tuple[Path, list[str]]):
 
 def test_forget_erases_a_session_at_once(journal: tuple[Path, list[str]]):
     path, sessions = journal
-    with opened(path) as file:
+    with open_journal(path) as file:
         forget(file, sessions[1])
     content = path.read_bytes()
     assert b"message 2" not in content
     assert b"message 3" in content
-    with opened(path) as file, pytest.raises(ValidationError, match="it matches 0"):
+    with open_journal(path) as file, pytest.raises(ValidationError, match="it matches 0"):
         forget(file, sessions[1])
 
 
 def test_a_damaged_entry_is_found(journal: tuple[Path, list[str]], tmp_path: Path):
     path, sessions = journal
-    with opened(path) as file:
+    with open_journal(path) as file:
         assert problems(file) == []
         file.flush_log()
     path.write_bytes(path.read_bytes().replace(b'"message 2 3"', b'"message 2 3}'))
-    with opened(path) as file:
+    with open_journal(path) as file:
         (found,) = [each for each in problems(file) if each.startswith("session")]
     assert session_key(sessions[1]).hex() in found
     assert salvage(path, tmp_path / "new") == (2, 1)
@@ -99,7 +99,7 @@ def test_salvage_rescues_sessions_from_damaged_pages(tmp_path: Path):
         return [play_echo(40, seed)(server) for seed in range(8)]
 
     path, sessions = killed_journal(tmp_path, play, log_size=16)
-    with opened(path):
+    with open_journal(path):
         pass  # moves the commits into the file
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
@@ -121,5 +121,5 @@ def test_a_damaged_write_ahead_log_is_found(journal: tuple[Path, list[str]]):
     path, _ = journal
     wal = Path(f"{path}-wal")
     flip_bit(wal, last_commit_offset(wal))
-    with opened(path) as file:
+    with open_journal(path) as file:
         assert "commits of the logs are damaged" in problems(file)[0]

@@ -11,9 +11,9 @@ SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="A session i
 
 def info(path: JournalPath) -> None:
     """List the sessions of a journal."""
-    from tropism.serve.storage.maintenance import opened, summaries
+    from tropism.serve.storage.maintenance import open_journal, summaries
 
-    with opened(path) as file:
+    with open_journal(path) as file:
         rows = summaries(file)
         print(f"{path}: {path.stat().st_size:,} bytes, {len(rows)} sessions, last durability {file.fact('durability')}")
         for row in rows:
@@ -24,9 +24,9 @@ def info(path: JournalPath) -> None:
 
 def check(path: JournalPath) -> None:
     """Check a journal for damage; the exit code is 1 if there is any."""
-    from tropism.serve.storage.maintenance import opened, problems
+    from tropism.serve.storage.maintenance import open_journal, problems
 
-    with opened(path) as file:
+    with open_journal(path) as file:
         found = problems(file)
     print("\n".join(found) or f"{path}: no damage found")
     if found:
@@ -47,9 +47,9 @@ def salvage(
 def forget(path: JournalPath, session: SessionName) -> None:
     """Delete a session, and erase what it did from the file at once."""
     from tropism.serve.storage.maintenance import forget as delete_session
-    from tropism.serve.storage.maintenance import opened
+    from tropism.serve.storage.maintenance import open_journal
 
-    with opened(path) as file:
+    with open_journal(path) as file:
         delete_session(file, session)
     print(f"session {session} deleted")
 
@@ -57,8 +57,8 @@ def forget(path: JournalPath, session: SessionName) -> None:
 def export(path: JournalPath, session: SessionName) -> None:
     """Print a session and its entries as JSON, one per line."""
     from tropism.serve.storage.maintenance import export as exported_lines
-    from tropism.serve.storage.maintenance import opened
+    from tropism.serve.storage.maintenance import open_journal
 
-    with opened(path) as file:
+    with open_journal(path) as file:
         for line in exported_lines(file, session):
             print(line.decode())

@@ -15,8 +15,8 @@ from tests.serve.running import Running, running, talk
 from tropism import Session, make
 from tropism.errors import ValidationError
 from tropism.serve.session.json_form import JsonForm
+from tropism.serve.storage.schema import APPLICATION
 from tropism.serve.storage.sqlite import SqliteJournal
-from tropism.serve.storage.sqlite_file import APPLICATION
 from tropism.wire.codec import encode
 
 NEVER = 1e12  # seconds

@@ -23,9 +23,9 @@ from tropism.serve.session.replay import checkpoint, compare_reward, restore_ses
 from tropism.serve.session.requests import (
     ANYWHERE,
     EmptyRequest,
+    EpisodePosition,
     ForkRequest,
     HistoryRequest,
-    Position,
     RestoreRequest,
     convert,
     parse_reset,
@@ -119,7 +119,7 @@ class LiveSession(RecoverableSession):
         return await in_thread(self._context.threads, function, *arguments)
 
     async def perform(
-        self, kind: str, data: dict[str, Any], request_id: str | None = None, position: Position = ANYWHERE
+        self, kind: str, data: dict[str, Any], request_id: str | None = None, position: EpisodePosition = ANYWHERE
     ) -> bytes:
         """Perform a request and return its reply once it is durable; a repeated request id returns the first reply."""
         if kind not in OPERATIONS:
@@ -142,7 +142,7 @@ class LiveSession(RecoverableSession):
         self.record_if_ended()
 
     def perform_inline(
-        self, kind: str, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: EpisodePosition = ANYWHERE
     ) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
@@ -154,7 +154,7 @@ class LiveSession(RecoverableSession):
             raise errors.EnvironmentExitError from error
 
     def perform_once(
-        self, kind: str, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: EpisodePosition = ANYWHERE
     ) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
         if self.is_damaged and kind != "reset":
@@ -166,7 +166,9 @@ class LiveSession(RecoverableSession):
         request = request_key(request_id, kind, data)
         return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request, position))
 
-    def _perform_and_store(self, kind: str, data: dict[str, Any], request: RequestKey, position: Position) -> bytes:
+    def _perform_and_store(
+        self, kind: str, data: dict[str, Any], request: RequestKey, position: EpisodePosition
+    ) -> bytes:
         position.check(kind, self.session, self.log.is_doubtful)
         reply = OPERATIONS[kind](self, data, request)
         if kind in NOT_REPLAYED:

@@ -36,7 +36,7 @@ EnvironmentId = Annotated[
 T = TypeVar("T")
 
 
-class Position(NamedTuple):
+class EpisodePosition(NamedTuple):
     """Where the caller of a step expects the episode to be, as far as it says so."""
 
     after: int | None = None
@@ -62,7 +62,7 @@ class Position(NamedTuple):
         raise StepConflictError(f"the step was not applied: the episode is at step {count}, {reason}", count)
 
 
-ANYWHERE = Position()
+ANYWHERE = EpisodePosition()
 
 
 class EmptyRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,8 +86,8 @@ class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
     episode_id: Annotated[str, Meta(description="Refuse the step in any other episode.")] | None = None
 
     @property
-    def position(self) -> "Position":
-        return Position(self.after, self.episode_id)
+    def position(self) -> "EpisodePosition":
+        return EpisodePosition(self.after, self.episode_id)
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):

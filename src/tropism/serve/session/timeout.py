@@ -7,13 +7,17 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError
 from tropism.serve.errors import late_step_error
 from tropism.serve.session.live import LiveSession
-from tropism.serve.session.requests import ANYWHERE, Position
+from tropism.serve.session.requests import ANYWHERE, EpisodePosition
 
 LONGEST_WAIT = 86_400.0  # seconds
 
 
 async def step_within(
-    live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+    live: LiveSession,
+    seconds: float,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
 ) -> bytes:
     """A step that is rolled back if it takes longer; if the environment cannot be rolled back, it may take longer."""
     environment = live.environment
@@ -26,7 +30,11 @@ async def step_within(
 
 
 async def _step_within(
-    live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+    live: LiveSession,
+    seconds: float,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
 ) -> bytes:
     async with live.lock.lock():
         if live.is_damaged:
@@ -50,7 +58,11 @@ async def _step_within(
 
 
 def _step_if_current(
-    live: LiveSession, session: Session, data: dict[str, Any], request_id: str | None, position: Position = ANYWHERE
+    live: LiveSession,
+    session: Session,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
 ) -> bytes:
     """A step of `session`, unless a timeout replaced it while the step waited for a thread."""
     if session is not live.session:

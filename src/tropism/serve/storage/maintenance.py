@@ -31,7 +31,7 @@ class SessionSummary(NamedTuple):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[SqliteFile]:
+def open_journal(path: Path) -> Iterator[SqliteFile]:
     """The file of a journal that no server has open."""
     if not path.is_file():
         raise ValidationError("journal", str(path), "the file of a journal")
@@ -79,7 +79,7 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
     """Copy all sessions that can be resumed to another journal; returns their number and that of the others."""
     if target.exists():
         raise ValidationError("target", str(target), "a path without a file")
-    with opened(path) as damaged, closing(SqliteFile(target, LOG_SIZE)) as rescued:
+    with open_journal(path) as damaged, closing(SqliteFile(target, LOG_SIZE)) as rescued:
         sessions, certain = _scan(damaged, SESSION_COLUMNS.removeprefix("number, "), "sessions")
         logged, log_certain = _scan(damaged, "cast(entries as blob)", "log")
         lines = [decode_row(row) for row in (*(row for _, row in logged), *damaged.pending_rows())]

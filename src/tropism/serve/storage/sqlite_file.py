@@ -76,7 +76,7 @@ class SqliteFile:
             self._file.close()
             raise unusable_journal(path, f"one whose log can be read and written ({error})") from None
         self._wal_synced = self._log_synced = False
-        self.discarded_commits = wal.discarded(self._recovered_frames()) + self._log.missing_records
+        self.discarded_commits = wal.count_discarded(self._recovered_frames()) + self._log.missing_records
         self._clock_offset = self._last_running_time() - time.monotonic()
 
     def _recovered_frames(self) -> int:

@@ -16,7 +16,7 @@ class WalContent(NamedTuple):
     commits: list[int]
     has_valid_header: bool
 
-    def discarded(self, recovered: int) -> int:
+    def count_discarded(self, recovered: int) -> int:
         """The number of commits after the first `recovered` frames."""
         return sum(number > recovered for number in self.commits)
 
@@ -25,7 +25,7 @@ def read_wal(path: Path) -> WalContent:
     """The content of the log at this path before SQLite opens it; complete frames only."""
     try:
         file = path.open("rb")
-    except FileNotFoundError:
+    except OSError:  # SQLite reports what is wrong with the path
         return WalContent([], True)
     with file:
         head = file.read(HEADER.size)

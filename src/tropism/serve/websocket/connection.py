@@ -16,7 +16,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import public_info
 from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
 from tropism.serve.session.registry import ADMIN_KINDS, SessionRegistry
-from tropism.serve.session.requests import ANYWHERE, Position, convert
+from tropism.serve.session.requests import ANYWHERE, EpisodePosition, convert
 from tropism.serve.tools import openenv
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
@@ -272,9 +272,9 @@ def _invalid_frame_id(text: str, reason: ServerError) -> Id:
     return msgspec.UNSET if reason.code == "INVALID_JSON" else frame_id(text)
 
 
-def _position(frame: Frame) -> Position:
+def _position(frame: Frame) -> EpisodePosition:
     anywhere = frame.after is None and frame.episode_id is None
-    return ANYWHERE if anywhere else Position(frame.after, frame.episode_id)
+    return ANYWHERE if anywhere else EpisodePosition(frame.after, frame.episode_id)
 
 
 async def _receive(receive: Any, fast_path: FastPathSocket | None) -> Any:
