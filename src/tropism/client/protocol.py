@@ -20,6 +20,7 @@ from tropism.errors import ServerError, StateError, StepConflictError, Validatio
 from tropism.wire.messages import MESSAGES, State
 
 FIRST_CONNECT = 3.0  # seconds of attempts before the first session
+RESUME_FAILED = "EXECUTION_ERROR"  # the environment raised while its episode was replayed, perhaps not again
 FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
 
@@ -185,8 +186,9 @@ class Protocol:
                 message = f"timeout waiting for the reply to {kind}; it may still take effect: check state()"
                 raise ServerError("TIMEOUT", message) from None
             except ServerError as error:
-                if error.code == "TOO_LARGE":
+                if error.code == "TOO_LARGE" or self.reconnected:  # the server closes a socket that it cannot resume
                     self.connected = False
+                    yield Disconnect(None)
                 if error.code in ("SESSION_ERROR", "DIVERGED"):
                     yield from self._drop_session()
                 raise
@@ -258,7 +260,7 @@ def effect_error(effect: Effect, error: Exception) -> Exception:
             return ReplyTimeoutError()
         case ConnectionClosed(rcvd=Close(code=1009, reason=reason)):  # too large
             return ServerError("TOO_LARGE", reason or "the request exceeds the server's size limit")
-        case ConnectionClosed(rcvd=Close(code=1008, reason=reason)) if reason:  # policy violation
+        case ConnectionClosed(rcvd=Close(code=1008, reason=reason)) if reason not in ("", RESUME_FAILED):  # policy
             return ServerError(reason, f"the server closed the connection: {reason}")
         case _:
             return ConnectionLostError(str(error) or type(error).__name__)
@@ -281,6 +283,8 @@ def decode_reply(reply: str | bytes, id: str | None = None) -> Any:
     if frame.get("type") != "error":
         return frame.get("data")
     code, message = frame["data"].get("code", "UNKNOWN"), frame["data"].get("message", "refused")
+    if code == RESUME_FAILED and id is not None and "id" not in frame:  # not of this request, which is resent
+        raise ConnectionLostError(message)
     if code == "STEP_CONFLICT":
         raise StepConflictError(message, frame["data"].get("step_count", 0))
     if code == "VALIDATION_ERROR":
