@@ -14,6 +14,7 @@ from tropism.core.host import PURE, Host
 from tropism.core.module import Module
 from tropism.core.params import EnvParams, override
 from tropism.core.spaces import Discrete, Space
+from tropism.core.workspace import Workspace
 from tropism.errors import ValidationError
 
 Info = dict[str, Any]
@@ -107,6 +108,10 @@ class Environment(Module):
         space, words = self.action_space(params), self.language.actions
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
 
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        """Further fields of a served session's state, as JSON values."""
+        return {}
+
     def strategies(self) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}
@@ -114,6 +119,18 @@ class Environment(Module):
     def state_is_lost(self, state: Any) -> bool:
         """Whether a host environment's state no longer exists, so that the episode has to be replayed."""
         return False
+
+    def workspace(self, state: Any, params: Any) -> Workspace | None:
+        """The files of the state; None if the environment has none."""
+        return None
+
+    def save_state(self, state: Any, params: Any) -> bytes:
+        """The state as bytes, if `host.copyable`."""
+        raise NotImplementedError
+
+    def load_state(self, data: bytes, params: Any) -> Any:
+        """A new state from the bytes of `save_state`."""
+        raise NotImplementedError
 
     def close(self, state: Any) -> None:
         """Release the resources of a host environment's state."""

@@ -7,6 +7,7 @@ from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.host import Host
 from tropism.core.spaces import Space
+from tropism.core.workspace import Workspace
 
 
 class Wrapper(Environment):
@@ -67,6 +68,9 @@ class Wrapper(Environment):
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
         return self.env.agent_position_in_image(*self.unwrap(state, params))
 
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        return self.env.state_fields(*self.unwrap(state, params))
+
     def strategies(self) -> Mapping[str, Callable[[], Any]]:
         return self.env.strategies()
 
@@ -79,6 +83,15 @@ class Wrapper(Environment):
 
     def state_is_lost(self, state: Any) -> bool:
         return self.env.state_is_lost(state)
+
+    def workspace(self, state: Any, params: Any) -> Workspace | None:
+        return self.env.workspace(*self.unwrap(state, params))
+
+    def save_state(self, state: Any, params: Any) -> bytes:
+        return self.env.save_state(*self.unwrap(state, params))
+
+    def load_state(self, data: bytes, params: Any) -> Any:
+        return self.env.load_state(data, params)
 
     def close(self, state: Any) -> None:
         self.env.close(state)

@@ -1,5 +1,6 @@
 """The handlers of HTTP requests: sessions of the caller, inspection, and documents."""
 
+from base64 import b64decode
 from collections.abc import Mapping
 
 from tropism import __version__
@@ -15,8 +16,10 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
+from tropism.wire.codec import decode
 
 SESSION_HEADER = "x-session-id"
+BINARY = "application/octet-stream"
 
 
 class HttpApi:
@@ -51,6 +54,15 @@ class HttpApi:
         """Any other request that sockets have too."""
         session = await self._session(request)
         return Response(await session.perform(request.kind, request.data, request.take_request_id()))
+
+    async def read_file(self, request: HttpRequest) -> Response:
+        request.parse()
+        reply = await (await self._session(request)).perform("read_file", {"path": request.parameters["path"]})
+        return Response(b64decode(decode(reply)["data"]), media_type=BINARY)
+
+    async def write_file(self, request: HttpRequest) -> Response:
+        data = {"path": request.parameters["path"], "data": request.data["data"]}
+        return Response(await (await self._session(request)).perform("write_file", data))
 
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)

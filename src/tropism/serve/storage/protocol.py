@@ -24,7 +24,7 @@ class RequestKey(NamedTuple):
 
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and never part of a reference cycle
-    """A reset, step or reseed with the digest of its reply, or a note; and its request if that had an id."""
+    """A reset, step, upload or reseed with the digest of its reply, or a note; and its request if that had an id."""
 
     kind: str
     payload: Any
