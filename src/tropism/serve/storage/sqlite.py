@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -106,7 +106,7 @@ class SqliteJournal(Journal):
         self._commit_handle: asyncio.Handle | None = None
         self._sync_task: asyncio.Task[None] | None = None
         self._file = SqliteFile(self.path, log_size)
-        self._sync_disk = self._file.sync_wal
+        self._sync_disk = self._file.sync
         try:
             self._file.flush_log()
             self._sweep()
@@ -170,10 +170,17 @@ class SqliteJournal(Journal):
         notes = self._file.notes(number)
         needed = {note.begin: note.seq for note in notes if note.entry.kind == "snapshot"} | {begin: end}
         placed = [(seq, 1, entry) for span in needed.items() for _, seq, entry in self._file.lines(number, *span)]
+        self._check_complete([seq for seq, _, _ in placed if seq >= begin], begin, reached)
         placed += [(note.seq, 0, note.entry) for note in notes]  # a note precedes the entry with its seq
         placed.sort(key=lambda each: each[:2])
         before = [entry for seq, is_line, entry in placed if seq < reached or (seq == reached and not is_line)]
         return before, [entry for _, _, entry in placed[len(before) :]]
+
+    def _check_complete(self, seqs: list[int], begin: int, reached: int) -> None:
+        """Raise an error if entries of the episode are missing, except those deleted before the last snapshot."""
+        for previous, seq in pairwise([begin - 1, *sorted(seqs)]):
+            if seq != previous + 1 and not begin + self._max_entries - 1 <= previous < seq <= reached:
+                raise ServerError("JOURNAL_ERROR", "the journal is damaged: entries of this episode are missing")
 
     def _current(self, claim: Claim) -> LeasedSession | None:
         """The session of this claim; None if the claim is stale."""
@@ -268,9 +275,9 @@ class SqliteJournal(Journal):
                 error = None
                 try:
                     await asyncio.to_thread(self._sync_disk)
-                    self._needs_sync, self._sync_disk = False, self._file.sync_wal
+                    self._needs_sync, self._sync_disk = False, self._file.sync
                 except (OSError, ServerError) as failure:
-                    self._needs_sync, self._sync_disk = True, self._file.checkpoint_wal
+                    self._needs_sync, self._sync_disk = True, self._file.sync_all
                     message = f"applied, but perhaps not on the disk ({failure}); repeat it with its request_id"
                     error = ServerError("JOURNAL_ERROR", message)
                 for ticket in waiting:
@@ -317,6 +324,10 @@ class SqliteJournal(Journal):
             logger.error("the last entries, which were not acknowledged: %s", error.message)
         if self._sync_task is not None:
             await self._sync_task
+        try:
+            self._file.flush_log()
+        except ServerError as failure:  # the next start does it
+            logger.warning("the log of the journal could not be moved to its file: %s", failure.message)
         self._file.close()
 
 
