@@ -232,7 +232,7 @@ class Worker:
             request.nice = nice
 
     def _exceeds_limit(self, request: WorkerRequest) -> bool:
-        if self._monitor is not None:
+        if self._monitor is not None and not self._groups:  # a group enforces all that the monitor checks
             request.exceeded = self._monitor.exceeded_limit(request.limits)
         return request.exceeded is not None
 

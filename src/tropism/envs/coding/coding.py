@@ -86,7 +86,7 @@ class Coding(Environment):
         self.sandbox_spec = SandboxSpec(doctor.check(*tiers), tuple(filter(None, names)), Limits(**limits))
         has_files = any(isinstance(task, Task) and task.command for task in self.tasks)
         if has_files and self.sandbox_spec.tier == "B":
-            raise ValidationError("tasks", tasks, "tasks without files: tier B, the only one here, has no workspace")
+            raise ValidationError("tasks", tasks, "tasks without files: tier B has no workspace")
 
     @classmethod
     def unavailable_reason(cls) -> str | None:

@@ -20,7 +20,7 @@ Files = tuple[tuple[str, bytes], ...]  # paths in the workspace, and contents
 def split_command(command: str) -> list[str]:
     """The arguments of Python in a test command."""
     try:
-        program, *words = shlex.split(command)
+        program, *words = shlex.split(command) or [""]
     except ValueError:
         raise ValidationError("command", command, COMMAND) from None
     module = words[:1] == ["-m"] and len(words) > 1
