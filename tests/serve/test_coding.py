@@ -5,14 +5,18 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from tests.sandbox.processes import stable_count
 from tests.serve.replies import assert_refused
-from tests.serve.running import Running, running, talk
+from tests.serve.running import Running, Servers, running, talk
 
 from tropism.envs.coding.coding import Coding
+from tropism.envs.coding.tasks import Task
 from tropism.sandbox.pool import SESSION_MEMORY
+from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.sqlite import LOG_SIZE
 
 REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -135,6 +139,25 @@ def test_sessions_are_limited_by_the_memory_of_the_machine(monkeypatch: pytest.M
         assert one.post("/close", json={}).status_code == 200
         assert three.post("/reset", json={}).status_code == 200
         assert len(set(ids)) == 2
+
+
+def test_a_grade_is_recorded_and_survives_a_restart(tmp_path: Path):
+    task = Task("chance", "Write f().", ("f",), ("assert f() == 1",) * 16, submissions=3, feedback=True)
+    env = Coding(tasks=(task,))
+    own = {"Chance-v0": ServedEnvironment("Chance-v0", env, env.default_params(), "Graded by chance.")}
+    submission = {"action": {"code": "import os\ndef f(): return os.urandom(1)[0] % 2", "submit": True}}
+    with ExitStack() as started:
+        servers = Servers(tmp_path, started, own=own, log_size=LOG_SIZE)
+        with servers.now.http("Chance-v0") as http:
+            id = http.post("/reset", json={"seed": 0}).json()["session_id"]
+            graded = http.post("/step", json=submission | {"request_id": "1"}).json()
+        servers.crash()
+        with servers.now.http("Chance-v0", headers={"X-Session-Id": id}) as http:
+            assert http.post("/step", json=submission | {"request_id": "1"}).json() == graded
+            assert http.get("/history").json()["steps"][0]["reward"] == graded["reward"]
+            fork = http.post("/fork", json={}).json()["session_id"]
+        with servers.now.http("Chance-v0", headers={"X-Session-Id": fork}) as http:
+            assert http.get("/state").json()["step_count"] == 1
 
 
 @pytest.mark.slow

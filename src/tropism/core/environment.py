@@ -124,6 +124,13 @@ class Environment(Module):
         """The files of the state; None if the environment has none."""
         return None
 
+    def recorded_outcome(self, state: Any) -> Any:
+        """What a replay of the last step must not compute again, as JSON; None if there is nothing."""
+        return None
+
+    def recall(self, state: Any, outcome: Any) -> None:
+        """Called before a step is replayed, with its recorded outcome if it had one."""
+
     def save_state(self, state: Any, params: Any) -> bytes:
         """The state as bytes, if `host.copyable`."""
         raise NotImplementedError

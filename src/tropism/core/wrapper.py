@@ -87,6 +87,12 @@ class Wrapper(Environment):
     def workspace(self, state: Any, params: Any) -> Workspace | None:
         return self.env.workspace(*self.unwrap(state, params))
 
+    def recorded_outcome(self, state: Any) -> Any:
+        return self.env.recorded_outcome(self.unwrap(state, None)[0])
+
+    def recall(self, state: Any, outcome: Any) -> None:
+        self.env.recall(self.unwrap(state, None)[0], outcome)
+
     def save_state(self, state: Any, params: Any) -> bytes:
         return self.env.save_state(*self.unwrap(state, params))
 

@@ -78,6 +78,9 @@ class IsolatedEnvironment(Wrapper):
     def workspace(self, state: EpisodeProcess, params: Any) -> None:
         """None: files of another process cannot be reached."""
 
+    def recorded_outcome(self, state: EpisodeProcess) -> None:
+        """None: a replay computes everything again."""
+
     def close(self, state: EpisodeProcess) -> None:
         state.close()
 

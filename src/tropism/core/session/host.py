@@ -25,6 +25,13 @@ class Reseeding(NamedTuple):
     seed: int
 
 
+class RecordedStep(NamedTuple):
+    """A transcript entry: an action, and what its replay must not compute again."""
+
+    action: Any
+    outcome: Any
+
+
 class Upload(NamedTuple):
     """A transcript entry: a file that was written from outside."""
 
@@ -72,11 +79,21 @@ class HostEngine:
         time = self._time + 1
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
         self._state, self._time = state, time
-        self._transcript.append(defensive_copy(value))
+        outcome, action = self.env.recorded_outcome(state), defensive_copy(value)
+        self._transcript.append(action if outcome is None else RecordedStep(action, outcome))
         info = {**self._env_info(state, self._params), **info}
         terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
         self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
         return last._replace(obs=defensive_copy(obs)) if self.copies else last
+
+    def recall(self, outcome: Any) -> None:
+        """Set the outcome of the next step, which is replayed."""
+        self.env.recall(self._state, outcome)
+
+    def recorded_outcome(self) -> Any:
+        """The outcome of the last step, if a replay must not compute it again."""
+        last = self._transcript[-1] if self._transcript else None
+        return last.outcome if isinstance(last, RecordedStep) else None
 
     def workspace(self) -> Workspace | None:
         return self.env.workspace(self.state(), self._params)
@@ -181,6 +198,8 @@ class HostEngine:
             return {"seed": item.seed}
         if isinstance(item, Upload):
             return {"file": item.path, "data": b64encode(item.data).decode()}
+        if isinstance(item, RecordedStep):
+            return {"action": self.space.to_json(item.action), "outcome": item.outcome}
         return {"action": self.space.to_json(item)}
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
@@ -204,7 +223,8 @@ class HostEngine:
             return Reseeding(event["seed"])
         if "file" in event:
             return Upload(event["file"], b64decode(event["data"]))
-        return self.space.from_json(event["action"])
+        action = self.space.from_json(event["action"])
+        return RecordedStep(action, event["outcome"]) if "outcome" in event else action
 
     def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
         """Replay the episode and compare its last observation."""
@@ -239,6 +259,8 @@ class HostEngine:
 def _entry(item: Any) -> ReplayEntry:
     if isinstance(item, Upload):
         return ReplayEntry("upload", item)
+    if isinstance(item, RecordedStep):
+        return ReplayEntry("step", item.action, outcome=item.outcome)
     return ReplayEntry("reseed", item.seed) if isinstance(item, Reseeding) else ReplayEntry("step", item)
 
 

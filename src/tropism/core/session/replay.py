@@ -8,12 +8,13 @@ class ReplayEntry(NamedTuple):
     """The arguments of a reset, the action of a step, the path and content of an uploaded file, or the seed from which
     the following steps draw.
 
-    `expected` is what `compare` compares the result with.
+    `expected` is what `compare` compares the result with; `outcome` is what a step must not compute again.
     """
 
     kind: Literal["reset", "step", "upload", "reseed"]
     value: Any
     expected: Any = None
+    outcome: Any = None
 
 
 class Replayable(Protocol):
@@ -23,6 +24,7 @@ class Replayable(Protocol):
     def reset(self) -> Callable[..., Any]: ...
     def step(self, action: Any) -> Any: ...
     def write_file(self, path: str, data: bytes) -> None: ...
+    def recall(self, outcome: Any) -> None: ...
     def reseed(self, seed: int) -> None: ...
 
 
@@ -41,6 +43,8 @@ def replay(
         if entry.kind == "reset":
             session.reset(**entry.value)
         elif entry.kind == "step":
+            if entry.outcome is not None:
+                session.recall(entry.outcome)
             session.step(entry.value)
         elif entry.kind == "upload":
             session.write_file(*entry.value)

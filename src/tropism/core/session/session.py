@@ -157,6 +157,15 @@ class Session:
             raise no_workspace(self.env)
         self._engine.write_file(path, data)
 
+    def recorded_outcome(self) -> Any:
+        """What a replay of the last step must not compute again; None if there is nothing."""
+        return self._engine.recorded_outcome() if isinstance(self._engine, HostEngine) else None
+
+    def recall(self, outcome: Any) -> None:
+        """Set the recorded outcome of the next step, which is replayed."""
+        if isinstance(self._engine, HostEngine):
+            self._engine.recall(outcome)
+
     def _workspace(self) -> Workspace:
         self._require_episode("access files")
         workspace = self._engine.workspace() if isinstance(self._engine, HostEngine) else None

@@ -48,6 +48,7 @@ class CodingState(NamedTuple):
     upload_bytes: int
     submissions: int
     best_score: float
+    last_grade: tuple[bool, ...] | None  # of the last step, if it was a submission
     interpreter: Interpreter
 
 
@@ -100,7 +101,7 @@ class Coding(Environment):
         random = Random(key)
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
-        state = CodingState(key, 0, task, (), "", 0, 0, 0.0, self._new_interpreter(key, task))
+        state = CodingState(key, 0, task, (), "", 0, 0, 0.0, None, self._new_interpreter(key, task))
         return CodeObservation(prompt=task.instructions if task else "", metadata=self._metadata(state)), state
 
     def step(
@@ -115,15 +116,16 @@ class Coding(Environment):
             digest=_digest(state.digest, result),
             interpreter=interpreter,
         )
-        task, reward, solved, feedback = state.task, 0.0, False, {}
+        task, reward, solved, feedback, passed = state.task, 0.0, False, {}, None
         if action.submit and task is not None:
             files = interpreter.read_files() if task.command else {}
-            passed = grade(self.sandbox_spec, task, action.code, files, f"{state.seed} {state.digest}")
+            passed = interpreter.take_recalled() or grade(self.sandbox_spec, task, action.code, files)
             score = sum(passed) / len(passed)
             reward = max(score - state.best_score, 0.0)
             state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
             solved = all(passed) or state.submissions >= task.submissions
             feedback = _feedback(task, passed)
+        state = state._replace(last_grade=passed)
         done, info = outcome(solved, state.time >= self.max_steps)
         metadata = self._metadata(state) | feedback
         obs = _observation(result, task, done=done, reward=reward, metadata=metadata)
@@ -169,6 +171,13 @@ class Coding(Environment):
     def parse(self, text: str, params: Any) -> CodeAction:
         """The code itself, the first fenced block, or the action as JSON."""
         return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_strip_fence(words)))
+
+    def recorded_outcome(self, state: CodingState) -> list[bool] | None:
+        return None if state.last_grade is None else list(state.last_grade)
+
+    def recall(self, state: CodingState, outcome: list[bool]) -> None:
+        """A replay takes the recorded grade; tests may depend on time or chance."""
+        state.interpreter.recalled = tuple(outcome)
 
     def workspace(self, state: CodingState, params: Any) -> "CodingWorkspace":
         if self.sandbox_spec.tier == "B":

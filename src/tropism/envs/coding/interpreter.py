@@ -34,6 +34,11 @@ class Interpreter:
         self._sandbox = Sandbox(sandbox_spec)
         self._seed = seed
         self._files = dict(files)
+        self.recalled: tuple[bool, ...] | None = None  # the grade of the next step, if it is replayed
+
+    def take_recalled(self) -> tuple[bool, ...] | None:
+        recalled, self.recalled = self.recalled, None
+        return recalled
 
     def run(self, code: str, step: int) -> ExecutionResult:
         return self._started().run(code, name=f"<step {step}>")

@@ -199,7 +199,7 @@ class LiveSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
 
         def write() -> None:
             if directly:

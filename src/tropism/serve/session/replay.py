@@ -57,7 +57,7 @@ def _replay_entry(environment: ServedEnvironment, entry: Entry) -> ReplayEntry:
         return ReplayEntry("reseed", entry.payload["seed"], entry)
     if entry.kind == "upload":
         return ReplayEntry("upload", (entry.payload["path"], b64decode(entry.payload["data"])), entry)
-    return ReplayEntry("step", environment.read_action(entry.payload), entry)
+    return ReplayEntry("step", environment.read_action(entry.payload), entry, entry.outcome)
 
 
 def replay_to_end(environment: ServedEnvironment, session: Session, entries: Iterable[Entry], compare: Compare) -> None:
