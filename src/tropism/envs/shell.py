@@ -26,6 +26,41 @@ SAVED = struct.Struct("<Ii")  # time and last exit code; the files follow
 MAX_RANDOM = 2**15  # of bash's RANDOM
 
 
+class CommandSpace(Record):
+    """Commands whose timeout, if they have one, is at most `max_timeout` seconds."""
+
+    max_timeout: int | float = eqx.field(static=True)
+
+    def __init__(self, max_timeout: int | float):
+        super().__init__(ShellAction)
+        self.max_timeout = max_timeout
+
+    def sample(self, key: Any, shape: tuple[int, ...] = ()) -> ShellAction:
+        return replace(super().sample(key, shape), timeout=None)
+
+    def contains(self, x: Any) -> bool:
+        return super().contains(x) and self._allows(x.timeout)
+
+    def coerce(self, x: Any, name: str = "action") -> ShellAction:
+        action = super().coerce(x, name)
+        if not self._allows(action.timeout):
+            expected = f"None, or seconds: more than 0 and at most {self.max_timeout:g}"
+            raise ValidationError(f"{name}.timeout", action.timeout, expected)
+        return action
+
+    def _allows(self, timeout: int | float | None) -> bool:
+        return timeout is None or 0 < timeout <= self.max_timeout
+
+    def json_schema(self) -> dict[str, Any]:
+        schema = super().json_schema()
+        limits = {"type": "number", "exclusiveMinimum": 0, "maximum": self.max_timeout}
+        timeout = schema["properties"]["timeout"] | {"anyOf": [limits, {"type": "null"}]}
+        return schema | {"properties": schema["properties"] | {"timeout": timeout}}
+
+    def identity(self) -> tuple[Any, ...]:
+        return (self.cls, self.max_timeout)
+
+
 class ShellParams(EnvParams):
     """No parameters can be changed."""
 
@@ -57,7 +92,7 @@ class Shell(Environment):
     )
 
     max_steps: int = eqx.field(static=True)
-    max_timeout: float = eqx.field(static=True)
+    max_timeout: int | float = eqx.field(static=True)
     sandbox_spec: SandboxSpec = eqx.field(static=True)
 
     def __init__(
@@ -108,19 +143,15 @@ class Shell(Environment):
         )
         return obs, state, 0.0, done, info
 
-    def _limits(self, timeout: float | None) -> Limits:
+    def _limits(self, timeout: int | float | None) -> Limits:
         limits = self.sandbox_spec.limits
-        if timeout is None:
-            return limits
-        if not 0 < timeout <= self.max_timeout:
-            raise ValidationError("timeout", timeout, f"seconds, more than 0 and at most {self.max_timeout:g}")
-        return replace(limits, wall=timeout, cpu=timeout)
+        return limits if timeout is None else replace(limits, wall=timeout, cpu=timeout)
 
     def observation_space(self, params: Any) -> Record:
         return Record(ShellObservation)
 
-    def action_space(self, params: Any) -> Record:
-        return Record(ShellAction)
+    def action_space(self, params: Any) -> CommandSpace:
+        return CommandSpace(self.max_timeout)
 
     def state_fields(self, state: ShellState, params: Any) -> dict[str, Any]:
         return {"last_exit_code": state.last_exit_code}

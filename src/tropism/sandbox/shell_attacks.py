@@ -26,7 +26,7 @@ GROUP_FILES = "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs"
 SHELL_ATTACKS = (
     Command("read a host file with a command", "cat $FILE"),
     Command("read it through a process's root", "cat /proc/*/root$FILE"),
-    Command("read the server's environment with a command", "strings=$(cat /proc/$SERVER/environ) && echo $DONE"),
+    Command("read the server's environment with a command", "cat /proc/$SERVER/environ", needs_root=True),
     Command("overwrite a host file with a command", "echo gone > $FILE", oracle=changes_file),
     Command("create a host file with a command", "touch $NEW", oracle=creates_file),
     Command("connect over TCP with bash", "exec 3<>/dev/tcp/${TCP/ //}", oracle=reaches_socket("tcp")),
@@ -40,7 +40,11 @@ SHELL_ATTACKS = (
     Command("kill a process of the host with a command", "kill -9 $DECOY; sleep 0.1", oracle=kills_decoy),
     Command("leave a process behind", f"{LEAVE} sleep 0.2", oracle=leaves_processes),
     Command("leave an orphan behind", f"( ( {LEAVE} ) & ) ; sleep 0.2", oracle=leaves_processes),
-    Command("read the memory of the parent process", "head -c 1 /proc/$PPID/maps >/dev/null && echo $DONE"),
+    Command(
+        "read the memory map of the parent process",
+        "head -c 1 /proc/$PPID/maps >/dev/null && echo $DONE",
+        needs_root=True,
+    ),
     Command(
         "enter a user namespace with a command",
         "unshare --user true && echo $DONE",

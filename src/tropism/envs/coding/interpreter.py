@@ -41,10 +41,10 @@ class Interpreter:
         return recalled
 
     def run(self, code: str, step: int) -> ExecutionResult:
-        return self._started().run(code, name=f"<step {step}>")
+        return self._running_sandbox().run(code, name=f"<step {step}>")
 
     def files(self) -> SandboxFiles:
-        return self._started().files
+        return self._running_sandbox().files
 
     def write(self, path: str, data: bytes) -> None:
         self.files().write(path, data)
@@ -58,7 +58,7 @@ class Interpreter:
                 found[path] = files.read(path)
         return found
 
-    def _started(self) -> Sandbox:
+    def _running_sandbox(self) -> Sandbox:
         if not self._sandbox.is_started:
             self._sandbox.start(self._seed)
             for path, data in self._files.items():
