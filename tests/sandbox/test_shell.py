@@ -157,3 +157,18 @@ def test_a_shell_without_control_groups_is_absent_with_the_reason(monkeypatch: p
 def test_a_shell_needs_tier_a():
     with pytest.raises(ValidationError, match="tier B cannot start processes"):
         SandboxSpec("B", shell=True)
+
+
+def test_sparse_and_numerous_files_are_not_copied(shell: Sandbox):
+    shell.run("truncate -s 4M a b")  # more than the workspace
+    with pytest.raises(ValidationError, match="cannot be copied"):
+        shell.files.pack()
+    stopped = shell.run("sleep 60", replace(SMALL.limits, wall=0.3))
+    assert stopped.stderr.endswith("its files are lost, because there were too many\n")
+    assert shell.start().run("ls").stdout == ""
+
+
+def test_signals_have_their_usual_effect(shell: Sandbox):
+    assert shell.run("yes | head -1; kill -INT 1").stdout == "y\n"
+    assert shell.run("yes | head -1 > /dev/null; echo ${PIPESTATUS[0]}").stdout == "141\n"
+    assert shell.run("kill -INT $$; echo not reached").exit_code == -2

@@ -10,15 +10,17 @@ import stat
 import tarfile
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from tropism.errors import MissingFileError, ValidationError
 from tropism.sandbox.launcher import WORKER_UID
 from tropism.sandbox.limits import MEBIBYTE
-from tropism.sandbox.monitor import MAX_FILES
 from tropism.sandbox.process import Worker
 
 MAX_DEPTH = 32  # folders in a path; deeper files are not listed
+MAX_LISTED = 10_000  # files
+MAX_ARCHIVED = 50_000  # files, folders and links
 MAX_NAME = 255  # bytes of a part of a path
 MAX_FILE = 8 * MEBIBYTE  # bytes of a file that is read or written from outside
 PATH = f"a relative path of at most {MAX_DEPTH} parts, such as 'src/main.py', without '.' and '..'"
@@ -40,14 +42,9 @@ class SandboxFiles:
         self._worker = worker
 
     def sizes(self) -> dict[str, int]:
-        """The size of each regular file, by path; at most as many as a worker may have."""
-        found: dict[str, int] = {}
+        """The size of each regular file, by path; at most `MAX_LISTED` of them."""
         with self._worker.open_folder() as outer, _open(outer, ".", FOLDER_FLAGS) as folder:
-            for path, size in _walk(folder, "", MAX_DEPTH):
-                found[path] = size
-                if len(found) >= MAX_FILES:
-                    break
-        return dict(sorted(found.items()))
+            return dict(sorted(islice(_walk(folder, "", MAX_DEPTH), MAX_LISTED)))
 
     def read(self, path: str) -> bytes:
         *folders, name = check_path(path)
@@ -84,16 +81,36 @@ class SandboxFiles:
                     os.unlink(temporary, dir_fd=folder)
                 raise
 
+    def read_all(self) -> dict[str, bytes]:
+        """The content of every file that can be transferred; raises ValidationError if they have too many bytes."""
+        found, space_left = dict[str, bytes](), self._size()
+        for path, size in self.sizes().items():
+            space_left -= size
+            if space_left < 0:
+                raise _too_large()
+            with contextlib.suppress(ValidationError):  # a large file, or one with a name that is not text
+                found[path] = self.read(path)
+        return found
+
     def pack(self) -> bytes:
-        """All folders, files and links, as a tar archive."""
-        packed = io.BytesIO()
+        """All folders, files and links, as a tar archive; raises ValidationError if there are too many."""
+        packed, space_left = io.BytesIO(), self._size()
         with (
             tarfile.open(fileobj=packed, mode="w") as archive,
             self._worker.open_folder() as outer,
             _open(outer, ".", FOLDER_FLAGS) as folder,
         ):
-            _pack(archive, folder, "", MAX_DEPTH)
+            for count, member in enumerate(_pack(archive, folder, "", MAX_DEPTH)):
+                space_left -= member.size
+                if count >= MAX_ARCHIVED or space_left < 0:
+                    raise _too_large()
         return packed.getvalue()
+
+    def _size(self) -> int:
+        """The size of the file system in bytes."""
+        with self._worker.open_folder() as folder:
+            status = os.fstatvfs(folder)
+        return status.f_blocks * status.f_frsize
 
     def unpack(self, packed: bytes) -> None:
         """Create what an archive of `pack` has; each path is checked like any other."""
@@ -104,26 +121,34 @@ class SandboxFiles:
                     _unpack(archive, member, folder, name)
 
 
-def _pack(archive: tarfile.TarFile, folder: int, prefix: str, depth: int) -> None:
-    for name in sorted(os.listdir(folder)):
+def _pack(archive: tarfile.TarFile, folder: int, prefix: str, depth: int) -> Iterator[tarfile.TarInfo]:
+    """Add what a folder has to the archive. Each member is yielded before it is added, so that the caller can stop."""
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in islice(entries, MAX_ARCHIVED + 1))
+    for name in names:
         member = tarfile.TarInfo(prefix + name)
         try:
-            member.mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
             check_path(member.name)
-            if stat.S_ISLNK(member.mode):
-                member.type, member.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder)
-                archive.addfile(member)
-            elif stat.S_ISDIR(member.mode) and depth > 1:
-                member.type = tarfile.DIRTYPE
-                archive.addfile(member)
-                with _open(folder, name, FOLDER_FLAGS) as inner:
-                    _pack(archive, inner, f"{prefix}{name}/", depth - 1)
-            elif stat.S_ISREG(member.mode):
-                with _open(folder, name, READ_FLAGS) as fd, open(fd, "rb", closefd=False) as file:
-                    member.size = len(content := file.read())
-                    archive.addfile(member, io.BytesIO(content))
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, ValidationError):
             continue  # deleted meanwhile, or a name that is not text
+        member.mode = status.st_mode
+        if stat.S_ISLNK(member.mode):
+            member.type, member.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder)
+            yield member
+            archive.addfile(member)
+        elif stat.S_ISDIR(member.mode) and depth > 1:
+            member.type = tarfile.DIRTYPE
+            yield member
+            archive.addfile(member)
+            with _open(folder, name, FOLDER_FLAGS) as inner:
+                yield from _pack(archive, inner, f"{prefix}{name}/", depth - 1)
+        elif stat.S_ISREG(member.mode):
+            member.size = status.st_size  # of a sparse file more than it takes
+            yield member
+            with _open(folder, name, READ_FLAGS) as fd, open(fd, "rb", closefd=False) as file:
+                content = file.read(member.size).ljust(member.size, b"\0")
+            archive.addfile(member, io.BytesIO(content))
 
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: int, name: str) -> None:
@@ -147,6 +172,13 @@ def check_path(path: Any) -> list[str]:
     if not 0 < len(parts) <= MAX_DEPTH:
         raise ValidationError("path", path, PATH)
     return parts
+
+
+def _too_large() -> ValidationError:
+    message = (
+        f"the workspace cannot be copied: it has more than {MAX_ARCHIVED} files, or sparse files larger than itself"
+    )
+    return ValidationError("workspace", None, f"at most {MAX_ARCHIVED} files that fit into it", message)
 
 
 def _check_size(path: str, size: int) -> None:
@@ -191,7 +223,7 @@ def _descend(folder: int, parts: list[str], create: bool = False) -> Generator[i
 def _walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, int]]:
     """The path and size of each regular file."""
     with os.scandir(folder) as entries:
-        found = [(each.name, each.stat(follow_symlinks=False)) for each in entries]
+        found = [(each.name, each.stat(follow_symlinks=False)) for each in islice(entries, MAX_LISTED)]
     for name, status in found:
         if stat.S_ISREG(status.st_mode):
             yield prefix + _printable(name), status.st_size

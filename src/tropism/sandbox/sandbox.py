@@ -5,7 +5,7 @@ import contextlib
 import struct
 from dataclasses import dataclass
 
-from tropism.errors import StateError
+from tropism.errors import StateError, ValidationError
 from tropism.sandbox.cgroup import ControlGroup
 from tropism.sandbox.files import SandboxFiles
 from tropism.sandbox.limits import Limits
@@ -39,7 +39,7 @@ class Sandbox:
     def __init__(self, spec: SandboxSpec, archive: bytes | None = None):
         """`archive` has the first files of a shell, packed by `SandboxFiles.pack`."""
         self.spec = spec
-        self._archive = archive
+        self._archive = archive  # of the files with which a worker starts
         self._worker: Worker | None = None
 
     def start(self, seed: int | None = None) -> "Sandbox":
@@ -66,7 +66,7 @@ class Sandbox:
         exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(worker, request)
         stderr = _text(request.err)
         if not completed:
-            reason = _explain(request, exit_code, self.spec.shell)
+            reason = f"{_explain(request, exit_code, self.spec.shell)}; {self._lost()}"
             stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {reason}\n"
         return ExecutionResult(
             stdout=_text(request.out),
@@ -111,9 +111,18 @@ class Sandbox:
             self._worker = None
         if self.spec.shell:
             worker.kill()
-            with contextlib.suppress(StateError):  # closed by another thread
+            self._archive = None
+            with contextlib.suppress(
+                StateError, ValidationError, OSError
+            ):  # closed by another thread; or too many files
                 self._archive = SandboxFiles(worker).pack()
         return worker.end(0.0 if request.exceeded else EXIT_TIMEOUT)
+
+    def _lost(self) -> str:
+        """What was lost with the worker."""
+        if not self.spec.shell:
+            return "all variables are lost"
+        return "its files are lost, because there were too many" if self._archive is None else "its files are kept"
 
     def __enter__(self) -> "Sandbox":
         return self.start()
@@ -134,8 +143,7 @@ def _explain(request: WorkerRequest, exit_code: int, shell: bool) -> str:
     }
     ended = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
     program = "shell" if shell else "interpreter"
-    reason = reasons[request.exceeded] if request.exceeded else f"the {program} {ended}"
-    return f"{reason}; {'its files are kept' if shell else 'all variables are lost'}"
+    return reasons[request.exceeded] if request.exceeded else f"the {program} {ended}"
 
 
 def _text(stream: CapturedStream) -> str:

@@ -16,6 +16,7 @@ BASH = "/bin/bash"
 NOT_FOUND = 127
 SET_DUMPABLE = 4  # prctl
 MOST_KILLABLE = "1000"
+CHANGED_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)  # by this program, and by Python
 
 libc = ctypes.CDLL(None)
 
@@ -26,6 +27,8 @@ def execute(command: str) -> int:
     if pid == 0:
         try:
             os.setsid()
+            for number in CHANGED_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
             libc.prctl(SET_DUMPABLE, 1, 0, 0, 0)  # else it could not open its own files
             with open("/proc/self/oom_score_adj", "w") as score:  # not the worker, if memory runs out
                 score.write(MOST_KILLABLE)
@@ -44,6 +47,7 @@ def execute(command: str) -> int:
 
 def main() -> None:
     channel = start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a command could send it
     channel.send(b"R")
     for _, payload in requests(channel):
         libc.prctl(SET_DUMPABLE, 0, 0, 0, 0)  # the parent has opened files of this process by now; commands cannot

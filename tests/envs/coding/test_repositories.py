@@ -105,3 +105,13 @@ def test_tier_b_refuses_tasks_with_files():
         pytest.skip(reason)
     with pytest.raises(ValidationError, match="tier B has no workspace"):
         make("Coding-v0", tasks=(TASK,), tier="B")
+
+
+def test_sparse_files_cannot_exhaust_the_memory_of_the_server():
+    sparse = "for n in range(9): open(f'f{n}', 'wb').truncate(2**23)"
+    with Session(*make("Coding-v0", tasks=(TASK,), tier="A")) as coding:
+        coding.reset(seed=0)
+        with pytest.raises(ValidationError, match="cannot be copied"):
+            coding.step({"code": sparse, "submit": True})
+        assert coding.step_count == 0
+        assert coding.step({"code": SOLUTION, "submit": True}).reward == 1.0

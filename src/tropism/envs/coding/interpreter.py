@@ -1,10 +1,9 @@
 """The interpreter of an episode: a sandbox that can be recreated from what it has run."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
-from tropism.errors import DivergedError, ValidationError
+from tropism.errors import DivergedError
 from tropism.sandbox.files import SandboxFiles
 from tropism.sandbox.pool import SandboxSpec
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
@@ -51,12 +50,7 @@ class Interpreter:
         self._files[path] = data
 
     def read_files(self) -> dict[str, bytes]:
-        """The content of every file that can be transferred."""
-        files, found = self.files(), dict[str, bytes]()
-        for path in files.sizes():
-            with suppress(ValidationError):  # too large, or with a name that is not text
-                found[path] = files.read(path)
-        return found
+        return self.files().read_all()
 
     def _running_sandbox(self) -> Sandbox:
         if not self._sandbox.is_started:
