@@ -83,7 +83,7 @@ def _find_parents() -> tuple[dict[str, Path], dict[str, tuple[str, ...]]]:
         for path, kind, options in mounts
         if kind == "cgroup"
         for controller in VERSION_1
-        if controller in options.split(",")
+        if controller in options.split(",") and (controller in CONTROLLERS or os.access(path, os.W_OK))
     }
     if set(CONTROLLERS) <= set(parents):
         found, names = parents, VERSION_1
