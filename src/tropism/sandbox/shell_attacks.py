@@ -15,7 +15,8 @@ from tropism.sandbox.attack import (
     reaches_socket,
 )
 
-Command = partial(Attack, shell=True)
+Quick = partial(Attack, shell=True)
+Command = partial(Attack, shell=True, at_startup=False)
 Hog = partial(Attack, shell=True, harmless=False, at_startup=False)
 
 WITH_PYTHON = "python3 -c \"import socket; socket.create_connection(('${TCP% *}', ${TCP#* }))\""
@@ -24,28 +25,27 @@ LEAVE = "setsid bash -c 'trap \"\" HUP TERM INT; sleep 60; : '$DONE </dev/null >
 GROUP_FILES = "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs"
 
 SHELL_ATTACKS = (
-    Command("read a host file with a command", "cat $FILE"),
+    Quick("read a host file with a command", "cat $FILE"),
     Command("read it through a process's root", "cat /proc/*/root$FILE"),
     Command("read the server's environment with a command", "cat /proc/$SERVER/environ", needs_root=True),
     Command("overwrite a host file with a command", "echo gone > $FILE", oracle=changes_file),
-    Command("create a host file with a command", "touch $NEW", oracle=creates_file),
-    Command("connect over TCP with bash", "exec 3<>/dev/tcp/${TCP/ //}", oracle=reaches_socket("tcp")),
+    Quick("create a host file with a command", "touch $NEW", oracle=creates_file),
+    Quick("connect over TCP with bash", "exec 3<>/dev/tcp/${TCP/ //}", oracle=reaches_socket("tcp")),
     Command("connect over TCP with Python", WITH_PYTHON, oracle=reaches_socket("tcp")),
     Command(
         "connect over TCP with git",
         "timeout 1 git ls-remote git://${TCP/ /:}/x",
         oracle=reaches_socket("tcp"),
-        at_startup=False,
     ),
-    Command("kill a process of the host with a command", "kill -9 $DECOY; sleep 0.1", oracle=kills_decoy),
+    Quick("kill a process of the host with a command", "kill -9 $DECOY; sleep 0.1", oracle=kills_decoy),
     Command("leave a process behind", f"{LEAVE} sleep 0.2", oracle=leaves_processes),
-    Command("leave an orphan behind", f"( ( {LEAVE} ) & ) ; sleep 0.2", oracle=leaves_processes),
-    Command(
+    Quick("leave an orphan behind", f"( ( {LEAVE} ) & ) ; sleep 0.2", oracle=leaves_processes),
+    Quick(
         "read the memory map of the parent process",
         "head -c 1 /proc/$PPID/maps >/dev/null && echo $DONE",
         needs_root=True,
     ),
-    Command(
+    Quick(
         "enter a user namespace with a command",
         "unshare --user true && echo $DONE",
     ),
@@ -55,7 +55,7 @@ SHELL_ATTACKS = (
         needs_root=True,
     ),
     Command("become root with a command", "setpriv --reuid=0 --clear-groups echo $DONE", needs_root=True),
-    Command(
+    Quick(
         "leave the control group",
         f"for file in {GROUP_FILES}; do [ -w $file ] && echo $DONE; done",
         needs_root=True,
