@@ -48,7 +48,7 @@ class HostEngine:
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
-        self._state_is_lost = env.state_is_lost
+        self._state_is_lost, self._recorded_outcome = env.state_is_lost, env.recorded_outcome
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -79,7 +79,7 @@ class HostEngine:
         time = self._time + 1
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
         self._state, self._time = state, time
-        outcome, action = self.env.recorded_outcome(state), defensive_copy(value)
+        outcome, action = self._recorded_outcome(state), defensive_copy(value)
         self._transcript.append(action if outcome is None else RecordedStep(action, outcome))
         info = {**self._env_info(state, self._params), **info}
         terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
