@@ -9,7 +9,7 @@ from typing import Any
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tropism.sandbox.pool import unavailable_reason
+from tropism import TropismError, make
 
 TASK = Path(__file__).parent / "tasks" / "invoice"
 EDIT = """
@@ -43,9 +43,10 @@ async def solve(agent: ClientSession) -> float:
 
 
 async def main() -> None:
-    reason = unavailable_reason("A")
-    if reason is not None:
-        print(f"needs a sandbox with files: {reason}")
+    try:
+        make("Coding-v0", tier="A")
+    except TropismError as error:
+        print(f"needs a sandbox with files: {error}")
         return
     arguments = ["-m", "tropism", "mcp", "Coding-v0", "--arg", f"tasks={TASK}", "--arg", "tier=A"]
     server = StdioServerParameters(command=sys.executable, args=arguments)
