@@ -34,6 +34,10 @@ class Wrapper(Environment):
     def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.env.language
 
+    @property
+    def private_info(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.env.private_info
+
     def default_params(self) -> EnvParams:
         return self.env.default_params()
 
