@@ -31,14 +31,14 @@ async def solve(agent: ClientSession) -> float:
         result: Any = await agent.call_tool(tool, arguments)
         return json.loads(result.content[0].text)
 
-    begin = await call("reset", environment="Coding-v0", seed=0)
-    session = begin["session_id"]
-    print(begin["observation"]["prompt"])
-    files = await call("step", session_id=session, action={"code": LOOK})
+    session = (await call("open_session", environment="Coding-v0"))["session_id"]
+    begin = await call("begin_episode", session_id=session, seed=0)
+    print(begin["metadata"]["prompt"])
+    files = await call("take_action", session_id=session, action={"code": LOOK})
     print(files["observation"]["stdout"])
     for name, old, new in EDITS:
-        await call("step", session_id=session, action={"code": EDIT.format(name=name, old=old, new=new)})
-    end = await call("step", session_id=session, action={"code": "", "submit": True})
+        await call("take_action", session_id=session, action={"code": EDIT.format(name=name, old=old, new=new)})
+    end = await call("take_action", session_id=session, action={"code": "", "submit": True})
     return end["reward"]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.language import Language, parse_record
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
@@ -90,6 +90,8 @@ class Shell(Environment):
         interruptible=True,
         session_memory=SESSION_MEMORY,
     )
+
+    language = Language(tool="run_command")
 
     max_steps: int = eqx.field(static=True)
     max_timeout: int | float = eqx.field(static=True)
