@@ -86,12 +86,17 @@ def test_an_upload_cannot_exceed_the_limits(server: Running):
         http.post("/step", json={"action": {"code": "open('b', 'wb').write(bytes(2**15))"}})
         assert_refused(http.put("/files/c", content=bytes(2**14)), "VALIDATION_ERROR")  # the disk is full
         assert set(http.get("/files").json()["files"]) == {"a", "b"}
+        assert_refused(http.put("/files/a", content=bytes(2**21)), "TOO_LARGE")
+
+
+@pytest.mark.slow
+def test_the_number_of_uploads_is_limited(server: Running):
+    with server.http("Small-v0") as http:
         http.post("/reset", json={"seed": 0})
         for number in range(MAX_UPLOADS):
             http.put("/files/a", content=str(number).encode())
         assert_refused(http.put("/files/a", content=b""), "VALIDATION_ERROR")
         assert http.get("/files/a").content == b"999"
-        assert_refused(http.put("/files/a", content=bytes(2**21)), "TOO_LARGE")
 
 
 def test_forks_snapshots_and_resumed_sessions_have_the_uploads(server: Running):
