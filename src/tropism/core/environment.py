@@ -107,7 +107,7 @@ class Environment(Module):
         space, words = self.action_space(params), self.language.actions
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}
 

@@ -67,8 +67,8 @@ class Wrapper(Environment):
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
         return self.env.agent_position_in_image(*self.unwrap(state, params))
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
-        return self.env.strategies()
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
+        return self.env.strategies(params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         inner, inner_params = self.unwrap(state, params)

@@ -1,0 +1,32 @@
+"""Source tracking: search by Bayesian inference from odour hits, on a grid (Vergassola et al. 2007)."""
+
+from tropism.plume.tracking.belief import BeliefState, HitTable
+from tropism.plume.tracking.hits import HitModel, IsotropicHits, WindyHits
+from tropism.plume.tracking.strategies import (
+    BeliefStrategy,
+    Greedy,
+    Infotaxis,
+    MeanDistance,
+    MostLikelyState,
+    Qmdp,
+    SpaceAwareInfotaxis,
+    Thompson,
+    Voting,
+)
+
+__all__ = [
+    "BeliefState",
+    "BeliefStrategy",
+    "Greedy",
+    "HitModel",
+    "HitTable",
+    "Infotaxis",
+    "IsotropicHits",
+    "MeanDistance",
+    "MostLikelyState",
+    "Qmdp",
+    "SpaceAwareInfotaxis",
+    "Thompson",
+    "Voting",
+    "WindyHits",
+]
