@@ -111,7 +111,9 @@ class SourceTracking(Environment):
             cell = jnp.unravel_index(belief.draw_index(source_key, first.ravel()), self.shape)
             source = jnp.stack(cell).astype(jnp.int32)
         hit_map = jnp.full(self.shape, -1, jnp.int32).at[self.start].set(hits)
-        state = SourceTrackingState(jnp.int32(0), position, source, first, hits, jnp.ones_like(first[self.start]), hit_map)
+        state = SourceTrackingState(
+            jnp.int32(0), position, source, first, hits, jnp.ones_like(first[self.start]), hit_map
+        )
         return self.observe(state), state
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:

@@ -82,7 +82,7 @@ class HitTable(eqx.Module):
 def window(
     table: Float[Array, "... columns"], position: Int[Array, " dims"], shape: tuple[int, ...], margin: int = 0
 ) -> Float[Array, "... columns"]:
-    """The rows of a table of offsets for an agent at `position` and a source in each cell, or `margin` cells outside."""
+    """The rows of a table of offsets: of each cell, and of `margin` cells around the grid, seen from `position`."""
     start = jnp.array(shape) - position - margin
     sizes = [side + 2 * margin for side in shape]
     return lax.dynamic_slice(table, (*start, 0), (*sizes, table.shape[-1]))

@@ -3,9 +3,10 @@
 Ties are resolved in favour of the first action, as in Loisy & Eloy (2022). Actions that leave the grid are never taken.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,14 +18,13 @@ from tropism.plume import checks
 from tropism.plume.strategies.strategy import Strategy
 from tropism.plume.tracking.belief import BeliefState, HitTable, draw_index, window, xlog2x
 
-ROUNDING = 2e-6  # bits, of an expected entropy in single precision
+TIE = 2e-6  # relative difference of costs that is no reason to prefer an action; rounding errors are smaller
+PADS = (2, 0), (0, 2)  # cells before and after an axis: shifts by -1 and +1
 CERTAIN = 1e-6  # a cell with more than 1 minus this probability contains the source
 
 
 class BeliefStrategy(Strategy):
     """Abstract: minimizes `costs`. Updates a belief of its own by the observed hits, or observes the belief."""
-
-    tie: ClassVar[float] = 1e-9  # a smaller difference of costs is no reason to prefer an action
 
     table: HitTable
     observes_belief: bool = eqx.field(static=True, default=False)
@@ -44,12 +44,10 @@ class BeliefStrategy(Strategy):
         neighbours = self.table.neighbours(state.position)
         inside = jnp.all((neighbours >= 0) & (neighbours < jnp.array(self.table.shape)), -1)
         costs = jnp.where(inside, self.costs(key, state, neighbours), jnp.inf)
-        return jnp.argmax(costs <= costs.min() + self.tie).astype(jnp.int32)
+        return jnp.argmax(costs <= costs.min() + TIE * jnp.abs(costs.min())).astype(jnp.int32)
 
     @abstractmethod
-    def costs(
-        self, key: Any, state: BeliefState, neighbours: Int[Array, "actions dims"]
-    ) -> Float[Array, " actions"]:
+    def costs(self, key: Any, state: BeliefState, neighbours: Int[Array, "actions dims"]) -> Float[Array, " actions"]:
         """The cost of each action; of one that leaves the grid, any number."""
 
 
@@ -115,22 +113,23 @@ class Infotaxis(BeliefStrategy):
     With likelihoods L(h, s) of hits h and a belief p(s), the expected entropy is the sum over h of Z log Z - q log q,
     where q = p L is summed over cells s to Z. As q log q = L p log p + p L log L, and L sums to 1 over h, all sums
     over cells are products of p and fixed tables; the sum of p log p differs between actions in one cell only.
+    Far from the source, the entropies of actions differ by very little. The probability of no hit is therefore 1 minus
+    that of the others, so that every term is small and precise in single precision.
     """
-
-    tie: ClassVar[float] = ROUNDING
 
     features: Float[Array, "... columns"]
 
     def __init__(self, table: HitTable, observes_belief: bool = False):
         self.table, self.observes_belief = table, observes_belief
-        hit_entropy = xlog2x(table.likelihood).sum(-1, keepdims=True)
-        self.features = jnp.concatenate([table.likelihood, hit_entropy], -1)
+        hit = table.likelihood[..., 1:]
+        hit_entropy = _complement_log2(hit.sum(-1)) + xlog2x(hit).sum(-1)
+        self.features = jnp.concatenate([hit, hit_entropy[..., None]], -1).at[table.shape].set(0)
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
         sums = _after_moves(state, self.features, state.belief)
-        probability, hit_entropy = sums[:, :-1], sums[:, -1]
+        hit, hit_entropy = sums[:, :-1], sums[:, -1]
         found = _found(state, neighbours)
-        costs = xlog2x(probability).sum(-1) - hit_entropy + xlog2x(found)
+        costs = _complement_log2(found + hit.sum(-1)) + xlog2x(hit).sum(-1) + xlog2x(found) - hit_entropy
         return _prefer_certain(found, costs)
 
 
@@ -139,8 +138,6 @@ class SpaceAwareInfotaxis(BeliefStrategy):
 
     D is the expected Manhattan distance to the source and H the entropy of the belief.
     """
-
-    tie: ClassVar[float] = ROUNDING
 
     features: Float[Array, "... columns"]
 
@@ -185,10 +182,10 @@ def _after_moves(
     """
     shape = weights.shape
     rows = window(features, state.position, shape, margin=1)
-    shifted: list[Any] = []
-    for axis in range(len(shape)):
-        for pad in ((2, 0), (0, 2)):
-            shifted.append(jnp.pad(weights, [pad if each == axis else (1, 1) for each in range(len(shape))]).ravel())
+    pads = [
+        [pad if each == axis else (1, 1) for each in range(len(shape))] for axis in range(len(shape)) for pad in PADS
+    ]
+    shifted = [jnp.pad(weights, pad).ravel() for pad in pads]
     # Without barriers, XLA computes the window and the shifts again for each entry of the product.
     rows, columns = lax.optimization_barrier((rows.reshape(-1, features.shape[-1]), jnp.stack(shifted)))
     return jnp.matmul(columns, rows, precision=lax.Precision.HIGHEST)
@@ -201,7 +198,13 @@ def _found(state: BeliefState, neighbours: Int[Array, "actions dims"]) -> Float[
 
 def _prefer_certain(found: Float[Array, " actions"], costs: Float[Array, " actions"]) -> Float[Array, " actions"]:
     """If the source is known, every action has the same entropy; only one finds it."""
-    return jnp.where(found > 1 - CERTAIN, -jnp.inf, costs)
+    return jnp.where(found > 1 - CERTAIN, -1e9, costs)
+
+
+def _complement_log2(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """(1 - x) log2 (1 - x), precise for small x; 0 for x = 1."""
+    rest = jnp.maximum(1 - x, 0)
+    return rest * jnp.log1p(-jnp.minimum(x, 1 - 1e-7)) / math.log(2)
 
 
 def _expectation(
