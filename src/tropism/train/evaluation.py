@@ -130,9 +130,10 @@ def _concatenate(batches: list[Evaluation], num_episodes: int) -> Evaluation:
 def _time_figures(times: SearchTimes) -> dict[str, Any]:
     """The mean time, given that the source is found, with its standard error; and quantiles of the distribution."""
     steps = times.steps[~np.isnan(times.steps)]
-    error = float(steps.std() / len(steps) ** 0.5) if len(steps) else math.nan
-    total = float(times.found.sum())
-    mean = float(np.arange(len(times.found)) @ times.found) / total if total > 0 else math.nan
+    if not steps.size:
+        return {"steps": None, "standard_error": None, "not_found": 1.0, "step_quantiles": None}
+    error = float(steps.std() / len(steps) ** 0.5)
+    mean = float(np.arange(len(times.found)) @ times.found / times.found.sum())
     cumulative = np.cumsum(times.found)
     quantiles = [int(np.argmax(cumulative >= q)) if cumulative[-1] >= q else None for q in QUANTILES]
     return {
