@@ -12,7 +12,7 @@ from jax import random
 
 from tropism import Session, ValidationError, make, random_policy
 from tropism.core.rollout.stepped import SteppedPolicy
-from tropism.core.search_task import SearchTimes
+from tropism.core.rollout.policy import as_policy
 from tropism.envs.source_tracking import isotropic
 from tropism.plume.tracking.strategies import STRATEGIES
 
@@ -129,11 +129,16 @@ def test_more_searches_than_lanes_are_each_counted_once():
     assert mean == pytest.approx(np.average(many.steps, weights=1 - many.not_found), rel=1e-3)
 
 
-def test_times_of_a_search_that_never_finds_the_source_are_nan():
-    times = SearchTimes.from_survival(np.array([[1.0, 1.0], [1.0, 0.25], [1.0, 0.0]]))
-    assert np.isnan(times.steps[0])
-    assert times.steps[1] == 0.75 * 1 + 0.25 * 2
-    assert times.not_found.tolist() == [1, 0]
+def test_the_time_of_a_search_that_never_finds_the_source_is_nan():
+    env, params = make_small(size=5)
+    times = env.search_times(leftward(), 0, 64, params)
+    assert set(np.unique(times.not_found)) == {0, 1}
+    assert (np.isnan(times.steps) == (times.not_found == 1)).all()
+
+
+def leftward() -> Any:
+    """Goes to the left for ever."""
+    return as_policy(lambda obs: jnp.int32(0))
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 from numpy.typing import NDArray
 
 
@@ -39,15 +38,6 @@ class SearchTimes(NamedTuple):
     found: NDArray[Any]  # (steps + 1,): the probability to find the source in each step, the mean of all episodes
     steps: NDArray[Any]  # (episodes,): the mean time, given that the source is found; NaN if it never is
     not_found: NDArray[Any]  # (episodes,): the probability that the source is not found
-
-    @staticmethod
-    def from_survival(not_found: NDArray[Any]) -> "SearchTimes":
-        """From the probability, (steps + 1, episodes), that the source is not found yet."""
-        found = -np.diff(not_found, axis=0, prepend=1.0)
-        total = found.sum(0)
-        weighted = np.arange(len(found)) @ found
-        steps = np.divide(weighted, total, out=np.full_like(total, np.nan), where=total > 0)
-        return SearchTimes(found.mean(1), steps, not_found[-1])
 
 
 @runtime_checkable

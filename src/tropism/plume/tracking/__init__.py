@@ -2,31 +2,15 @@
 
 from tropism.plume.tracking.belief import BeliefState, HitTable
 from tropism.plume.tracking.hits import HitModel, IsotropicHits, WindyHits
-from tropism.plume.tracking.strategies import (
-    BeliefStrategy,
-    Greedy,
-    Infotaxis,
-    MeanDistance,
-    MostLikelyState,
-    Qmdp,
-    SpaceAwareInfotaxis,
-    Thompson,
-    Voting,
-)
+from tropism.plume.tracking.strategies import BeliefStrategy, Infotaxis, SpaceAwareInfotaxis
 
 __all__ = [
     "BeliefState",
     "BeliefStrategy",
-    "Greedy",
     "HitModel",
     "HitTable",
     "Infotaxis",
     "IsotropicHits",
-    "MeanDistance",
-    "MostLikelyState",
-    "Qmdp",
     "SpaceAwareInfotaxis",
-    "Thompson",
-    "Voting",
     "WindyHits",
 ]

@@ -1,4 +1,4 @@
-"""Point-based value iteration (Pineau et al. 2003): the smallest mean search time on a line.
+"""Point-based value iteration (Pineau et al. 2003): an oracle for the smallest mean search time on a line.
 
 A plan has, for each cell of the source, an expected number of steps: a vector. The smallest product of a belief and the
 vectors at its position is an upper bound of the optimum, which decreases with every backup and every belief added.
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tropism.errors import ValidationError
 from tropism.plume.tracking.belief import HitTable
 
 EXPLORATION = 0.1  # share of random actions in the searches whose beliefs are backed up
@@ -22,8 +21,6 @@ class LineSolution:
 
     def __init__(self, table: HitTable, first_hits: NDArray[Any], seed: int = 0):
         """`first_hits` are the weights of the first numbers of hits."""
-        if len(table.shape) != 1:
-            raise ValidationError("table", table.shape, "one dimension")
         self._size, self._start = table.shape[0], table.start[0]
         full = np.asarray(table.likelihood, float)
         full /= np.maximum(full.sum(-1, keepdims=True), 1e-300)  # rounded to single precision
