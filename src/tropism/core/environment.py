@@ -113,7 +113,7 @@ class Environment(Module):
         """Further fields of a served session's state, as JSON values."""
         return {}
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}
 

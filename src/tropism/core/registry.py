@@ -38,6 +38,11 @@ BUILT_IN = {
     "PlumeNavPuffs-v0": "tropism.envs.plume.tasks:puffs",
     "PlumeNavFilaments-v0": "tropism.envs.plume.tasks:filaments",
     "PlumeNavMovie-v0": "tropism.envs.plume.tasks:movie",
+    "SourceTracking-v0": "tropism.envs.source_tracking:isotropic",
+    "SourceTracking1D-v0": "tropism.envs.source_tracking:line",
+    "SourceTracking19x19-v0": "tropism.envs.source_tracking:small",
+    "SourceTracking53x53-v0": "tropism.envs.source_tracking:large",
+    "SourceTrackingWindy-v0": "tropism.envs.source_tracking:windy",
 }
 
 

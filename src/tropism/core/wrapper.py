@@ -75,8 +75,8 @@ class Wrapper(Environment):
     def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
         return self.env.state_fields(*self.unwrap(state, params))
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
-        return self.env.strategies()
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
+        return self.env.strategies(params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         inner, inner_params = self.unwrap(state, params)

@@ -17,6 +17,7 @@ from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
+from tropism.serve.tools.actions import current_observation
 from tropism.wire.codec import decode
 
 SESSION_HEADER = "x-session-id"
@@ -61,7 +62,7 @@ class HttpApi:
     async def agent_observation(self, request: HttpRequest) -> Response:
         session = await self._agent_session(request)
         request.parse()
-        return Response(with_metadata(await session.observe()))
+        return Response(with_metadata(await current_observation(session)))
 
     async def _agent_session(self, request: HttpRequest) -> LiveSession:
         self._check_open()

@@ -82,9 +82,11 @@ class ServedEnvironment:
         return JsonForm(self._template, self.env.private_info)
 
     @cached_property
-    def full_form(self) -> JsonForm:
-        """The JSON form with private info."""
+    def _full_form(self) -> JsonForm:
         return JsonForm(self._template) if self.env.private_info else self.form
+
+    def form_for(self, shows_private_info: bool) -> JsonForm:
+        return self._full_form if shows_private_info else self.form
 
     def read_action(self, data: dict[str, Any]) -> Any:
         """The action in a request: as JSON or, if the environment parses text, as text or with words for a value."""

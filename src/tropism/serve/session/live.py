@@ -65,8 +65,7 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         limits = context.settings.session_limits
         self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
-        full = context.settings.shows_private_info(claim.record.owner)
-        self.form = environment.full_form if full else environment.form
+        self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
         self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
@@ -86,8 +85,7 @@ class LiveSession:
     @property
     def log_context(self) -> dict[str, Any]:
         """Fields that identify this session in log lines."""
-        ids = {"session_id": self.id, "episode_id": self.session.episode_id}
-        return ids | {"environment": self.environment.id}
+        return {"session_id": self.id, "episode_id": self.session.episode_id, "environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
@@ -175,12 +173,6 @@ class LiveSession:
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
         return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
-
-    async def observe(self) -> bytes:
-        """The current observation in the form of a step's reply, without private info."""
-        await self.wait_durable()
-        inline, form = self.can_run_inline("state", {}), self.environment.form
-        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
 
     @property
     def recording_number(self) -> int | None:
