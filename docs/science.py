@@ -16,7 +16,7 @@ from tropism.train.pictures import draw_search_times
 
 HERE = Path(__file__).parent / "pictures"
 ID = "SourceTracking19x19-v0"
-SHOWN = ("infotaxis", "space-aware-infotaxis", "greedy")
+SHOWN = ("infotaxis", "space-aware-infotaxis", "mean-distance", "thompson")
 COLUMNS = 4  # moments of a search
 
 
@@ -63,7 +63,7 @@ def draw_distributions(path: Path, searches: int) -> None:
 
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    draw_searches(out / "source_tracking.png", seed=4)
+    draw_searches(out / "source_tracking.png", seed=6)
     draw_distributions(out / "search_times.png", searches=1000)
 
 
