@@ -32,6 +32,7 @@ BUILT_IN = {
     "Echo-v0": "tropism.envs.echo:Echo",
     "Chat-v0": "tropism.envs.chat:Chat",
     "Coding-v0": "tropism.envs.coding.coding:Coding",
+    "Shell-v0": "tropism.envs.shell:Shell",
     "PlumeNav-v0": "tropism.envs.plume.nav:PlumeNav",
     "PlumeNavMeander-v0": "tropism.envs.plume.tasks:meander",
     "PlumeNavPuffs-v0": "tropism.envs.plume.tasks:puffs",

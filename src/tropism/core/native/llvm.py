@@ -223,7 +223,7 @@ class LlvmBuilder:
         """Declarations and the assembly of a function of `%table`, a table of pointers, with what was emitted."""
         body = "\n".join((*self._entry, *self._lines))
         inner = f"define internal void @{name}.body(ptr %table) noinline {{\n{body}\n  ret void\n}}\n"
-        return self._declarations, inner + _exported(name, "ptr %table", f"  call void @{name}.body(ptr %table)\n")
+        return self._declarations, inner + _entry_point(name, "ptr %table", f"  call void @{name}.body(ptr %table)\n")
 
     def loop(self, name: str, mask: Scalar | None) -> tuple[set[str], str]:
         """Declarations and a function that runs what was emitted for `%lane` from `%first` to `%end`.
@@ -280,10 +280,10 @@ def _run(name: str, loops: Sequence[str]) -> str:
         "exit:\n  ret void\n}\n"
     )
     arguments = "ptr %table, i64 %start, i64 %stop, i64 %steps"
-    return inner + _exported(name, arguments, f"  call void @{name}.blocks({arguments})\n")
+    return inner + _entry_point(name, arguments, f"  call void @{name}.blocks({arguments})\n")
 
 
-def _exported(name: str, arguments: str, call: str) -> str:
+def _entry_point(name: str, arguments: str, call: str) -> str:
     if not IS_X86:
         return f"define void @{name}({arguments}) {{\n{call}  ret void\n}}\n"
     return (
