@@ -21,7 +21,7 @@ from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over
-SHOWN_SHARE = 0.98  # of the searches that find the source: the range of times in a plot of their distribution
+SHOWN_SHARE = 0.9  # of the searches that find the source: the range of times in a plot of their distribution
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one arena
 COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
