@@ -10,7 +10,12 @@ from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse
 
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
+POSTGRES = ("postgresql://", "postgres://")
 EngineChoice = Literal["auto", "native", "xla"]
+ShownInfo = Annotated[
+    Literal["public", "all"],
+    typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
+]
 
 
 def serve(
@@ -19,10 +24,21 @@ def serve(
         str, typer.Option(help="Address to listen on; a token is required unless it is loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
+    root_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Path below which a proxy serves this server, such as /tropism.")
+    ] = "",
     token: Annotated[
         list[str] | None,
         typer.Option(envvar="TROPISM_TOKEN", help="Bearer token that clients must send; repeatable, one per client."),
     ] = None,
+    admin_token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TROPISM_ADMIN_TOKEN",
+            help="Bearer token that forks, snapshots, restores, histories and private info need, in any session.",
+        ),
+    ] = None,
+    info: ShownInfo = "public",
     max_sessions: Annotated[int, typer.Option(help="Maximum open sessions.", min=1)] = 10_000,
     max_sessions_per_token: Annotated[int, typer.Option(help="Maximum open sessions per token.", min=1)] = 10_000,
     max_sockets: Annotated[
@@ -38,11 +54,20 @@ def serve(
     ] = None,
     record: Annotated[Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")] = None,
     journal: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="File that stores sessions, so that they survive a crash or restart. Default: a file for this address "
-            "in $XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",
+            metavar="FILE|URL",
+            help="File that stores sessions, so that they survive a crash or restart, or the postgresql:// address of "
+            "a database, which several servers can share. Default: a file for this address in "
+            "$XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",
+        ),
+    ] = None,
+    lease: Annotated[
+        float | None,
+        typer.Option(
+            help="With Postgres: seconds after its last step until another server may take a session over; 30.",
+            min=1,
+            show_default=False,
         ),
     ] = None,
     durability: Annotated[
@@ -50,7 +75,7 @@ def serve(
         typer.Option(
             help="Failures that an acknowledged step survives. process (the default): the death of any process, by "
             "kill -9 too. power: also a power failure; replies wait for an fsync, shared by concurrent sessions. "
-            "off: none; sessions are kept in memory.",
+            "off: none; sessions are kept in memory. Postgres waits for its fsync in both.",
             show_default=False,
         ),
     ] = None,
@@ -76,7 +101,10 @@ def serve(
     settings = Settings(
         host=host,
         port=port,
+        root_path=root_path,
         tokens=tuple(token or ()),
+        admin_token=admin_token,
+        info=info,
         max_sessions=max_sessions,
         max_sessions_per_token=max_sessions_per_token,
         max_sockets=max_sockets,
@@ -91,29 +119,36 @@ def serve(
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.path}"
+        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.location}"
         print(f"serving {count} at {url} (open it in a browser; Ctrl-C stops){stored}", flush=True)
 
-    stored_in = _journal(journal, durability, settings)
+    stored_in = _journal(journal, durability, lease, settings)
     recordings = None if record is None else _recordings(record, environments.values())
     run(App(environments, settings, stored_in, unavailable_environments(ids or ()), recordings), ready)
 
 
-def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
+def _journal(journal: str | None, durability: Durability | None, lease: float | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
-    from tropism.errors import ValidationError
+    from tropism.errors import ValidationError, require_extra
     from tropism.serve.storage.sqlite import SqliteJournal, default_path
 
     if durability == "off":
-        if path is not None:
-            raise ValidationError("journal", str(path), "none with --durability off, which keeps sessions in memory")
+        if journal is not None:
+            raise ValidationError("journal", journal, "none with --durability off, which keeps sessions in memory")
         return None
-    if path is None and settings.port == 0:
+    if journal is not None and journal.startswith(POSTGRES):
+        require_extra("postgres", "a journal in Postgres", "psycopg")
+        from tropism.serve.storage.postgres import PostgresJournal
+
+        return PostgresJournal(journal) if lease is None else PostgresJournal(journal, lease_seconds=lease)
+    if lease is not None:
+        raise ValidationError("lease", lease, "none: only one server can use the file; a lease is for postgresql://…")
+    if journal is None and settings.port == 0:
         if durability is not None:
             expected = "--journal FILE as well: with --port 0 a restarted server would not find these sessions"
             raise ValidationError("durability", durability, expected)
         return None
-    return SqliteJournal(path or default_path(settings.host, settings.port), durability or "process")
+    return SqliteJournal(journal or default_path(settings.host, settings.port), durability or "process")
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineChoice = "auto") -> dict[str, Any]:

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from tropism.serve.storage.protocol import (
     leased_error,
     revoked_error,
 )
+from tropism.serve.storage.recovery import needed_spans, order_entries
 from tropism.serve.storage.sqlite_file import UPDATE_USED, SqliteFile, Statement, WriteGroup, unusable_journal
 from tropism.wire.codec import encode
 
@@ -94,6 +95,7 @@ class SqliteJournal(Journal):
     ):
         """Sessions unused for `forget_after` seconds are deleted."""
         self.path = Path(path)
+        self.location = str(path)
         self._power = durability == "power"
         self._forget_after = forget_after
         self._lease_seconds = lease_seconds
@@ -168,19 +170,9 @@ class SqliteJournal(Journal):
     def _read_entries(self, number: int, begin: int, reached: int, end: int) -> tuple[list[Entry], list[Entry]]:
         """The entries before and after the snapshot at `reached`, with notes in their places."""
         notes = self._file.notes(number)
-        needed = {note.begin: note.seq for note in notes if note.entry.kind == "snapshot"} | {begin: end}
-        placed = [(seq, 1, entry) for span in needed.items() for _, seq, entry in self._file.lines(number, *span)]
-        self._check_complete([seq for seq, _, _ in placed if seq >= begin], begin, reached)
-        placed += [(note.seq, 0, note.entry) for note in notes]  # a note precedes the entry with its seq
-        placed.sort(key=lambda each: each[:2])
-        before = [entry for seq, is_line, entry in placed if seq < reached or (seq == reached and not is_line)]
-        return before, [entry for _, _, entry in placed[len(before) :]]
-
-    def _check_complete(self, seqs: list[int], begin: int, reached: int) -> None:
-        """Raise an error if entries of the episode are missing, except those deleted before the last snapshot."""
-        for previous, seq in pairwise([begin - 1, *sorted(seqs)]):
-            if seq != previous + 1 and not begin + self._max_entries - 1 <= previous < seq <= reached:
-                raise ServerError("JOURNAL_ERROR", "the journal is damaged: entries of this episode are missing")
+        spans = needed_spans(notes, begin, end)
+        lines = [(seq, entry) for span in spans.items() for _, seq, entry in self._file.lines(number, *span)]
+        return order_entries(lines, notes, begin, reached, self._max_entries)
 
     def _current(self, claim: Claim) -> LeasedSession | None:
         """The session of this claim; None if the claim is stale."""

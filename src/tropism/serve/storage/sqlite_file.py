@@ -9,13 +9,14 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tropism.errors import ServerError, ValidationError
 from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.protocol import Entry, Ticket
+from tropism.serve.storage.recovery import Note, decode_entry
 from tropism.wire.codec import encode
 
 APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
@@ -76,19 +77,10 @@ UPDATE_USED = "update sessions set used = ? where number = ?"
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
-class Note(NamedTuple):
-    """A note, the seq of the reset of its episode, and the seq of the first entry after it."""
-
-    begin: int
-    seq: int
-    entry: Entry
-
-
 Line = tuple[int, int, Entry]  # session, seq, entry
 Statement = tuple[str, tuple[Any, ...]]
 
 _line_decoder = msgspec.json.Decoder(list[Line])
-_entry_decoder = msgspec.json.Decoder(Entry)
 _raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
 
 
@@ -182,7 +174,7 @@ class SqliteFile:
         """The notes of a session, in order."""
         with self._connection("read") as file:
             rows = file.execute(SELECT_NOTES, (number,)).fetchall()
-            return [Note(begin, seq, _entry_decoder.decode(entry)) for begin, seq, entry in rows]
+            return [Note(begin, seq, decode_entry(entry)) for begin, seq, entry in rows]
 
     def flush_log(self) -> None:
         """Move entries from the log to the table of episodes."""
