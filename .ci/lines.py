@@ -10,12 +10,12 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (7400, 5900),
+    "core": (8950, 5900),
     "check": (1600, 1100),
     "isolation": (650, 650),
     "envs": (2900, 2600),
     "plume": (3100, 3000),
-    "gym": (1750, 1600),
+    "gym": (1880, 1600),
     "serve": (6650, 4700),
     "client": (820, 800),
     "wire": (310, 300),
