@@ -10,19 +10,19 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (7400, 5900),
+    "core": (9080, 5900),
     "check": (1605, 1100),
-    "isolation": (660, 650),
-    "envs": (2920, 2600),
-    "plume": (3100, 3000),
-    "gym": (1750, 1600),
-    "serve": (8030, 6500),
-    "client": (885, 830),
-    "wire": (340, 310),
+    "isolation": (670, 650),
+    "envs": (3530, 2600),
+    "plume": (3720, 3000),
+    "gym": (1880, 1600),
+    "serve": (8220, 6500),
+    "client": (920, 830),
+    "wire": (360, 300),
     "record": (1150, 1050),
-    "train": (2600, 1900),
-    "cli": (2110, 1780),
-    "sandbox": (2650, 3000),
+    "train": (2700, 1900),
+    "cli": (2120, 1780),
+    "sandbox": (3400, 3400),
     "drawing": (250, 250),
 }
 

@@ -2,21 +2,20 @@
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import jax
-import numpy as np
-
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment
-from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.episode import Timestep, check_episode_id, check_options, check_seed
 from tropism.core.native.choice import EngineName
-from tropism.core.params import override, read_params, write_params
+from tropism.core.params import override, params_structure, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.engine import Engine, make_engine
+from tropism.core.session.host import HostEngine, no_workspace
+from tropism.core.workspace import Workspace
 from tropism.errors import StateError, ValidationError
 from tropism.wire.messages import State
 
@@ -109,7 +108,7 @@ class Session:
             check_episode_id(episode_id)
         if self.env.traits.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
-            options = {**_check_options(options or {}), "episode_id": episode_id}
+            options = {**check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
         count = self.episode_count + 1 if seed is None else 1
         if seed is None and self.seed is not None:
@@ -126,10 +125,7 @@ class Session:
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        """Take one action. An invalid action or a step that raises changes nothing.
-
-        If the environment raises and cannot be replayed, the episode ends, and only a reset continues.
-        """
+        """Take one action. One that fails changes nothing, or ends an episode that cannot be replayed."""
         if self._lifecycle is not READY:
             raise self._state_error("step")
         try:
@@ -154,6 +150,39 @@ class Session:
         if self._engine.is_damaged and not self.env.traits.replayable:
             self._lifecycle = EnvironmentState.CREATED
             self._engine.close()
+
+    def files(self) -> dict[str, int]:
+        """The files of the episode: their sizes in bytes, by path."""
+        return self._workspace().sizes()
+
+    def read_file(self, path: str) -> bytes:
+        return self._workspace().read(path)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file of the episode; forks and snapshots have it too."""
+        if self._lifecycle is not READY:
+            raise self._state_error("write a file")
+        if not isinstance(data, bytes):
+            raise ValidationError("data", data, "bytes")
+        if not isinstance(self._engine, HostEngine):
+            raise no_workspace(self.env)
+        self._engine.write_file(path, data)
+
+    def recorded_outcome(self) -> Any:
+        """What a replay of the last step must not compute again; None if there is nothing."""
+        return self._engine.recorded_outcome() if isinstance(self._engine, HostEngine) else None
+
+    def recall(self, outcome: Any) -> None:
+        """Set the recorded outcome of the next step, which is replayed."""
+        if isinstance(self._engine, HostEngine):
+            self._engine.recall(outcome)
+
+    def _workspace(self) -> Workspace:
+        self._require_episode("access files")
+        workspace = self._engine.workspace() if isinstance(self._engine, HostEngine) else None
+        if workspace is None:
+            raise no_workspace(self.env)
+        return workspace
 
     def render(self) -> Any:
         """An image of the state, (H, W, 3) uint8; None if the environment has none."""
@@ -269,9 +298,9 @@ class Session:
     def _episode_params(self, options: Any) -> Any:
         if options is None:
             return self.params
-        _check_options(options)
+        check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
-        if self.env.pure and _structure(params) != _structure(self.params):
+        if self.env.pure and params_structure(params) != params_structure(self.params):
             raise ValidationError("options", dict(options), "params with the same structure and shapes")
         return params
 
@@ -308,17 +337,6 @@ class Session:
         return StateError(
             "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
         )
-
-
-def _check_options(options: Any) -> Mapping[str, Any]:
-    if not isinstance(options, Mapping):
-        raise ValidationError("options", options, "None or a dict")
-    return options
-
-
-def _structure(params: Any) -> Any:
-    """The structure of params and their shapes, which must be the same in all episodes."""
-    return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _rebuild(source: Any) -> Environment:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from tropism.core.native.choice import EngineName
 from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
+from tropism.errors import DivergedError
 from tropism.isolation import isolate
 from tropism.serve.errors import EnvironmentExitError
 from tropism.serve.session.json_form import JsonForm
@@ -52,6 +54,17 @@ class ServedEnvironment:
         """Whether an episode can be replayed from its seed and actions."""
         return self.env.traits.replayable and self.env.traits.seedable
 
+    @property
+    def resumable(self) -> bool:
+        """Whether a session can be resumed from a snapshot."""
+        return self.env.traits.replayable or self.env.traits.copyable
+
+    @cached_property
+    def max_sessions(self) -> int | None:
+        """How many sessions fit into half of the machine's memory; None if they take none outside this process."""
+        each = self.env.traits.session_memory
+        return max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // each) if each else None
+
     @cached_property
     def variant(self) -> str:
         """Its arguments and its params by name, as far as they are serialisable, as JSON."""
@@ -65,15 +78,21 @@ class ServedEnvironment:
         defaults = json.loads(json.dumps(write_params(self.env.default_params())))
         return stored["environment"] == own["environment"] and defaults | stored["params"] == own["params"]
 
+    def variant_error(self) -> DivergedError:
+        message = f"this session was opened with other arguments or params of {self.id} than those served now"
+        return DivergedError("session", self.variant, "the same arguments and params", message)
+
     @cached_property
     def form(self) -> JsonForm:
         """The JSON form without private info."""
         return JsonForm(self._template, self.env.private_info)
 
     @cached_property
-    def full_form(self) -> JsonForm:
-        """The JSON form with private info."""
+    def _full_form(self) -> JsonForm:
         return JsonForm(self._template) if self.env.private_info else self.form
+
+    def form_for(self, shows_private_info: bool) -> JsonForm:
+        return self._full_form if shows_private_info else self.form
 
     def read_action(self, data: dict[str, Any]) -> Any:
         """The action in a request: as JSON or, if the environment parses text, as text or with words for a value."""

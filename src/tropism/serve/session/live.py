@@ -12,6 +12,7 @@ from tropism.errors import ObservationError, ServerError, StateError, Validation
 from tropism.serve import errors
 from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, contain, in_thread
+from tropism.serve.session.files import FILE_OPERATIONS, READS
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
@@ -25,7 +26,6 @@ from tropism.serve.session.requests import (
     EmptyRequest,
     EpisodePosition,
     ForkRequest,
-    HistoryRequest,
     RestoreRequest,
     convert,
     parse_reset,
@@ -61,8 +61,7 @@ class LiveSession(RecoverableSession):
         self.sockets = 0
         self.steps_written = 0
         self.opened_at = self.used_at = time.monotonic()
-        full = context.settings.shows_private_info(claim.record.owner)
-        self.form = environment.full_form if full else environment.form
+        self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
         self.lock = SessionLock()
 
@@ -81,7 +80,7 @@ class LiveSession(RecoverableSession):
     @property
     def is_evictable(self) -> bool:
         """Whether no caller is connected, and the next request can resume the session."""
-        return not self.sockets and not self.lock.is_locked and self.environment.replayable and len(self.log.memory) > 0
+        return not self.sockets and not self.lock.is_locked and self.environment.resumable and len(self.log.memory) > 0
 
     @property
     def log_context(self) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class LiveSession(RecoverableSession):
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._context.replay_pool.run(function, *arguments)
+                return await self._context.replay_pool.run(self.environment, function, *arguments)
             return await self.in_thread(function, *arguments)
         finally:
             self.used_at = time.monotonic()
@@ -159,7 +158,7 @@ class LiveSession(RecoverableSession):
         """As `perform`, in this thread; the caller waits for durability."""
         if self.is_damaged and kind != "reset":
             self.repair()
-        if request_id is None:
+        if request_id is None or kind in READS:
             if position is not ANYWHERE or self.log.is_doubtful:
                 position.check(kind, self.session, self.log.is_doubtful)
             return OPERATIONS[kind](self, data, None)
@@ -204,12 +203,6 @@ class LiveSession(RecoverableSession):
         own = {"episode_id": episode_id, "environment": self.environment.id}
         return reply | ids.all_ids(self.id) | own
 
-    async def observe(self) -> bytes:
-        """The current observation in the form of a step's reply, without private info."""
-        await self.wait_durable()
-        inline, form = self.can_run_inline("state", {}), self.environment.form
-        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
-
     @property
     def recording_number(self) -> int | None:
         return self.log.recording_number
@@ -245,7 +238,7 @@ class LiveSession(RecoverableSession):
                 raise ObservationError("reward", timestep.reward, "a finite number")
             done = timestep.terminated or timestep.truncated
             reply = encode(form.reply(session, timestep))
-            entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+            entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
         except BaseException:
             self.mark_damaged(session, session.step_count != step_count, restore_point)
             raise
@@ -325,7 +318,7 @@ class LiveSession(RecoverableSession):
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
+        return encode(history(self.entries(), data, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
@@ -341,8 +334,9 @@ OPERATIONS: dict[str, Operation] = {
     "fork": lambda session, data, _: session.fork(data),
     "restore": lambda session, data, _: session.restore(data),
     "history": lambda session, data, _: session.history(data),
+    **FILE_OPERATIONS,
 }
-NOT_REPLAYED = ("snapshot", "fork", "restore")  # a replay of the episode does not reproduce their replies
+NOT_REPLAYED = ("snapshot", "fork", "restore", "write_file")  # a replay of the episode does not reproduce their replies
 INLINE_KINDS = ("reset", "step", "state")  # the cost of the others grows with the episode, for host environments
 
 

@@ -99,7 +99,7 @@ class RecoverableSession:
         if self.is_damaged:
             self.repair()
         try:
-            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
+            snapshot = self.session.snapshot() if self.environment.resumable else None
         except StateError:
             snapshot = None
         self.session.close()

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Any
 
 from tropism.core.session.session import Session
-from tropism.errors import DivergedError, ServerError, shorten
+from tropism.errors import ServerError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
@@ -68,6 +68,7 @@ class SessionRegistry:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
+        self._check_memory(environment)
         await self.make_room(owner)
         self.reserve_slot(owner)
         try:
@@ -81,6 +82,7 @@ class SessionRegistry:
         self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
     ) -> LiveSession:
         """Register a fork, in a slot already reserved; `entries` led to it."""
+        self._check_memory(environment)
         snapshot = session.snapshot()
         live = self._add(environment, owner, session)
         live.log.begin_episode(entries, snapshot)
@@ -147,12 +149,13 @@ class SessionRegistry:
             raise
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        self._check_memory(environment)
         await self.make_room(claim.record.owner)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
             if not environment.accepts_variant(claim.record.variant):
-                raise _variant_error(environment)
+                raise environment.variant_error()
             await in_thread(self.threads, live.resume)
         except BaseException:
             self.release_slot(claim.record.owner)
@@ -176,12 +179,18 @@ class SessionRegistry:
     async def make_room(self, owner: str, keep: Any = None) -> None:
         """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
         limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
-        if self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota:
+        if self.stopping or (self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota):
             return
-        detached = (live for live in self._sessions_of(owner) if live is not keep and live.is_evictable)
-        idlest = min((live for live in detached if live.id not in self._transitions), key=_used_at, default=None)
-        if idlest is not None and not self.stopping:
+        found = [live for live in self._sessions_of(owner) if live is not keep and live.id not in self._transitions]
+        for idlest in nsmallest(1, (live for live in found if live.is_evictable), key=lambda live: live.used_at):
             await self.evict(idlest)
+
+    def _check_memory(self, environment: ServedEnvironment) -> None:
+        """Raise if the machine has no memory for another session of this environment."""
+        limit = environment.max_sessions
+        if limit is not None and sum(live.environment is environment for live in list(self._live.values())) >= limit:
+            message = f"this machine has memory for {limit} sessions of {environment.id}; try again later"
+            raise ServerError("CAPACITY_REACHED", message)
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""
@@ -333,17 +342,8 @@ def _row(live: LiveSession) -> dict[str, Any]:
     }
 
 
-def _used_at(live: LiveSession) -> float:
-    return live.used_at
-
-
 def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:
     if environment is None:
         return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
     instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
     return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
-
-
-def _variant_error(environment: ServedEnvironment) -> DivergedError:
-    message = f"this session was opened with other arguments or params of {environment.id} than those served now"
-    return DivergedError("session", environment.variant, "the same arguments and params", message)

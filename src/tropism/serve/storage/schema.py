@@ -7,6 +7,7 @@ from tropism.errors import ValidationError
 
 APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
 VERSION = 2
+WAL_BYTES = 2**23  # of the write-ahead log after a checkpoint
 FURTHER_TABLES = """
 create table if not exists facts(name text primary key, value);  -- about the server that last wrote the file
 create table if not exists doubtful(session integer primary key);  -- sessions whose last entries may be lost
@@ -81,7 +82,9 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
     # connections.
     file.execute("pragma locking_mode = exclusive")
     file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
+    file.execute("pragma auto_vacuum = incremental")  # for a new file: it can shrink
     file.execute("pragma journal_mode = wal")
+    file.execute(f"pragma journal_size_limit = {WAL_BYTES}")
     file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
     file.execute("pragma secure_delete = on")  # the data of closed sessions is overwritten
     file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file

@@ -48,6 +48,7 @@ end
 from sessions where number = ?
 """
 
+SHRINK_PAGES = 4096  # returned at once
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
@@ -218,6 +219,15 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Return some free pages to the file system, if most of the file is free."""
+        ((free,), (pages,)) = (
+            self._file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
+        )
+        if free > SHRINK_PAGES and 2 * free > pages:
+            self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
 
     def _mark_doubtful(self, numbers: set[int | None]) -> None:
         """The sessions of damaged entries; None: of unknown ones."""
