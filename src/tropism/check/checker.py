@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tropism.check import compilation, determinism, flags, interface, session_laws
+from tropism.check import compilation, determinism, flags, interface, session_laws, spaces
 from tropism.check.context import CheckContext
 from tropism.check.law import Law
 from tropism.check.law_error import attempt
@@ -15,10 +15,10 @@ from tropism.errors import ValidationError
 
 LAWS: tuple[Law, ...] = (
     interface.check_interface,
-    interface.check_spaces,
+    spaces.check_spaces,
     flags.check_flags,
-    interface.check_finite_rewards,
-    interface.check_purity,
+    flags.check_finite_rewards,
+    determinism.check_purity,
     determinism.check_same_seed,
     determinism.check_global_state,
     compilation.check_jit,
@@ -88,7 +88,7 @@ def _choose(names: Iterable[str] | None) -> list[Law]:
 
 
 def _check_law(law: Law, context: CheckContext, results: dict[str, Result]) -> Result:
-    reason = _failed_dependency(law, results) or law.skip_reason(context)
+    reason = _failed_dependency(law, results) or law.skip_reason(context.env)
     if reason is not None:
         return Result(law.name, law.statement, "skipped", "", reason)
     failure = attempt(lambda: law.check(context))

@@ -10,7 +10,7 @@ from jax import lax
 
 from tropism.check.compare import TOLERANCE, compare_runs, to_host
 from tropism.check.context import CheckContext, StepRecord, calls_of, compile_quickly
-from tropism.check.law import law, on_episodes, unless_pure
+from tropism.check.law import law, on_episodes
 from tropism.core.episode import seed_words, step_key
 
 LANES = 3
@@ -19,10 +19,10 @@ PARAMS_STEPS = 2
 PERTURBATION = 0.9  # a factor below 1, since some numbers are probabilities
 
 
-@law("jit", "compiled calls equal plain calls", "global-state", skip=unless_pure)
+@law("jit", "compiled calls equal plain calls", "global-state", needs=("pure",))
 @on_episodes()
 def check_jit(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    compiled = context.run(context.compiled_calls, seed, actions)
+    compiled = context.run(context.compiled, seed, actions)
     compare_runs(compiled, context.reference(seed, actions), tolerance=TOLERANCE)
 
 
@@ -60,15 +60,15 @@ def _records(scan: Any, steps: int) -> list[StepRecord]:
     return [first, *(_pick(later, step) for step in range(steps))]
 
 
-@law("scan", "a scan equals a loop", "jit", skip=unless_pure)
+@law("scan", "a scan equals a loop", "jit", needs=("pure",))
 @on_episodes(SCANNED)
 def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if actions:
         scan = context.compute_once(Scans).one(seed_words(seed), _stack(actions))
-        _compare_scan(to_host(scan), list(context.run(context.compiled_calls, seed, actions)))
+        _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
 
 
-@law("vmap", "a batch equals its members one by one", "scan", skip=unless_pure)
+@law("vmap", "a batch equals its members one by one", "scan", needs=("pure",))
 @on_episodes(LANES)
 def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if not actions:
@@ -77,11 +77,11 @@ def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
     words = np.stack([seed_words(lane_seed) for lane_seed in seeds])
     batch = to_host(context.compute_once(Scans).seeds(words, _stack(actions)))
     for lane, lane_seed in enumerate(seeds):
-        loop = list(context.run(context.compiled_calls, lane_seed, actions))
+        loop = list(context.run(context.compiled, lane_seed, actions))
         _compare_scan(_pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
 
 
-@law("params", "params can be vmapped, and a new value does not recompile", "vmap", skip=unless_pure)
+@law("params", "params can be vmapped, and a new value does not recompile", "vmap", needs=("pure",))
 @on_episodes(PARAMS_STEPS)
 def check_params(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Each number is perturbed in its own lane of a batch, and each lane is compared with a separate episode.

@@ -1,16 +1,16 @@
 """The environment under test, and the episodes that the laws are checked on."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import random
 
 from tropism.check.compare import to_host
 from tropism.check.law_error import attempt
+from tropism.core.compiled.options import quick_options
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key, seed_words, step_key
 from tropism.core.params import override
@@ -18,15 +18,10 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Space
 
 SHORT = 10  # steps, where they run uncompiled
-NUM_SAMPLES = 8
 MAX_SPACES = 64  # compiled samplers cached for the next check
 POOL = 1024  # random actions drawn in one call
-# Checks run compiled code only briefly, so optimising it takes longer than it saves.
-FAST_COMPILATION = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_llvm_disable_expensive_passes": True,
-}
+
+Found = TypeVar("Found")
 
 
 class Calls(NamedTuple):
@@ -46,9 +41,6 @@ class StepRecord(NamedTuple):
     info: Any = None
 
 
-Found = TypeVar("Found")
-
-
 class CheckContext:
     """An environment with its params, and the data that several laws share."""
 
@@ -57,10 +49,7 @@ class CheckContext:
         self.seed = seed
         self.num_steps = num_steps
         self._overrides = {} if params is None else params
-        self._pools: dict[int, Any] = {}
-        self._actions: dict[tuple[int, int], Any] = {}
         self._found: dict[Any, Any] = {}
-        self._runs: dict[tuple[bool, int], tuple[list[Any], list[StepRecord]]] = {}
 
     @property
     def pure(self) -> bool:
@@ -83,7 +72,7 @@ class CheckContext:
         return calls_of(self.env, self.params)
 
     @cached_property
-    def compiled_calls(self) -> Calls:
+    def compiled(self) -> Calls:
         return Calls(compile_quickly(self.plain.reset), compile_quickly(self.plain.step))
 
     @cached_property
@@ -91,9 +80,20 @@ class CheckContext:
         """Compiled if that works; if not, the law `jit` reports it."""
 
         def compile_calls() -> None:
-            list(self.run(self.compiled_calls, self.seed, self.actions(self.seed, 1)))
+            list(self.run(self.compiled, self.seed, self.actions(self.seed, 1)))
 
-        return self.compiled_calls if self.pure and attempt(compile_calls) is None else self.plain
+        return self.compiled if self.pure and attempt(compile_calls) is None else self.plain
+
+    @property
+    def compiles(self) -> bool:
+        return self.fast is not self.plain
+
+    def compute_once(self, find: Callable[..., Found], *arguments: Any) -> Found:
+        """The result of `find(context, *arguments)`, cached for several laws."""
+        key = find, arguments
+        if key not in self._found:
+            self._found[key] = find(self, *arguments)
+        return self._found[key]
 
     def actions(self, seed: int, count: int) -> list[Any]:
         """The first random actions of a seed."""
@@ -101,37 +101,17 @@ class CheckContext:
 
     def action(self, seed: int, number: int) -> Any:
         """One random action of a seed, as a host value; always the same object."""
-        if (seed, number) not in self._actions:
-            self._actions[seed, number] = self._draw(seed, number)
-        return self._actions[seed, number]
-
-    def _draw(self, seed: int, number: int) -> Any:
-        if not self.pure and self.action_space.shape is None:  # texts and records cannot be stacked
-            return self.action_space.sample(_step_key(seed_words(seed), number))
-        return jax.tree.map(lambda leaf: leaf[number % POOL], self.pool(seed))
+        return self.compute_once(_draw_action, seed, number)
 
     def pool(self, seed: int) -> Any:
         """Random members of the action space, stacked."""
-        if seed not in self._pools:
-            self._pools[seed] = to_host(_sampler(self.action_space, (POOL,), self.pure)(random.key(seed)))
-        return self._pools[seed]
-
-    def samples(self, space: Space) -> list[Any]:
-        """Samples of a space with the first seeds."""
-        sample = _sampler(space, (), self.pure)
-        return [to_host(sample(random.key(seed))) for seed in range(NUM_SAMPLES)]
+        return self.compute_once(_draw_pool, seed)
 
     def key(self, seed: int, time: int) -> Any:
         """The key that a Session uses for this step; 0 is the reset."""
         if self.pure:
             return _step_key(seed_words(seed), time)
         return host_key(seed, time) if time else seed
-
-    def compute_once(self, find: Callable[["CheckContext"], Found]) -> Found:
-        """The result of `find`, cached for several laws."""
-        if find not in self._found:
-            self._found[find] = find(self)
-        return self._found[find]
 
     def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[StepRecord]:
         """Run an episode step by step until it ends or the actions run out."""
@@ -144,27 +124,28 @@ class CheckContext:
         try:
             yield obs, state
             for time, action in enumerate(actions, 1):
-                action = jax.tree.map(jnp.asarray, action) if self.pure else action
-                obs, state, reward, done, info = calls.step(self.key(seed, time), state, action)
+                obs, state, reward, done, info = calls.step(self.key(seed, time), state, self.to_input(action))
                 yield obs, state, reward, done, info
                 if done:
                     break
         finally:
             self.env.close(state)
 
+    def to_input(self, action: Any) -> Any:
+        """An action as the environment gets it: of a pure one, arrays of JAX."""
+        return jax.tree.map(jnp.asarray, action) if self.pure else action
+
     def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> list[StepRecord]:
-        """The records of `run`, cached for the laws that need only one run and for shorter ones."""
-        key = calls is self.plain, seed
-        taken, records = self._runs.get(key, ([], []))
-        if not records or len(actions) > len(taken) or any(x is not y for x, y in zip(actions, taken, strict=False)):
-            self._runs[key] = actions, list(self.run(calls, seed, actions))
-        return self._runs[key][1][: len(actions) + 1]
+        """The records of `run`, cached for the laws that need only one run."""
+        key = "run", calls is self.plain, seed, *map(id, actions)
+        if key not in self._found:
+            self._found[key] = list(self.run(calls, seed, actions))
+        return self._found[key]
 
     def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
         """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
-        if self.pure:
-            return self.cached_run(self.plain, seed, actions)
-        return list(self.run(self.plain, seed, actions))
+        run = self.cached_run if self.pure else self.run
+        return list(run(self.plain, seed, actions))
 
     def session(self) -> Session:
         return Session(self.env, self.params)
@@ -180,42 +161,33 @@ def calls_of(env: Environment, params: Any) -> Calls:
 
 
 def episode(session: Session, seed: int, actions: list[Any]) -> Iterator[Timestep]:
-    """Reset a session, with the seed if its environment takes one, and step it."""
+    """Reset a session, with the seed if its environment takes one, and step it until the episode ends."""
     yield session.reset(seed=seed if session.env.traits.seedable else None)
-    yield from continue_episode(session, actions)
-
-
-def continue_episode(session: Session, actions: list[Any]) -> Iterator[Timestep]:
-    """Step a session until the episode ends or the actions run out."""
     for action in actions:
         if session.lifecycle is not EnvironmentState.READY:
             break
         yield session.step(action)
 
 
-def compile_quickly(function: Callable[..., Any], *, level: int = 0) -> Any:
-    """`jax.jit` with little optimisation; `level` 1 is for thousands of steps."""
-    return jax.jit(function, compiler_options=_compile_options(level))
-
-
-@cache
-def _compile_options(level: int) -> dict[str, Any]:
-    """The options if this version of XLA has them; they apply only to the CPU."""
-    options = {**FAST_COMPILATION, "xla_backend_optimization_level": level}
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda x: x + 1, compiler_options=options)(np.float32(0))
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return options
+def compile_quickly(function: Callable[..., Any], level: int = 0) -> Any:
+    return jax.jit(function, compiler_options=quick_options(level))
 
 
 _step_key = jax.jit(step_key)
 
 
+def _draw_action(context: CheckContext, seed: int, number: int) -> Any:
+    if not context.pure and context.action_space.shape is None:  # texts and records cannot be stacked
+        return context.action_space.sample(_step_key(seed_words(seed), number))
+    return jax.tree.map(lambda leaf: leaf[number % POOL], context.pool(seed))
+
+
+def _draw_pool(context: CheckContext, seed: int) -> Any:
+    return to_host(sampler(context.action_space, (POOL,), context.pure)(random.key(seed)))
+
+
 @lru_cache(MAX_SPACES)
-def _sampler(space: Space, shape: tuple[int, ...], pure: bool) -> Callable[[Any], Any]:
+def sampler(space: Space, shape: tuple[int, ...], pure: bool) -> Callable[[Any], Any]:
     """A function that draws members of a space, compiled for a pure environment."""
 
     def sample(key: Any) -> Any:
