@@ -8,7 +8,7 @@ from tropism.check.context import CheckContext
 from tropism.check.law import Law
 from tropism.check.law_error import attempt
 from tropism.check.report import Report, Result
-from tropism.core.adapters.class_based import as_environment, name_of
+from tropism.core.adapters.class_based import name_of
 from tropism.core.episode import check_seed
 from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
@@ -54,11 +54,6 @@ def check_environment(
     length, chosen = check_count("num_steps", num_steps), _choose(laws)
     if isinstance(env, tuple) and len(env) == 2 and params is None:
         env, params = env
-    name = name_of(env)
-    try:
-        env = as_environment(env)
-    except ValidationError as error:
-        return Report(name, (Result(LAWS[0].name, LAWS[0].statement, "failed", "env", str(error)),))
     context = CheckContext(env, params, check_seed(seed), length)
     results: dict[str, Result] = {}
     for number, law in enumerate(chosen):
@@ -67,7 +62,7 @@ def check_environment(
         results[law.name] = _check_law(law, context, results)
     if progress is not None:
         progress(chosen[-1].name, len(chosen), len(chosen))
-    return Report(name, tuple(results.values()))
+    return Report(name_of(env), tuple(results.values()))
 
 
 def _choose(names: Iterable[str] | None) -> list[Law]:
@@ -88,7 +83,7 @@ def _choose(names: Iterable[str] | None) -> list[Law]:
 
 
 def _check_law(law: Law, context: CheckContext, results: dict[str, Result]) -> Result:
-    reason = _failed_dependency(law, results) or law.skip_reason(context.env)
+    reason = _failed_dependency(law, results) or law.skip_reason(context)
     if reason is not None:
         return Result(law.name, law.statement, "skipped", "", reason)
     failure = attempt(lambda: law.check(context))

@@ -10,6 +10,7 @@ from jax import random
 
 from tropism.check.compare import to_host
 from tropism.check.law_error import attempt
+from tropism.core.adapters.class_based import as_environment
 from tropism.core.compiled.options import quick_options
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key, seed_words, step_key
@@ -22,6 +23,7 @@ MAX_SPACES = 64  # compiled samplers cached for the next check
 POOL = 1024  # random actions drawn in one call
 
 Found = TypeVar("Found")
+Disturb = Callable[[Session, Any], object]
 
 
 class Calls(NamedTuple):
@@ -45,11 +47,15 @@ class CheckContext:
     """An environment with its params, and the data that several laws share."""
 
     def __init__(self, env: Any, params: Any, seed: int, num_steps: int):
-        self.env = env
+        self._env = env
         self.seed = seed
         self.num_steps = num_steps
         self._overrides = {} if params is None else params
         self._found: dict[Any, Any] = {}
+
+    @cached_property
+    def env(self) -> Any:
+        return as_environment(self._env)
 
     @property
     def pure(self) -> bool:
@@ -136,24 +142,25 @@ class CheckContext:
         return jax.tree.map(jnp.asarray, action) if self.pure else action
 
     def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> list[StepRecord]:
-        """The records of `run`, cached for the laws that need only one run."""
+        """The records of `run`, cached for several laws; not of a host environment, whose process may change."""
         key = "run", calls is self.plain, seed, *map(id, actions)
-        if key not in self._found:
+        if key not in self._found or not self.pure:
             self._found[key] = list(self.run(calls, seed, actions))
         return self._found[key]
-
-    def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
-        """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
-        run = self.cached_run if self.pure else self.run
-        return list(run(self.plain, seed, actions))
 
     def session(self) -> Session:
         return Session(self.env, self.params)
 
-    def run_session(self, seed: int, actions: list[Any]) -> list[Timestep]:
-        """The timesteps of an episode in its own session."""
+    def run_session(
+        self, seed: int, actions: list[Any], disturb: Disturb = lambda _session, _obs: None
+    ) -> list[Timestep]:
+        """The timesteps of an episode in its own session; `disturb` is called after each."""
         with self.session() as session:
-            return [to_host(timestep) for timestep in episode(session, seed, actions)]
+            timesteps: list[Timestep] = []
+            for timestep in episode(session, seed, actions):
+                timesteps.append(to_host(timestep))
+                disturb(session, timestep.obs)
+            return timesteps
 
 
 def calls_of(env: Environment, params: Any) -> Calls:

@@ -1,8 +1,8 @@
 """Laws of determinism: purity, same-seed, global-state, episodes, instances."""
 
 import copy
-from collections.abc import Iterator
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 from tropism.check.compare import compare_runs, difference, to_host
@@ -46,8 +46,9 @@ def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> 
     others = _without_last_step(context, seed + 1, context.actions(seed + 1, len(actions)))
     actions = _without_last_step(context, seed, actions)
     before = hash(context.env)
-    first = context.reference(seed, actions)
-    again = _interleave(context.run(context.plain, seed, actions), context.run(context.plain, seed + 1, others))
+    first = context.cached_run(context.plain, seed, actions)
+    other = chain(context.run(context.plain, seed + 1, others), repeat(None))
+    again = [record for record, _ in zip(context.run(context.plain, seed, actions), other, strict=False)]
     if hash(context.env) != before:
         raise LawError("step", "the environment object changed during the steps: its hash differs")
     compare_runs(again, first)
@@ -57,15 +58,6 @@ def _without_last_step(context: CheckContext, seed: int, actions: list[Any]) -> 
     """The actions without the one that ends the episode: the law `episodes` covers the effects of an end."""
     records = list(context.run(context.fast, seed, actions))
     return actions[: len(records) - 2] if records[-1].done else actions
-
-
-def _interleave(run: Iterator[Any], other: Iterator[Any]) -> list[Any]:
-    """Copies of what one run yields, with steps of another in between."""
-    records: list[Any] = []
-    for record in run:
-        records.append(to_host(record))
-        next(other, None)
-    return records
 
 
 @law("episodes", "an episode does not affect the next one", "params", needs=("seedable",))
@@ -85,9 +77,9 @@ def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> None
 @on_episodes(place="session")
 def check_instances(context: CheckContext, seed: int, actions: list[Any]) -> None:
     twin = context.run(calls_of(copy.deepcopy(context.env), context.params), seed, actions)
-    compare_runs(twin, context.reference(seed, actions), "an equal environment behaves differently: ")
+    compare_runs(twin, context.cached_run(context.plain, seed, actions), "an equal environment behaves differently: ")
     alone = context.run_session(seed, actions)
-    with context.session() as session, context.session() as second:
+    with context.session() as second:
         others = episode(second, seed + 1, context.actions(seed + 1, len(actions)))
-        interleaved = _interleave(episode(session, seed, actions), others)
+        interleaved = context.run_session(seed, actions, lambda _session, _obs: next(others, None))
     compare_runs(interleaved, alone, "interleaved with a second session, ")

@@ -36,8 +36,8 @@ class Law(NamedTuple):
     depends_on: tuple[str, ...]
     needs: tuple[Need, ...]
 
-    def skip_reason(self, env: Environment) -> str | None:
-        return next((reason for has, reason in map(NEEDS.__getitem__, self.needs) if not has(env)), None)
+    def skip_reason(self, context: CheckContext) -> str | None:
+        return next((reason for has, reason in map(NEEDS.__getitem__, self.needs) if not has(context.env)), None)
 
 
 def law(name: str, statement: str, *depends_on: str, needs: tuple[Need, ...] = ()) -> Callable[[Check], Law]:

@@ -29,16 +29,11 @@ def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> 
         if found is not None:
             place = "step" if time else "reset"
             raise LawError(place, f"the observation of step {time} was changed by a later step: {found}")
-    overwritten: list[Any] = []
-    with context.session() as session:
-        for timestep in episode(session, seed, actions):
-            overwritten.append(to_host(timestep))
-            _overwrite(timestep.obs)
-    expected = context.run_session(seed, actions)
+    overwritten, expected = context.run_session(seed, actions, _overwrite), context.run_session(seed, actions)
     compare_runs(overwritten, expected, "writing into a returned observation changed the episode: ")
 
 
-def _overwrite(obs: Any) -> None:
+def _overwrite(_session: Session, obs: Any) -> None:
     for leaf in jax.tree.leaves(obs):
         if isinstance(leaf, np.ndarray) and leaf.flags.writeable:
             leaf[...] = 0
@@ -66,14 +61,14 @@ def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> None
 @on_episodes(2, "render")
 def check_render(context: CheckContext, seed: int, actions: list[Any]) -> None:
     expected = context.run_session(seed, actions)
-    rendered: list[Any] = []
-    with context.session() as session:
-        for time, timestep in enumerate(episode(session, seed, actions)):
-            rendered.append(to_host(timestep))
-            frame = session.render()
-            if frame is not None and not _is_image(frame):
-                raise LawError("render", f"step {time}: the image is {layout(frame)}, not (H, W, 3) uint8")
+    rendered = context.run_session(seed, actions, _check_frame)
     compare_runs(rendered, expected, "rendering changed the episode: ", place="render")
+
+
+def _check_frame(session: Session, _obs: Any) -> None:
+    frame = session.render()
+    if frame is not None and not _is_image(frame):
+        raise LawError("render", f"step {session.step_count}: the image is {layout(frame)}, not (H, W, 3) uint8")
 
 
 def _is_image(frame: Any) -> bool:
@@ -88,11 +83,13 @@ def check_words(context: CheckContext) -> None:
 
 @on_episodes(2, "describe")
 def _check_describe(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    with context.session() as session:
-        for _ in episode(session, seed, actions):
-            text = session.describe()
-            if not isinstance(text, str) or not text:
-                raise LawError("describe", f"returned {format_value(text)}, not text")
+    context.run_session(seed, actions, _check_text)
+
+
+def _check_text(session: Session, _obs: Any) -> None:
+    text = session.describe()
+    if not isinstance(text, str) or not text:
+        raise LawError("describe", f"returned {format_value(text)}, not text")
 
 
 def _check_parse(context: CheckContext) -> None:
