@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from tropism.check.compare import TOLERANCE, compare_runs, to_host
-from tropism.check.context import CheckContext, StepRecord, calls_of, compile_quickly
+from tropism.check.context import CheckContext, StepRecord, calls_of, compile_quickly, pick, stack
 from tropism.check.law import law, on_episodes
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words, step_key
@@ -49,7 +49,7 @@ def _compile_scan(context: CheckContext, bound: bool, axes: tuple[int | None, ..
 
 def _records(scan: Any, steps: int) -> list[StepRecord]:
     first, later = scan
-    return [first, *(_pick(later, step) for step in range(steps))]
+    return [first, *(pick(later, step) for step in range(steps))]
 
 
 def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> None:
@@ -61,7 +61,7 @@ def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> N
 @on_episodes(SCANNED)
 def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if actions:
-        scan = context.compute_once(_compile_scan, True)(seed_words(seed), _stack(actions))
+        scan = context.compute_once(_compile_scan, True)(seed_words(seed), stack(actions))
         _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
 
 
@@ -71,10 +71,10 @@ def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if actions:
         seeds = range(seed, seed + LANES)
         words = np.stack([seed_words(lane_seed) for lane_seed in seeds])
-        batch = to_host(context.compute_once(_compile_scan, True, (0, None))(words, _stack(actions)))
+        batch = to_host(context.compute_once(_compile_scan, True, (0, None))(words, stack(actions)))
         for lane, lane_seed in enumerate(seeds):
             loop = list(context.run(context.compiled, lane_seed, actions))
-            _compare_scan(_pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
+            _compare_scan(pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
 
 
 @law("params", "params can be vmapped, and a new value does not recompile", "vmap", needs=("pure",))
@@ -87,23 +87,15 @@ def check_params(context: CheckContext, seed: int, actions: list[Any]) -> None:
     names, rows = _variants(context.params)
     if not actions or len(rows) <= 2:
         return
-    rest = seed_words(seed), _stack(actions)
+    rest = seed_words(seed), stack(actions)
     arrays = [jax.tree.map(lambda leaf: np.asarray(leaf, jnp.result_type(leaf)), row) for row in rows]
     scan = context.compute_once(_compile_scan, False)
     episodes = [to_host(scan(params, *rest)) for params in arrays]
-    batch = to_host(context.compute_once(_compile_scan, False, (0, None, None))(_stack(arrays), *rest))
+    batch = to_host(context.compute_once(_compile_scan, False, (0, None, None))(stack(arrays), *rest))
     for lane, (name, mine) in enumerate(zip(names, episodes, strict=True)):
-        _compare_scan(_pick(batch, lane), _records(mine, len(actions)), f"with {name} under vmap, ")
+        _compare_scan(pick(batch, lane), _records(mine, len(actions)), f"with {name} under vmap, ")
     plain = list(context.run(calls_of(context.env, rows[-1]), seed, actions))
     _compare_scan(episodes[-1], plain, f"with {names[-1]} under jit, ")
-
-
-def _stack(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def _pick(stacked: Any, number: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], stacked)
 
 
 def _variants(params: Any) -> tuple[list[str], list[Any]]:

@@ -1,11 +1,12 @@
 """The environment under test, and the episodes that the laws are checked on."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import random
 
 from tropism.check.compare import to_host
@@ -19,8 +20,8 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Space
 
 SHORT = 10  # steps, where they run uncompiled
-MAX_SPACES = 64  # compiled samplers cached for the next check
-POOL = 1024  # random actions drawn in one call
+POOL = 1024  # random actions of a seed, which are then repeated
+MAX_TEXTS = 64
 
 Found = TypeVar("Found")
 Disturb = Callable[[Session, Any], object]
@@ -101,17 +102,10 @@ class CheckContext:
             self._found[key] = find(self, *arguments)
         return self._found[key]
 
-    def actions(self, seed: int, count: int) -> list[Any]:
-        """The first random actions of a seed."""
-        return [self.action(seed, number) for number in range(count)]
-
-    def action(self, seed: int, number: int) -> Any:
-        """One random action of a seed, as a host value; always the same object."""
-        return self.compute_once(_draw_action, seed, number)
-
-    def pool(self, seed: int) -> Any:
-        """Random members of the action space, stacked."""
-        return self.compute_once(_draw_pool, seed)
+    def actions(self, seed: int, count: int, start: int = 0) -> list[Any]:
+        """Random actions of a seed, as host values; always the same objects."""
+        pool = self.compute_once(draw, self.action_space, seed, POOL)
+        return [pool[number % len(pool)] for number in range(start, start + count)]
 
     def key(self, seed: int, time: int) -> Any:
         """The key that a Session uses for this step; 0 is the reset."""
@@ -183,21 +177,17 @@ def compile_quickly(function: Callable[..., Any], level: int = 0) -> Any:
 _step_key = jax.jit(step_key)
 
 
-def _draw_action(context: CheckContext, seed: int, number: int) -> Any:
-    if not context.pure and context.action_space.shape is None:  # texts and records cannot be stacked
-        return context.action_space.sample(_step_key(seed_words(seed), number))
-    return jax.tree.map(lambda leaf: leaf[number % POOL], context.pool(seed))
+def draw(context: CheckContext, space: Space, seed: int, count: int) -> list[Any]:
+    """Random members of a space, as host values."""
+    if not context.pure and space.shape is None:  # texts and records cannot be stacked, and are slow to draw
+        return [space.sample(key) for key in random.split(random.key(seed), min(count, MAX_TEXTS))]
+    stacked = to_host(space.sample(random.key(seed), (count,)))
+    return [pick(stacked, number) for number in range(count)]
 
 
-def _draw_pool(context: CheckContext, seed: int) -> Any:
-    return to_host(sampler(context.action_space, (POOL,), context.pure)(random.key(seed)))
+def stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-@lru_cache(MAX_SPACES)
-def sampler(space: Space, shape: tuple[int, ...], pure: bool) -> Callable[[Any], Any]:
-    """A function that draws members of a space, compiled for a pure environment."""
-
-    def sample(key: Any) -> Any:
-        return space.sample(key, shape)
-
-    return compile_quickly(sample) if pure else sample
+def pick(stacked: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], stacked)

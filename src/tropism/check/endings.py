@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from tropism.check.compare import format_value
-from tropism.check.context import POOL, CheckContext, StepRecord, compile_quickly
+from tropism.check.context import POOL, CheckContext, StepRecord, compile_quickly, stack
 from tropism.check.law_error import attempt
 from tropism.core.environment import flags
 from tropism.core.episode import seed_words, step_key
@@ -34,7 +34,7 @@ class Endings(NamedTuple):
         if not faults:
             return None
         time, lane = min(faults)
-        return context.seed + lane, [_action(context, lane, number) for number in range(time)]
+        return context.seed + lane, context.actions(context.seed, time, STRIDE * lane)
 
 
 def explain_flags(record: StepRecord) -> str | None:
@@ -59,10 +59,6 @@ def find_endings(context: CheckContext) -> Endings:
     return _run_one_by_one(context)
 
 
-def _action(context: CheckContext, lane: int, number: int) -> Any:
-    return context.action(context.seed, number + STRIDE * lane)
-
-
 def _run_batch(context: CheckContext) -> Endings:
     limit = context.num_steps if context.env.endless else max(LONGEST_EPISODE, context.num_steps)
     names: list[str] = []
@@ -84,7 +80,7 @@ def _run_batch(context: CheckContext) -> Endings:
 
     words = np.stack([seed_words(context.seed + lane) for lane in range(BATCH)])
     batch = compile_quickly(jax.vmap(run, (0, 0, None)), level=1)
-    lengths, faults = batch(words, np.arange(BATCH, dtype=np.int32), context.pool(context.seed))
+    lengths, faults = batch(words, np.arange(BATCH, dtype=np.int32), stack(context.actions(context.seed, POOL)))
     return Endings(lengths.tolist(), faults.tolist(), limit, _has_flags(names))
 
 
@@ -93,7 +89,7 @@ def _run_one_by_one(context: CheckContext) -> Endings:
     limit = steps = context.num_steps if context.pure or context.env.endless else 10 * context.num_steps
     lengths, faults, has_flags = list[int](), list[int](), False
     for lane in range(HOST_EPISODES):
-        actions = (_action(context, lane, number) for number in range(steps))
+        actions = context.actions(context.seed, steps, STRIDE * lane)
         records = list(context.run(context.fast, context.seed + lane, actions))[1:]
         wrong = [time for time, record in enumerate(records, 1) if explain_flags(record) or explain_reward(record)]
         has_flags |= any(_has_flags(record.info) for record in records)

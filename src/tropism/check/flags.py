@@ -101,7 +101,7 @@ def _late_steps(context: CheckContext) -> Iterator[tuple[int, StepRecord]]:
     if not context.compiles:
         return
     _, state = context.fast.reset(context.key(context.seed, 0))
-    key, action = context.key(context.seed, 1), context.to_input(context.action(context.seed, 0))
+    key, action = context.key(context.seed, 1), context.to_input(context.actions(context.seed, 1)[0])
     numbers = [*jax.tree.leaves(context.params), *(getattr(context.env, field.name) for field in fields(context.env))]
     limits = {int(number) for number in numbers if is_integer(number) and 1 < number < LATE}
     for time in sorted({limit - 1 for limit in limits} | {LATE}):

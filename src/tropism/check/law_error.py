@@ -2,14 +2,13 @@
 
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 from jax import errors
 
 from tropism.check.report import Status
 from tropism.core.environment import Environment
-from tropism.user_code import is_library
+from tropism.user_code import format_location, is_library
 
 LONGEST_ERROR = 300  # characters
 PLACES = ("default_params", "reset", "step", "observation_space", "action_space", "render", "describe", "parse", "info")
@@ -51,7 +50,7 @@ def _explain_exception(error: Exception, place: str) -> LawError:
     is_tracing = isinstance(error, TRACING_ERRORS)
     text = str(error).partition("\n")[0] if is_tracing else " ".join(str(error).split())
     lines = [f"{type(error).__name__}: {text if len(text) <= LONGEST_ERROR else f'{text[:LONGEST_ERROR]}…'}"]
-    lines += [_format_location(*at) for at in (own or methods)[-1:]]
+    lines += [format_location(*at) for at in (own or methods)[-1:]]
     if is_tracing:
         lines.append(BRANCH if isinstance(error, errors.TracerBoolConversionError) else NUMBER)
     return LawError(methods[0][0].f_code.co_name if methods else place, "\n".join(lines))
@@ -59,11 +58,3 @@ def _explain_exception(error: Exception, place: str) -> LawError:
 
 def _is_method(frame: FrameType) -> bool:
     return frame.f_code.co_name in PLACES and isinstance(frame.f_locals.get("self"), Environment)
-
-
-def _format_location(frame: FrameType, line: int) -> str:
-    """The lines that a traceback has for a frame; the file relative to the working directory, if it is below it."""
-    path = Path(frame.f_code.co_filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    summary = traceback.FrameSummary(str(shown), line, frame.f_code.co_name)
-    return "".join(traceback.format_list([summary])).rstrip()

@@ -6,10 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import random
 
-from tropism.check.compare import format_value, to_host
-from tropism.check.context import CheckContext, compile_quickly, sampler
+from tropism.check.compare import format_value
+from tropism.check.context import CheckContext, compile_quickly, draw
 from tropism.check.law import example, law, on_episodes
 from tropism.check.law_error import LawError, attempt
 from tropism.check.report import Status
@@ -35,11 +34,10 @@ def _check_space(context: CheckContext, name: str) -> None:
     space = build(context.params)
     if space != build(context.params):
         raise LawError(name, f"returned {space!r} and then {build(context.params)!r}")
-    sample = sampler(space, (), context.pure)
-    samples = [to_host(sample(random.key(seed))) for seed in range(NUM_SAMPLES)]
-    for number, sample in enumerate(samples):
+    samples = draw(context, space, context.seed, NUM_SAMPLES)
+    for sample in samples:
         if not space.contains(sample):
-            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
+            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)}")
     if context.pure:
         traced = compile_quickly(lambda params: build(params).contains(samples[0]))
         found = attempt(partial(traced, context.params))
