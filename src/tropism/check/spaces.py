@@ -37,7 +37,9 @@ def _check_space(context: CheckContext, name: str) -> None:
     samples = draw(context, space, context.seed, NUM_SAMPLES)
     for sample in samples:
         if not space.contains(sample):
-            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)}")
+            reason = attempt(partial(space.coerce, sample, type(sample).__name__))  # names the field of a message
+            because = "" if reason is None else f": {reason.message}"
+            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)}{because}")
     if context.pure:
         traced = compile_quickly(lambda params: build(params).contains(samples[0]))
         found = attempt(partial(traced, context.params))

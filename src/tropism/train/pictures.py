@@ -20,6 +20,7 @@ from tropism.drawing.plots import COLORS, new_plot, save_plot
 from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
+SHOWN_SHARE = 0.98  # of the searches that find the source: the range of times in a plot of their distribution
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one arena
 FOUND, NOT_FOUND, EDGE = "#ffffff", "#ff5c38", "#05070f"
@@ -27,7 +28,9 @@ SHARES = ScalarMappable(Normalize(0, 1), "viridis")
 
 
 def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Searches: paths over the arena of each episode, and success by start; other tasks: returns."""
+    """Searches: paths over the arena of each episode, and success by start, or search times; other tasks: returns."""
+    if all(each.times is not None for each in evaluations):
+        return draw_search_times(id, evaluations, path)
     if not isinstance(env, SearchTask) or any(each.search is None for each in evaluations):
         return _draw_returns(id, evaluations, path)
     shown = min(EPISODES_SHOWN, len(evaluations[0].returns))
@@ -64,6 +67,25 @@ def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> Non
     axes.set(xlabel="steps", ylabel="found the source", ylim=(0, 1.02))
     axes.legend(frameon=False)
     save_plot(figure, axes, path)
+
+
+def draw_search_times(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
+    """The distribution of search times, and the probability to have found the source, by step."""
+    figure = Figure((10, 4), layout="constrained")
+    density, cumulative = figure.subplots(1, 2)
+    last = 1
+    for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
+        if each.times is not None:
+            found = np.cumsum(each.times.found)
+            last = max(last, int(np.argmax(found >= SHOWN_SHARE * found[-1])))
+            density.plot(each.times.found, color=color, linewidth=1.6, label=each.policy)
+            cumulative.plot(found, color=color, linewidth=1.6, label=each.policy)
+    density.set(title=id, xlabel="steps to find the source", ylabel="probability", xlim=(0, last), ylim=(0, None))
+    cumulative.set(xlabel="steps", ylabel="probability that the source is found", xlim=(0, last), ylim=(0, 1.02))
+    cumulative.legend(frameon=False)
+    density.spines[["top", "right"]].set_visible(False)
+    density.grid(alpha=0.25)
+    save_plot(figure, cumulative, path)
 
 
 def _draw_returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:

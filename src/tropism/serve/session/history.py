@@ -13,7 +13,9 @@ def history(entries: list[Entry], start: int, step_count: int) -> dict[str, Any]
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """A step, or the new seed of a fork."""
+    """A step, an uploaded file, or the new seed of a fork."""
+    if entry.kind == "upload":
+        return {"file": entry.payload["path"]}
     if entry.kind == "reseed":
         return {"seed": entry.payload["seed"]}
     return {"action": entry.payload, "reward": entry.reward, "done": entry.done}
