@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jax import random
 
 from tropism import Session, ValidationError, make, random_policy
-from tropism.core.rollout.stepped import SteppedPolicy
 from tropism.core.rollout.policy import as_policy
+from tropism.core.rollout.stepped import SteppedPolicy
 from tropism.envs.source_tracking import isotropic
 from tropism.plume.tracking.strategies import STRATEGIES
 

@@ -20,7 +20,7 @@ from tropism.drawing.plots import COLORS, new_plot, save_plot
 from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
-SHOWN_SHARE = 0.98  # of the searches that find the source: the range of times in a plot of their distribution
+SHOWN_SHARE = 0.9  # of the searches that find the source: the range of times in a plot of their distribution
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one arena
 FOUND, NOT_FOUND, EDGE = "#ffffff", "#ff5c38", "#05070f"
