@@ -73,7 +73,7 @@ class AsyncClient:
         return await self._run(self._protocol.history(start))
 
     async def tools(self) -> list[dict[str, Any]]:
-        return await self._driver.run(self._protocol.tools())
+        return await self._run(self._protocol.tools())
 
     async def close(self) -> None:
         await self._run(self._protocol.close())
