@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,17 @@ class ServedEnvironment:
     def replayable(self) -> bool:
         """Whether an episode can be replayed from its seed and actions."""
         return self.env.traits.replayable and self.env.traits.seedable
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a session can be resumed from a snapshot."""
+        return self.env.traits.replayable or self.env.traits.copyable
+
+    @cached_property
+    def max_sessions(self) -> int | None:
+        """How many sessions fit into half of the machine's memory; None if they take none outside this process."""
+        each = self.env.traits.session_memory
+        return max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // each) if each else None
 
     @cached_property
     def variant(self) -> str:
