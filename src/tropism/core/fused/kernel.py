@@ -9,7 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, sort_nodes, reachable
+from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, reachable, sort_nodes
 from tropism.core.fused.operations import broadcast, evaluate_nodes, from_word, to_word
 from tropism.core.fused.program import KEYS, LaneProgram
 from tropism.core.native.builder import Unsupported
