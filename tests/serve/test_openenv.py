@@ -81,7 +81,7 @@ def test_a_typed_chat_client_sends_and_receives_tokens(server: Running):
 
 def test_a_class_of_the_guide_runs_unchanged(server: Running):
     """Its transform is applied once, a reward of None is null, and its state has its own fields."""
-    check_environment(adapt(Guessing), num_steps=5).raise_if_failed()
+    check_environment(adapt(Guessing), laws=["interface", "spaces", "flags", "snapshot", "words"]).raise_if_failed()
     with server.http("Guess-v0") as caller:
         begun = caller.post("/reset", json={"episode_id": "ep-1"}).json()
         assert (begun["observation"]["hint"], begun["reward"]) == ("five letters (1)", None)
