@@ -10,12 +10,12 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (8200, 5900),
+    "core": (8950, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
-    "envs": (3525, 2600),
+    "envs": (3530, 2600),
     "plume": (3720, 3000),
-    "gym": (1750, 1600),
+    "gym": (1880, 1600),
     "serve": (7260, 4700),
     "client": (890, 800),
     "wire": (360, 300),

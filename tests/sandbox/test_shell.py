@@ -24,7 +24,7 @@ from tropism.sandbox.shell_attacks import SHELL_ATTACKS
 ROOT = os.geteuid() == 0
 REASON = cached_shell_report().reason
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
-SMALL = replace(SHELL_SPEC, limits=Limits(memory=128 * MEBIBYTE, files=4 * MEBIBYTE, threads=16, wall=10, cpu=10))
+SMALL = replace(SHELL_SPEC, limits=Limits(memory=128 * MEBIBYTE, files=4 * MEBIBYTE, threads=16, wall=60, cpu=60))
 
 
 @pytest.fixture
@@ -95,6 +95,7 @@ def test_the_tools_of_an_agent_work(shell: Sandbox):
         assert (result.stdout, result.stderr, result.exit_code) == (expected, "", 3 if command == "exit 3" else 0)
 
 
+@pytest.mark.slow
 def test_the_memory_of_all_processes_together_is_limited(shell: Sandbox):
     fill = "x = bytearray(60 << 20); x[::4096] = bytes(len(x) // 4096)"
     hold = f"python -c \"{fill}; import time; time.sleep(1); print('held')\""

@@ -178,7 +178,8 @@ class Shell(Environment):
         return SAVED.pack(state.time, state.last_exit_code) + state.sandbox.start().files.pack()
 
     def load_state(self, data: bytes, params: Any) -> ShellState:
-        return ShellState(*SAVED.unpack_from(data), Sandbox(self.sandbox_spec, data[SAVED.size :]))
+        time, last_exit_code = SAVED.unpack_from(data)
+        return ShellState(time, last_exit_code, Sandbox(self.sandbox_spec, data[SAVED.size :]))
 
     def close(self, state: ShellState) -> None:
         state.sandbox.close()

@@ -21,7 +21,7 @@ VERSION_1 = {
     "cpu": ("cpu.shares",),
 }
 VERSION_2 = {"memory": ("memory.max",), "pids": ("pids.max",), "cpu": ("cpu.weight",)}
-CPU_WEIGHTS = {"cpu.shares": "102", "cpu.weight": "10"}  # a tenth of the default: commands yield to the server
+CPU_WEIGHTS = {"cpu.shares": "341", "cpu.weight": "33"}  # a third of the default: commands yield to the server
 OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "cpu.weight")  # not in every kernel
 
 _numbers = itertools.count()

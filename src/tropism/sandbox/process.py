@@ -26,6 +26,7 @@ KILL_TIMEOUT = 5.0  # seconds a killed worker may take to end
 MAX_FRAME = 2**20  # bytes; longer frames are rejected
 READ_SIZE = 65536
 CREDENTIALS = struct.Struct("3i")
+KILLED_LATER = 500  # oom_score_adj: if the memory of its group runs out, a process it has started is killed first
 MIN_WAIT = 0.02  # seconds between two reads of the CPU clock
 CHECK_INTERVAL = 0.05  # seconds between two checks of the monitor
 CORES = os.cpu_count() or 1
@@ -168,6 +169,8 @@ class Worker:
         """Move the worker, and with it every process that it starts, into a group, which ends with the worker."""
         self._groups.append(group)
         group.add(self.pid)
+        with open(f"/proc/{self.pid}/oom_score_adj", "w") as score:
+            score.write(str(KILLED_LATER))
 
     def _left_processes(self) -> bool:
         """Whether processes that the worker has started are still running after its reply."""

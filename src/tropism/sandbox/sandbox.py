@@ -66,7 +66,7 @@ class Sandbox:
         exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(worker, request)
         stderr = _text(request.err)
         if not completed:
-            reason = f"{_explain(request, exit_code, self.spec.shell)}; {self._lost()}"
+            reason = f"{_explain(request, exit_code, self.spec.shell)}; {self._loss()}"
             stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {reason}\n"
         return ExecutionResult(
             stdout=_text(request.out),
@@ -118,7 +118,7 @@ class Sandbox:
                 self._archive = SandboxFiles(worker).pack()
         return worker.end(0.0 if request.exceeded else EXIT_TIMEOUT)
 
-    def _lost(self) -> str:
+    def _loss(self) -> str:
         """What was lost with the worker."""
         if not self.spec.shell:
             return "all variables are lost"

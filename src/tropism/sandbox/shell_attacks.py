@@ -27,7 +27,11 @@ GROUP_FILES = "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs"
 SHELL_ATTACKS = (
     Quick("read a host file with a command", "cat $FILE"),
     Command("read it through a process's root", "cat /proc/*/root$FILE"),
-    Command("read the server's environment with a command", "cat /proc/$SERVER/environ", needs_root=True),
+    Command(
+        "read the server's environment with a command",
+        "cat /proc/$SERVER/environ >/dev/null && echo $DONE",
+        needs_root=True,
+    ),
     Command("overwrite a host file with a command", "echo gone > $FILE", oracle=changes_file),
     Quick("create a host file with a command", "touch $NEW", oracle=creates_file),
     Quick("connect over TCP with bash", "exec 3<>/dev/tcp/${TCP/ //}", oracle=reaches_socket("tcp")),

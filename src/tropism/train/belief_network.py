@@ -42,11 +42,11 @@ class BeliefNetwork(Module):
         self.critic = Linear(rest[2], 2**0.5), Linear(rest[3], 1.0)
 
     def __call__(self, obs: Any, memory: None) -> tuple[Any, Any, None]:  # noqa: ARG002  of the interface
-        features = nn.relu(self.encoder(self.centered(obs["belief"], obs["position"]).ravel()))
+        features = nn.relu(self.encoder(self.center(obs["belief"], obs["position"]).ravel()))
         outputs, value = (last(nn.relu(first(features))) for first, last in (self.actor, self.critic))
         return outputs, VALUE_SCALE * value[0], None
 
-    def centered(self, belief: Float[Array, "..."], position: Any) -> Float[Array, "..."]:
+    def center(self, belief: Float[Array, "..."], position: Any) -> Float[Array, "..."]:
         """The square root of the belief, 2 n - 1 cells along an axis of n, with the agent in the middle."""
         root = math.sqrt(belief.size) * jnp.sqrt(belief) / 4  # of order 1 where the belief is
         padded = jnp.pad(root, [(size - 1, size - 1) for size in self.shape])

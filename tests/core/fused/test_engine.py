@@ -19,6 +19,7 @@ from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps
+from tropism.core.spaces import MultiDiscrete
 from tropism.errors import ValidationError
 
 # The others take too many operations, or index arrays that are too large.
@@ -125,6 +126,40 @@ def test_auto_takes_the_kernel_on_a_gpu_if_it_is_verified(monkeypatch: pytest.Mo
         assert choose_run(replace(plan, num_envs=9), key, params, "auto") is expected
     assert len(compared) == 2
     assert jax.jit(lambda key: jnp.float32(choose_run(plan, key, params, "auto") is run_steps))(key) == 1
+
+
+def test_a_kernel_that_does_not_compile_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    def fail(*_: Any) -> str:
+        raise RuntimeError("no registers")
+
+    plan, params = plan_of("CartPole-v1", 3)
+    monkeypatch.setenv("TROPISM_CACHE", str(tmp_path))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(choice, "compare", fail)
+    assert choose_run(plan, jax_key(0), params, "auto") is run_steps
+    assert not list(tmp_path.rglob("*.json"))
+
+
+class TwoSwitches(Line):
+    """The line, moved by the second of two switches."""
+
+    def action_space(self, params: Any) -> MultiDiscrete:
+        return MultiDiscrete([3, 2])
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        return super().step(key, state, action[1], params)
+
+
+def test_inside_a_compiled_function_with_actions_of_several_numbers() -> None:
+    env = TwoSwitches()
+
+    def run(key: Any, engine: Any) -> Any:
+        def reduce(step: Any) -> Any:
+            return step.action, step.reward
+
+        return rollout(env, random_policy(env), key, 7, 9, collect=False, reduce=reduce, engine=engine).totals
+
+    assert_close(jax.jit(lambda key: run(key, "fused"))(jax_key(4)), run(jax_key(4), "xla"))
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def constant_value(node: Node) -> Any:
     return bits.astype(bool)[()] if node.dtype.kind == "b" else bits.view(node.dtype)[()]
 
 
-def ordered(nodes: Iterable[Node]) -> list[Node]:
+def sort_nodes(nodes: Iterable[Node]) -> list[Node]:
     """In the order in which they can be computed."""
     return sorted(nodes, key=lambda node: node.number)
 

@@ -55,7 +55,7 @@ class Greedy(BeliefStrategy):
     """Maximizes the probability to find the source in the next step."""
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
-        return -_found(state, neighbours)
+        return -_find_probability(state, neighbours)
 
 
 class MeanDistance(BeliefStrategy):
@@ -128,7 +128,7 @@ class Infotaxis(BeliefStrategy):
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
         sums = _after_moves(state, self.features, state.belief)
         hit, hit_entropy = sums[:, :-1], sums[:, -1]
-        found = _found(state, neighbours)
+        found = _find_probability(state, neighbours)
         costs = _complement_log2(found + hit.sum(-1)) + xlog2x(hit).sum(-1) + xlog2x(found) - hit_entropy
         return _prefer_certain(found, costs)
 
@@ -158,7 +158,9 @@ class SpaceAwareInfotaxis(BeliefStrategy):
         entropy = jnp.log2(total) - (of_belief + of_likelihood) / total
         value = distance / total + 2 ** (entropy - 1) - 0.5
         value = jnp.where(value > 0, jnp.log2(jnp.where(value > 0, value, 1)), value)
-        return _prefer_certain(_found(state, neighbours), jnp.where(positive, probability * value, 0).sum(-1))
+        return _prefer_certain(
+            _find_probability(state, neighbours), jnp.where(positive, probability * value, 0).sum(-1)
+        )
 
 
 STRATEGIES: dict[str, Callable[[HitTable, bool], BeliefStrategy]] = {
@@ -191,7 +193,7 @@ def _after_moves(
     return jnp.matmul(columns, rows, precision=lax.Precision.HIGHEST)
 
 
-def _found(state: BeliefState, neighbours: Int[Array, "actions dims"]) -> Float[Array, " actions"]:
+def _find_probability(state: BeliefState, neighbours: Int[Array, "actions dims"]) -> Float[Array, " actions"]:
     """The probability of the source in each neighbouring cell; any number outside of the grid."""
     return jax.vmap(lambda cell: state.belief[tuple(cell)])(neighbours)
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from tropism.serve.session.requests import HistoryRequest, convert
 from tropism.serve.storage.protocol import Entry
 
 
-def history(entries: list[Entry], start: int, step_count: int) -> dict[str, Any]:
-    """Rows from `start`; `whole` is true if the entries include every step of the episode."""
-    begin, *steps = entries
+def history(entries: list[Entry], data: dict[str, Any], step_count: int) -> dict[str, Any]:
+    """The reply to a request for history; `whole` is true if the entries include every step of the episode."""
+    (begin, *steps), start = entries, convert(data, HistoryRequest).start
     whole = sum(step.kind == "step" for step in steps) == step_count
     return {**begin.payload, "from": start, "steps": [_row(step) for step in steps[start:]], "whole": whole}
 

@@ -21,14 +21,7 @@ from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
-from tropism.serve.session.requests import (
-    EmptyRequest,
-    ForkRequest,
-    HistoryRequest,
-    RestoreRequest,
-    convert,
-    parse_reset,
-)
+from tropism.serve.session.requests import EmptyRequest, ForkRequest, RestoreRequest, convert, parse_reset
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
 from tropism.wire.codec import encode
@@ -317,7 +310,7 @@ class LiveSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
+        return encode(history(self.entries(), data, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
