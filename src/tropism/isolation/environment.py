@@ -32,7 +32,7 @@ class IsolatedEnvironment(Wrapper):
 
     @property
     def host(self) -> Host:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return replace(self.env.traits, isolated=True, interruptible=True)
+        return replace(self.env.traits, copyable=False, isolated=True, interruptible=True)
 
     def reset(self, key: Any, params: Any) -> tuple[Any, EpisodeProcess]:
         process = self.start_process()
@@ -61,6 +61,9 @@ class IsolatedEnvironment(Wrapper):
     def agent_position_in_image(self, state: EpisodeProcess, params: Any) -> tuple[float, float] | None:
         return state.call("agent_position_in_image", params) if self._overrides("agent_position_in_image") else None
 
+    def state_fields(self, state: EpisodeProcess, params: Any) -> dict[str, Any]:
+        return state.call("state_fields", params) if self._overrides("state_fields") else {}
+
     def describe(self, state: EpisodeProcess, obs: Any, params: Any) -> str:
         return (
             state.call("describe", params, obs)
@@ -74,6 +77,12 @@ class IsolatedEnvironment(Wrapper):
 
     def state_is_lost(self, state: Any) -> bool:
         return isinstance(state, EpisodeProcess) and not state.alive
+
+    def workspace(self, state: EpisodeProcess, params: Any) -> None:
+        """None: files of another process cannot be reached."""
+
+    def recorded_outcome(self, state: EpisodeProcess) -> None:
+        """None: a replay computes everything again."""
 
     def close(self, state: EpisodeProcess) -> None:
         state.close()

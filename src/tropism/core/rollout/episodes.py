@@ -50,7 +50,7 @@ def run_episodes(
     return _run(env, policy, params, seeds, probe, trace_length)
 
 
-class _Lane(eqx.Module):
+class Lane(eqx.Module):
     """One episode and its outcome so far; steps after its end do not change the outcome."""
 
     episode: Episode
@@ -67,12 +67,12 @@ class _Lane(eqx.Module):
 def _run(
     env: Environment, policy: Any, params: Any, seeds: UInt32[Array, "episodes 2"], probe: Probe, trace_length: int
 ) -> EpisodeOutcomes:
-    lanes = jax.vmap(lambda seed: _start(env, policy, params, probe, seed))(seeds)
+    lanes = jax.vmap(lambda seed: start_lane(env, policy, params, probe, seed))(seeds)
     trace = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (trace_length, *leaf.shape)), lanes.probe_value)
 
     def step(carry: Any) -> Any:
         time, lanes, trace = carry
-        lanes = jax.vmap(lambda lane: _step(env, policy, params, probe, lane))(lanes)
+        lanes = jax.vmap(lambda lane: step_lane(env, policy, params, probe, lane))(lanes)
         if trace_length:
             trace = jax.tree.map(lambda rows, row: rows.at[time + 1].set(row, mode="drop"), trace, lanes.probe_value)
         return time + 1, lanes, trace
@@ -90,14 +90,14 @@ def _run(
     return EpisodeOutcomes(lanes.steps, lanes.reward, lanes.terminated, lanes.probe_value, trace)
 
 
-def _start(env: Environment, policy: Any, params: Any, probe: Probe, seed: UInt32[Array, " 2"]) -> _Lane:
+def start_lane(env: Environment, policy: Any, params: Any, probe: Probe, seed: UInt32[Array, " 2"]) -> Lane:
     episode, timestep = start_episode(env, seed, params)
     memory, false = policy.init(policy_key(episode.key)), jnp.bool_(False)
     value = probe(None, episode.state, timestep)
-    return _Lane(episode, memory, timestep.obs, false, jnp.int32(0), jnp.float32(0), false, value)
+    return Lane(episode, memory, timestep.obs, false, jnp.int32(0), jnp.float32(0), false, value)
 
 
-def _step(env: Environment, policy: Any, params: Any, probe: Probe, lane: _Lane) -> _Lane:
+def step_lane(env: Environment, policy: Any, params: Any, probe: Probe, lane: Lane) -> Lane:
     key = random.fold_in(policy_key(lane.episode.key), lane.episode.time)
     action, memory = policy.act(key, lane.memory, lane.obs)
     episode, timestep = step_episode(env, lane.episode, action, params)
@@ -109,7 +109,7 @@ def _step(env: Environment, policy: Any, params: Any, probe: Probe, lane: _Lane)
         probe(lane.probe_value, episode.state, timestep),
     )
     outcome = jax.tree.map(lambda old, new: jnp.where(lane.ended, old, new), before, after)
-    return _Lane(episode, memory, timestep.obs, lane.ended | timestep.terminated | timestep.truncated, *outcome)
+    return Lane(episode, memory, timestep.obs, lane.ended | timestep.terminated | timestep.truncated, *outcome)
 
 
 def policy_key(seed: UInt32[Array, " 2"]) -> Any:

@@ -20,7 +20,7 @@ from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.nav import PlumeNav, PlumeNavParams, PlumeNavState
 from tropism.envs.plume.parts import HostEpisode, PlumeParts, PlumeView
-from tropism.envs.plume.steps import MOTION, SENSOR, HostSteps, search_info, take_step
+from tropism.envs.plume.steps import MOTION, PRIVATE_INFO, SENSOR, HostSteps, search_info, take_step
 from tropism.errors import StateError, ValidationError
 from tropism.plume.scene import AgentPose, Scene, pair
 from tropism.plume.user_parts import (
@@ -220,6 +220,7 @@ class PlumeHost(Environment):
     """
 
     host = Host(reseedable=False)
+    private_info = PRIVATE_INFO
 
     search: HostSearch
 

@@ -15,7 +15,7 @@ from tropism.core.environment import Environment, EnvState, Info, check_options
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Discrete, Space
 from tropism.core.spaces.space import as_array, check_count, is_integer
-from tropism.envs.plume.steps import FIELD, SENSOR, PureSteps, search_info, take_step
+from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
@@ -67,6 +67,8 @@ class PlumeNav(Environment):
     simulated once and all agents of a batch share that realisation, each episode starting at another time of
     it; otherwise each has its own.
     """
+
+    private_info = PRIVATE_INFO
 
     field: Field | PlumeRecording
     sensor: Sensor
@@ -247,7 +249,7 @@ class PlumeNav(Environment):
     def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Outcome:
         return search(self, policy, seed, num_episodes, params=params, paths=True)
 
-    def strategies(self) -> Mapping[str, Callable[[], Strategy]]:
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Strategy]]:
         return {name: partial(make_strategy, name, self.sensor, self.motion) for name in NAMES}
 
 

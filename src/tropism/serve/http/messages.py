@@ -86,8 +86,8 @@ class Trait(Flag):
 class Route(NamedTuple):
     """One request of the HTTP interface. Its path follows /envs/{id}, or stands alone for the default environment.
 
-    `request` is the type of the body, or of the query of a GET; None if neither is read. `reply` is the type of the
-    JSON reply, or the media types of another one.
+    `request` is the type of the body, or of the query of a GET; bytes for any body, None if neither is read. `reply`
+    is the type of the JSON reply, or the media types of another one.
     """
 
     method: str
@@ -97,6 +97,21 @@ class Route(NamedTuple):
     handler: Callable[[Any, HttpRequest], Awaitable[Response]]
     summary: str
     traits: Trait = Trait.NONE
+
+
+class OuterMetadata(msgspec.Struct):
+    """Whether a reply has metadata outside of its observation."""
+
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_outer_metadata = msgspec.json.Decoder(OuterMetadata)
+
+
+def with_metadata(body: bytes) -> bytes:
+    """The reply to a reset or step with `metadata`, which is null if empty, as OpenEnv's HTTP interface has it."""
+    absent = _outer_metadata.decode(body).metadata is msgspec.UNSET
+    return b'{"metadata":null,' + body[1:] if absent else body
 
 
 def json_response(value: Any) -> Response:
@@ -126,9 +141,11 @@ def add_headers(send: Any, headers: Headers) -> Any:
     return send_with_headers
 
 
-async def read_data(scope: Any, receive: Any, settings: Settings) -> dict[str, Any]:
-    """The JSON body; for a GET, the query parameters too."""
+async def read_data(scope: Any, receive: Any, settings: Settings, kind: Any) -> dict[str, Any]:
+    """The JSON body, for a GET with the query parameters; a body of any other kind is the field `data`."""
     body = await read_body(scope, receive, settings)
+    if kind is bytes:
+        return {"data": body}
     data = decode(body) if body.strip() else {}
     if not isinstance(data, dict):
         raise ServerError("VALIDATION_ERROR", f"the body is a JSON {type(data).__name__}; expected an object")

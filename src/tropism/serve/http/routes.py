@@ -5,14 +5,17 @@ from typing import Any
 
 from tropism.errors import ServerError
 from tropism.serve.http import openapi
-from tropism.serve.http.api import HttpApi
+from tropism.serve.http.api import BINARY, HttpApi
 from tropism.serve.http.messages import HttpRequest, Response, Route, Trait, json_response
 from tropism.serve.http.replies import (
     CloseReply,
     EnvironmentReply,
+    FileReply,
+    FilesReply,
     ForkReply,
     HealthReply,
     HistoryReply,
+    ReadyReply,
     RecordingsReply,
     ResetReply,
     SchemaReply,
@@ -37,7 +40,7 @@ from tropism.serve.session.requests import (
 
 async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
     await request.environment.prepare_form(api.sessions.threads)
-    return json_response(openapi.document(ROUTES, request.environment, request.root))
+    return json_response(openapi.document(ROUTES, request.environment, api.sessions.settings.root_path + request.root))
 
 
 def _timeline_routes(path: str) -> tuple[Route, ...]:
@@ -74,6 +77,9 @@ ROUTES = (
         "The episode so far: seed, options and actions.",
         SESSION,
     ),
+    Route("GET", "/files", EmptyRequest, FilesReply, HttpApi.perform, "The files of the episode.", SESSION),
+    Route("GET", "/files/{path}", EmptyRequest, (BINARY,), HttpApi.read_file, "The content of a file.", SESSION),
+    Route("PUT", "/files/{path}", bytes, FileReply, HttpApi.write_file, "Create or replace a file.", SESSION),
     Route("POST", "/close", EmptyRequest, CloseReply, HttpApi.close, "Close the session.", SESSION),
     Route("GET", "/schema", None, SchemaReply, HttpApi.schema, "JSON Schemas of actions, observations and states."),
     Route("GET", "/metadata", None, EnvironmentReply, HttpApi.metadata, "Name and description of the environment."),
@@ -87,6 +93,7 @@ ROUTES = (
         "The environments of this server.",
     ),
     Route("GET", "/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
+    Route("GET", "/ready", None, ReadyReply, HttpApi.ready, "Whether the server accepts requests; else 503.", PUBLIC),
     Route("GET", "/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
     Route(
         "GET",
@@ -106,22 +113,51 @@ ROUTES = (
         "The latest recorded episodes.",
     ),
     *_timeline_routes("/recordings/{number}"),
+    Route(
+        "POST",
+        "/agent/{agent_id}/step",
+        StepRequest,
+        TimestepReply,
+        HttpApi.agent_step,
+        "Take one action in the session of this agent.",
+        PUBLIC | Trait.ROOT | Trait.REQUEST_ID,
+    ),
+    Route(
+        "GET",
+        "/agent/{agent_id}/observation",
+        EmptyRequest,
+        TimestepReply,
+        HttpApi.agent_observation,
+        "The observation of this agent.",
+        PUBLIC | Trait.ROOT,
+    ),
     Route("GET", "/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
     Route("GET", "/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
     Route("GET", "/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
     Route("GET", "/page/{file}", None, FILES, HttpApi.page, "The files of the page.", PUBLIC | Trait.ROOT),
 )
 
+
+def _pattern(path: str) -> "re.Pattern[str]":
+    """Matches a path with parameters; only that of a file may have slashes."""
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path).replace("(?P<path>[^/]+)", "(?P<path>(?s:.+))"))
+
+
 _FIXED: dict[str, dict[str, Route]] = {}  # by path and method
 for _route in ROUTES:
     _FIXED.setdefault(_route.path, {})[_route.method] = _route
-_PATTERNS = [
-    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path
-]
+_PATTERNS = [(_pattern(path), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path]
+_AGENT_MCP = re.compile(r"/agent/([^/]+)/mcp")  # the id is the agent's credential
+
+
+def agent_of(path: str) -> str | None:
+    """The agent id in the path of an agent's MCP endpoint."""
+    match = _AGENT_MCP.fullmatch(path)
+    return None if match is None else match[1]
 
 
 def is_public(path: str) -> bool:
-    return any(Trait.PUBLIC in route.traits for route in _match(path)[0].values())
+    return path.startswith("/agent/") or any(Trait.PUBLIC in route.traits for route in _match(path)[0].values())
 
 
 def allowed_methods(path: str) -> list[str]:

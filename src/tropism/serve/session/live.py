@@ -3,17 +3,17 @@
 import secrets
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import RestorePoint
+from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.files import FILE_OPERATIONS, READS
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
@@ -21,19 +21,11 @@ from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
-from tropism.serve.session.requests import (
-    EmptyRequest,
-    ForkRequest,
-    HistoryRequest,
-    RestoreRequest,
-    convert,
-    parse_reset,
-)
+from tropism.serve.session.requests import EmptyRequest, ForkRequest, RestoreRequest, convert, parse_reset
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
 from tropism.wire.codec import encode
 
-WATCH_ID_BYTES = 9
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
@@ -45,6 +37,7 @@ class LiveSession:
     __slots__ = (
         "_context",
         "environment",
+        "form",
         "id",
         "lock",
         "log",
@@ -65,6 +58,7 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         limits = context.settings.session_limits
         self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
+        self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
         self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
@@ -75,14 +69,16 @@ class LiveSession:
 
     @property
     def watch_id(self) -> str:
-        """An id that permits inspecting and forking this session, but not stepping it."""
-        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
+        return ids.watch_id(self.id)
+
+    @property
+    def agent_id(self) -> str:
+        return ids.agent_id(self.id)
 
     @property
     def log_context(self) -> dict[str, Any]:
         """Fields that identify this session in log lines."""
-        ids = {"session_id": self.id, "episode_id": self.session.episode_id}
-        return ids | {"environment": self.environment.id}
+        return {"session_id": self.id, "episode_id": self.session.episode_id, "environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
@@ -105,7 +101,7 @@ class LiveSession:
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._context.replay_pool.run(function, *arguments)
+                return await self._context.replay_pool.run(self.environment, function, *arguments)
             return await self.in_thread(function, *arguments)
         finally:
             self.used_at = time.monotonic()
@@ -139,7 +135,7 @@ class LiveSession:
 
     def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
-        if request_id is None:
+        if request_id is None or kind in READS:
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
         return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request))
@@ -157,8 +153,8 @@ class LiveSession:
         restore_point = recordings.restore_point("reset", self, True)
         timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-        reply = self.environment.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
+        reply = self.form.reply(session, timestep)
+        encoded, digest = encode(self.reset_reply(reply)), self.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
@@ -169,7 +165,7 @@ class LiveSession:
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        return reply | {"session_id": self.id, "view": self.watch_id, "environment": self.environment.id}
+        return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
 
     @property
     def recording_number(self) -> int | None:
@@ -186,7 +182,7 @@ class LiveSession:
             self._context.record_later(self)
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
-        form, session = self.environment.form, self.session
+        form, session = self.form, self.session
         try:
             action = self.environment.read_action(data)
         except ValidationError as error:
@@ -198,7 +194,7 @@ class LiveSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
 
         def write() -> None:
             if directly:
@@ -252,15 +248,16 @@ class LiveSession:
         """Restore the session from its claim, after an eviction or a crash."""
         self.session = restore_session(self.environment, self.log.load(), self._add_reply)
 
-    def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Keep a replayed reply for repeated requests."""
+    def _add_reply(self, entry: Entry, session: Session) -> None:
+        """Keep the reply to a replayed entry for repeated requests."""
         assert entry.request is not None
+        reply = self.form.reply(session, session.timestep)
         encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
-        return encode(session_state(self.session))
+        return encode(self.session.state_fields() | session_state(self.session))
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
@@ -292,7 +289,7 @@ class LiveSession:
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
+        return encode(self.reset_reply(self.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""
@@ -313,7 +310,7 @@ class LiveSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
+        return encode(history(self.entries(), data, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
@@ -321,7 +318,7 @@ class LiveSession:
     def evict(self) -> bytes | None:
         """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
         try:
-            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
+            snapshot = self.session.snapshot() if self.environment.resumable else None
         except StateError:
             snapshot = None
         self.session.close()
@@ -338,8 +335,9 @@ OPERATIONS: dict[str, Operation] = {
     "fork": lambda session, data, _: session.fork(data),
     "restore": lambda session, data, _: session.restore(data),
     "history": lambda session, data, _: session.history(data),
+    **FILE_OPERATIONS,
 }
-NOT_REPLAYED = ("snapshot", "fork", "restore")  # a replay of the episode does not reproduce their replies
+NOT_REPLAYED = ("snapshot", "fork", "restore", "write_file")  # a replay of the episode does not reproduce their replies
 INLINE_KINDS = ("reset", "step", "state")  # the cost of the others grows with the episode, for host environments
 
 

@@ -1,10 +1,11 @@
 """Replays the entries of served sessions, to restore, fork and show them."""
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from tropism.core.native.choice import EngineName
-from tropism.core.session.replay import ReplayEntry, replay
+from tropism.core.session.replay import TIMESTEPS, ReplayEntry, replay
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment
@@ -54,7 +55,9 @@ def _replay_entry(environment: ServedEnvironment, entry: Entry) -> ReplayEntry:
         return ReplayEntry("reset", {name: entry.payload[name] for name in RESET_ARGUMENTS}, entry)
     if entry.kind == "reseed":
         return ReplayEntry("reseed", entry.payload["seed"], entry)
-    return ReplayEntry("step", environment.read_action(entry.payload), entry)
+    if entry.kind == "upload":
+        return ReplayEntry("upload", (entry.payload["path"], b64decode(entry.payload["data"])), entry)
+    return ReplayEntry("step", environment.read_action(entry.payload), entry, entry.outcome)
 
 
 def replay_to_end(environment: ServedEnvironment, session: Session, entries: Iterable[Entry], compare: Compare) -> None:
@@ -77,7 +80,7 @@ def compare_reward(session: Session, entry: Entry) -> None:
 
 def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
     """The entries up to this step."""
-    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind != "reseed"]
+    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind in TIMESTEPS]
     if not 0 <= step < len(lengths):
         raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
     return entries[: lengths[step]]
@@ -92,11 +95,11 @@ def checkpoint(session: Session, every: int) -> bytes | None:
 
 
 def restore_session(
-    environment: ServedEnvironment, point: RecoveryPoint, on_reply: Callable[[Entry, dict[str, Any]], None]
+    environment: ServedEnvironment, point: RecoveryPoint, on_reply: Callable[[Entry, Session], None]
 ) -> Session:
     """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
 
-    `on_reply` is called with each replayed entry that has a request id, and its reply. A replay that differs on
+    `on_reply` is called after each replayed entry that has a request id, with the session. A replay that differs on
     another engine is repeated on XLA, where the session then continues.
     """
     try:
@@ -111,7 +114,7 @@ def _restore_on(
     engine: EngineName,
     environment: ServedEnvironment,
     point: RecoveryPoint,
-    on_reply: Callable[[Entry, dict[str, Any]], None],
+    on_reply: Callable[[Entry, Session], None],
 ) -> Session:
     entries = [entry for entry in point.after if not entry.is_note]
     if entries and not environment.replayable:
@@ -125,11 +128,11 @@ def _restore_on(
     def compare(session: Session, entry: Entry) -> None:
         check_reply(environment, session, entry)
         if entry.request is not None:
-            on_reply(entry, environment.form.reply(session, session.timestep))
+            on_reply(entry, session)
 
     try:
         if point.snapshot is not None:
-            compare(session, next(entry for entry in reversed(point.before) if not entry.is_note))
+            compare(session, next(entry for entry in reversed(point.before) if entry.kind in TIMESTEPS))
     except BaseException:
         session.close()
         raise
