@@ -175,7 +175,7 @@ def test_three_dimensions_have_six_actions_and_a_picture():
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], message: str):
     with pytest.raises(ValidationError, match=message):
-        isotropic(**{"size": 7, "num_hits": 3, **arguments})
+        isotropic(**dict[str, Any]({"size": 7, "num_hits": 3, **arguments}))
 
 
 def test_params_are_vmapped_and_differentiable():

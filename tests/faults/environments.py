@@ -56,7 +56,7 @@ class Careless(AgentEnvironment):
             raise RAISED[action.failure]
         if action.failure in RETURNED:
             return RETURNED[action.failure]
-        reply = {"reward": float(action.amount), **REPLIED.get(action.failure, {})}
+        reply: dict[str, Any] = {"reward": float(action.amount), **REPLIED.get(action.failure, {})}
         return Total(total=self.total, done=self.total >= 1000, **reply)
 
 

@@ -136,7 +136,7 @@ def test_a_directory_is_refused(tmp_path: Path):
 
 
 def test_deletion_by_age_ignores_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    real = time.time
+    real, session = time.time, ""
     for number, jump in enumerate((0.0, 40 * DAY, -40 * DAY)):
         monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
         with running("Echo-v0", journal=SqliteJournal(tmp_path / "journal")) as server:

@@ -103,13 +103,18 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             super().on_headers_complete()
 
+    @property
+    def _has_cycle(self) -> bool:
+        """Whether the request is being answered; not after an error in its headers."""
+        return getattr(self, "cycle", None) is not None
+
     def on_body(self, body: bytes) -> None:
-        if self.cycle is not None:  # none was started after an error in the headers
+        if self._has_cycle:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._end_lingering()
-        if self.cycle is not None:
+        if self._has_cycle:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:

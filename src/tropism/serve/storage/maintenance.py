@@ -1,7 +1,7 @@
 """Operations on the journal of a stopped server: reports, checks, rescue, deletion and export."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class SessionSummary(NamedTuple):
 
 
 @contextmanager
-def open_journal(path: Path) -> Iterator[SqliteFile]:
+def open_journal(path: Path) -> Generator[SqliteFile]:
     """The file of a journal that no server has open."""
     if not path.is_file():
         raise ValidationError("journal", str(path), "the file of a journal")
