@@ -10,18 +10,18 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (8950, 5900),
+    "core": (9110, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
     "envs": (3530, 2600),
     "plume": (3720, 3000),
     "gym": (1880, 1600),
-    "serve": (7260, 4700),
-    "client": (890, 800),
+    "serve": (8220, 6500),
+    "client": (920, 830),
     "wire": (360, 300),
     "record": (1150, 1050),
     "train": (2700, 1900),
-    "cli": (2060, 1700),
+    "cli": (2120, 1780),
     "sandbox": (3400, 3400),
     "drawing": (250, 250),
 }
