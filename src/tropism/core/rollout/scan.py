@@ -139,6 +139,7 @@ def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any
     def step(lane: Any, state: Any, action: Any) -> Any:
         return plan.step((keys[1], keys[2]), lane, state, action, params)
 
+    timestep: Timestep
     timestep, obs, state = _map_lanes(step, plan.lanes(), carry.state, action)
     memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
     _, reward, terminated, truncated, info = timestep
