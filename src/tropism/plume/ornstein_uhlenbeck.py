@@ -1,10 +1,12 @@
-"""Ornstein–Uhlenbeck processes, exact for any time step."""
+"""Ornstein–Uhlenbeck processes and their time integrals, exact for any time step."""
 
 from typing import Any
 
 import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float
+
+SMALL = 0.1  # ratio of time step to time constant below which a series is more accurate than the formula
 
 
 def step(key: Any, value: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
@@ -20,3 +22,16 @@ def path(key: Any, start: Any, spread: Any, time_constant: Any, dt: Any, num: in
     weight = jnp.where(lag >= 0, jnp.exp(-jnp.maximum(lag, 0) * dt / time_constant), 0)
     kicks = spread * jnp.sqrt(1 - jnp.exp(-2 * dt / time_constant)) * random.normal(key, (num,))
     return weight @ kicks.at[0].set(start)
+
+
+def integral(key: Any, before: Any, after: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
+    """The integral of the process over a step with these values at its ends.
+
+    Given both ends it is normal, with mean τ·tanh(h/2)·(before + after) and variance 2σ²τ²·(h − 2·tanh(h/2)), where
+    h = dt/τ.
+    """
+    ratio = jnp.asarray(dt / time_constant)
+    half = jnp.tanh(ratio / 2)
+    excess = jnp.where(ratio < SMALL, ratio**3 / 12 - ratio**5 / 120, ratio - 2 * half)
+    deviation = spread * time_constant * jnp.sqrt(2 * excess)
+    return time_constant * half * (before + after) + deviation * random.normal(key, jnp.shape(before))

@@ -81,6 +81,7 @@ def evaluate(
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
     """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch."""
+    params = env.evaluation_params(params)
     size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
     batches: list[Evaluation] = []
     for done in range(0, num_episodes, size):
