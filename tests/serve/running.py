@@ -128,7 +128,7 @@ class Servers:
 
     async def _copy(self, to: Path) -> None:
         """Runs between event-loop iterations, so that the copy equals what a kill would leave."""
-        for end in ("", "-wal"):
+        for end in ("", "-wal", "-log"):
             copy(f"{self.journal.path}{end}", f"{to}{end}")
 
     def run(self, function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:

@@ -10,6 +10,7 @@ from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse
 
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
+POSTGRES = ("postgresql://", "postgres://")
 EngineChoice = Literal["auto", "native", "xla"]
 
 
@@ -38,11 +39,20 @@ def serve(
     ] = None,
     record: Annotated[Path | None, typer.Option(metavar="DIR", help="Record every session into DIR/ID.")] = None,
     journal: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="File that stores sessions, so that they survive a crash or restart. Default: a file for this address "
-            "in $XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",
+            metavar="FILE|URL",
+            help="File that stores sessions, so that they survive a crash or restart, or the postgresql:// address of "
+            "a database, which several servers can share. Default: a file for this address in "
+            "$XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",
+        ),
+    ] = None,
+    lease: Annotated[
+        float | None,
+        typer.Option(
+            help="With Postgres: seconds after its last step until another server may take a session over; 30.",
+            min=1,
+            show_default=False,
         ),
     ] = None,
     durability: Annotated[
@@ -50,7 +60,7 @@ def serve(
         typer.Option(
             help="Failures that an acknowledged step survives. process (the default): the death of any process, by "
             "kill -9 too. power: also a power failure; replies wait for an fsync, shared by concurrent sessions. "
-            "off: none; sessions are kept in memory.",
+            "off: none; sessions are kept in memory. Postgres waits for its fsync in both.",
             show_default=False,
         ),
     ] = None,
@@ -91,29 +101,36 @@ def serve(
 
     def ready(url: str) -> None:
         count = "1 environment" if len(environments) == 1 else f"{len(environments)} environments"
-        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.path}"
+        stored = "" if stored_in is None else f"; sessions are stored in {stored_in.location}"
         print(f"serving {count} at {url} (open it in a browser; Ctrl-C stops){stored}", flush=True)
 
-    stored_in = _journal(journal, durability, settings)
+    stored_in = _journal(journal, durability, lease, settings)
     recordings = None if record is None else _recordings(record, environments.values())
     run(App(environments, settings, stored_in, unavailable_environments(ids or ()), recordings), ready)
 
 
-def _journal(path: Path | None, durability: Durability | None, settings: Any) -> Any:
+def _journal(journal: str | None, durability: Durability | None, lease: float | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
-    from tropism.errors import ValidationError
+    from tropism.errors import ValidationError, require_extra
     from tropism.serve.storage.sqlite import SqliteJournal, default_path
 
     if durability == "off":
-        if path is not None:
-            raise ValidationError("journal", str(path), "none with --durability off, which keeps sessions in memory")
+        if journal is not None:
+            raise ValidationError("journal", journal, "none with --durability off, which keeps sessions in memory")
         return None
-    if path is None and settings.port == 0:
+    if journal is not None and journal.startswith(POSTGRES):
+        require_extra("postgres", "a journal in Postgres", "psycopg")
+        from tropism.serve.storage.postgres import PostgresJournal
+
+        return PostgresJournal(journal) if lease is None else PostgresJournal(journal, lease_seconds=lease)
+    if lease is not None:
+        raise ValidationError("lease", lease, "none: only one server can use the file; a lease is for postgresql://…")
+    if journal is None and settings.port == 0:
         if durability is not None:
             expected = "--journal FILE as well: with --port 0 a restarted server would not find these sessions"
             raise ValidationError("durability", durability, expected)
         return None
-    return SqliteJournal(path or default_path(settings.host, settings.port), durability or "process")
+    return SqliteJournal(journal or default_path(settings.host, settings.port), durability or "process")
 
 
 def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineChoice = "auto") -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_the_recording_of_an_interrupted_episode_is_completed(tmp_path: Path):
         for _ in range(3):
             caller.post("/step", json=act)
         shutil.copytree(record, tmp_path / "left")  # as kill -9 would have left them
-        for end in ("", "-wal"):
+        for end in ("", "-wal", "-log"):
             shutil.copy(f"{journal.path}{end}", f"{tmp_path}/again{end}")
     folder = tmp_path / "left" / "CartPole-v1"
     assert [len(episode) for episode in Reader(folder)] == [0]

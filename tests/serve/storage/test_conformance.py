@@ -2,14 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serve.storage.postgres import PostgresServer, postgres_server
 
 from tropism.errors import ServerError
 from tropism.serve.storage.memory import MemoryJournal
+from tropism.serve.storage.postgres import PostgresJournal
 from tropism.serve.storage.protocol import Claim, Entry, Journal, RequestKey, SessionRecord, Ticket
 from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
@@ -27,10 +30,20 @@ IMPLEMENTATIONS: dict[str, Callable[[Path], Make]] = {
 }
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=[*IMPLEMENTATIONS, pytest.param("postgres", marks=pytest.mark.slow)])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Opens a journal; a second one, after the first was closed, has the same sessions if they survive."""
-    return IMPLEMENTATIONS[request.param](tmp_path)
+    if request.param != "postgres":
+        return IMPLEMENTATIONS[request.param](tmp_path)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    server.clear()
+    return partial(PostgresJournal, server.url)
 
 
 def step(number: int) -> Entry:

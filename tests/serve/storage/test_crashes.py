@@ -15,7 +15,7 @@ from tests.serve.running import process
 
 from tropism import Session, make
 from tropism.client import AsyncClient
-from tropism.errors import ValidationError
+from tropism.errors import ServerError
 from tropism.record import Reader, first_difference, session_of
 from tropism.serve.session.json_form import JsonForm
 from tropism.serve.storage.protocol import Entry, SessionRecord
@@ -42,9 +42,9 @@ async def append_from_two_threads(path: Path) -> None:
 
 
 def logged_groups(path: Path) -> list[Any]:
-    """The groups in the log of a journal."""
+    """The groups that a journal committed with other changes, such as a new episode."""
     copy = path.with_name("copy")
-    for end in ("", "-wal"):
+    for end in ("", "-wal", "-log"):
         copyfile(f"{path}{end}", f"{copy}{end}")
     with closing(sqlite3.connect(copy)) as file:
         return [json.loads(entries) for (entries,) in file.execute("select entries from log order by number")]
@@ -57,8 +57,10 @@ def test_a_damaged_entry_is_an_error(tmp_path: Path):
     journal.append(claim, [Entry("reset", {"seed": 1}, 0.0, False)])
     asyncio.run(journal.close())
     path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
-    with pytest.raises(ValidationError, match="one that is not damaged"):
-        SqliteJournal(path)
+    journal = SqliteJournal(path)
+    with pytest.raises(ServerError, match="journal cannot be read"):
+        asyncio.run(journal.claim(b"s", "worker"))
+    asyncio.run(journal.close())
 
 
 @pytest.mark.slow

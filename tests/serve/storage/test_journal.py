@@ -59,9 +59,10 @@ def after_a_crash(server: Running, *ids: str, **more: Any) -> Generator[Running]
     """Another server with the journal as kill -9 would have left it."""
     path = server.app.sessions.journal.path  # pyright: ignore
     left = path.parent / f"left-{next(copies)}"
-    for suffix in ("", "-wal"):
+    for suffix in ("", "-wal", "-log"):
         shutil.copy(f"{path}{suffix}", f"{left}{suffix}")
-    with running(*ids, journal=SqliteJournal(left), **more) as again:
+    max_entries = more.get("session_limits", SessionLimits()).max_entries
+    with running(*ids, journal=SqliteJournal(left, max_entries=max_entries), **more) as again:
         yield again
 
 
@@ -290,14 +291,20 @@ def test_a_session_is_not_resumed_with_other_params():
 
 @contextmanager
 def full_disk(server: Running) -> Generator[None]:
-    """Make the disk full."""
+    """Make the disk full: writes to the log fail as on a full disk, and the SQLite file cannot grow."""
     connection = connection_of(server)
+    log: Any = server.app.sessions.journal._file._log  # pyright: ignore
     (pages,) = connection.execute("pragma page_count").fetchone()
     connection.execute(f"pragma max_page_count = {pages}")
+    file, full = os.dup(log._descriptor), os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, log._descriptor)
     try:
         yield
     finally:
         connection.execute("pragma max_page_count = 1073741823")
+        os.dup2(file, log._descriptor)
+        os.close(file)
+        os.close(full)
 
 
 def slow_environments() -> dict[str, ServedEnvironment]:
@@ -321,7 +328,7 @@ def test_a_step_on_a_full_disk_fails_and_the_session_is_kept(id: str):
         headers = {"X-Session-Id": session}
         with full_disk(server):
             received = assert_error(talk(connection, "step", LARGE, id=5, request_id="r2"), "JOURNAL_ERROR")
-            assert "full" in received["message"]
+            assert "No space left" in received["message"]
             body = {"action": LARGE, "request_id": "r2"}
             assert_refused(caller.post("/step", json=body, headers=headers), "JOURNAL_ERROR")
             assert talk(connection, "state")["data"]["step_count"] == 1
@@ -383,8 +390,8 @@ def test_a_recording_continues_only_in_its_own_folder(tmp_path: Path):
         id = caller.post("/reset", json={"seed": 1}).headers["X-Session-Id"]
         caller.post("/step", json=act)
         headers, path = {"X-Session-Id": id}, server.app.sessions.journal.path  # pyright: ignore
-        left = [shutil.copy(f"{path}{end}", tmp_path / f"{name}{end}") for name in "ab" for end in ("", "-wal")]
-        assert len(left) == 4
+        left = [shutil.copy(f"{path}{end}", tmp_path / f"{name}{end}") for name in "ab" for end in ("", "-wal", "-log")]
+        assert len(left) == 6
     with continue_in("one", "a") as server, server.http(headers=headers) as caller:
         assert caller.post("/step", json=act).status_code == 200
     with continue_in("two", "b") as server, server.http() as another, server.http(headers=headers) as caller:
@@ -418,9 +425,9 @@ def test_damaged_pages_are_reported(tmp_path: Path):
         for _ in range(50):
             caller.post("/step", json={"action": {"message": "x" * 2000}})
     with (tmp_path / "journal").open("r+b") as file:
-        file.seek(20 * 1024)
+        file.seek(1024)
         file.write(os.urandom(60 * 1024))
-    with pytest.raises(ValidationError, match="one that is not damaged"):
+    with pytest.raises(ValidationError, match="malformed"):
         SqliteJournal(tmp_path / "journal")
 
 

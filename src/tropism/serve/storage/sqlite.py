@@ -24,6 +24,7 @@ from tropism.serve.storage.protocol import (
     leased_error,
     revoked_error,
 )
+from tropism.serve.storage.recovery import needed_spans, order_entries
 from tropism.serve.storage.sqlite_file import UPDATE_USED, SqliteFile, Statement, WriteGroup, unusable_journal
 from tropism.wire.codec import encode
 
@@ -94,6 +95,7 @@ class SqliteJournal(Journal):
     ):
         """Sessions unused for `forget_after` seconds are deleted."""
         self.path = Path(path)
+        self.location = str(path)
         self._power = durability == "power"
         self._forget_after = forget_after
         self._lease_seconds = lease_seconds
@@ -106,7 +108,7 @@ class SqliteJournal(Journal):
         self._commit_handle: asyncio.Handle | None = None
         self._sync_task: asyncio.Task[None] | None = None
         self._file = SqliteFile(self.path, log_size)
-        self._sync_disk = self._file.sync_wal
+        self._sync_disk = self._file.sync
         try:
             self._file.flush_log()
             self._sweep()
@@ -168,12 +170,9 @@ class SqliteJournal(Journal):
     def _read_entries(self, number: int, begin: int, reached: int, end: int) -> tuple[list[Entry], list[Entry]]:
         """The entries before and after the snapshot at `reached`, with notes in their places."""
         notes = self._file.notes(number)
-        needed = {note.begin: note.seq for note in notes if note.entry.kind == "snapshot"} | {begin: end}
-        placed = [(seq, 1, entry) for span in needed.items() for _, seq, entry in self._file.lines(number, *span)]
-        placed += [(note.seq, 0, note.entry) for note in notes]  # a note precedes the entry with its seq
-        placed.sort(key=lambda each: each[:2])
-        before = [entry for seq, is_line, entry in placed if seq < reached or (seq == reached and not is_line)]
-        return before, [entry for _, _, entry in placed[len(before) :]]
+        spans = needed_spans(notes, begin, end)
+        lines = [(seq, entry) for span in spans.items() for _, seq, entry in self._file.lines(number, *span)]
+        return order_entries(lines, notes, begin, reached, self._max_entries)
 
     def _current(self, claim: Claim) -> LeasedSession | None:
         """The session of this claim; None if the claim is stale."""
@@ -268,9 +267,9 @@ class SqliteJournal(Journal):
                 error = None
                 try:
                     await asyncio.to_thread(self._sync_disk)
-                    self._needs_sync, self._sync_disk = False, self._file.sync_wal
+                    self._needs_sync, self._sync_disk = False, self._file.sync
                 except (OSError, ServerError) as failure:
-                    self._needs_sync, self._sync_disk = True, self._file.checkpoint_wal
+                    self._needs_sync, self._sync_disk = True, self._file.sync_all
                     message = f"applied, but perhaps not on the disk ({failure}); repeat it with its request_id"
                     error = ServerError("JOURNAL_ERROR", message)
                 for ticket in waiting:
@@ -317,6 +316,10 @@ class SqliteJournal(Journal):
             logger.error("the last entries, which were not acknowledged: %s", error.message)
         if self._sync_task is not None:
             await self._sync_task
+        try:
+            self._file.flush_log()
+        except ServerError as failure:  # the next start does it
+            logger.warning("the log of the journal could not be moved to its file: %s", failure.message)
         self._file.close()
 
 

@@ -1,22 +1,29 @@
-"""The SQLite file of a journal: commits append to a log, which is later sorted into a table by session."""
+"""The files of a journal: an append-only log, which is later sorted into a table of an SQLite file by session."""
 
+import logging
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tropism.errors import ServerError, ValidationError
+from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.protocol import Entry, Ticket
+from tropism.serve.storage.recovery import Note, decode_entry
 from tropism.wire.codec import encode
 
 APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
 VERSION = 2
+LOG_BYTES = 2**22  # moving them takes some tens of milliseconds
+
+logger = logging.getLogger("tropism.serve")
 SCHEMA = f"""
 begin;
 create table sessions(
@@ -30,7 +37,7 @@ create table sessions(
   reached integer not null,  -- seq of the first entry after the snapshot
   snapshot blob
 );
-create table log(number integer primary key, entries text not null);
+create table log(number integer primary key, entries text not null);  -- entries committed with other changes
 create table episodes(       -- entries of one session, in pieces
   session integer not null, first integer not null, last integer not null, entries text not null,
   primary key (session, first)
@@ -48,6 +55,13 @@ pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 commit;
 """
+# Which records are this journal's, and the last one moved to the table of episodes. The first journals have no log.
+CREATE_LOG = """
+begin;
+create table if not exists append_log(mark blob not null, moved integer not null);
+insert into append_log select randomblob(8), 0 where not exists (select 1 from append_log);
+commit;
+"""
 INSERT_LOG = "insert into log(entries) values (?)"
 INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
 SELECT_NOTES = "select begin, seq, entry from notes where session = ? order by number"
@@ -60,22 +74,13 @@ from sessions where number = ?
 """
 UPDATE_USED = "update sessions set used = ? where number = ?"
 
-FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError)  # a damaged, full or missing file
-
-
-class Note(NamedTuple):
-    """A note, the seq of the reset of its episode, and the seq of the first entry after it."""
-
-    begin: int
-    seq: int
-    entry: Entry
+FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
 Line = tuple[int, int, Entry]  # session, seq, entry
 Statement = tuple[str, tuple[Any, ...]]
 
 _line_decoder = msgspec.json.Decoder(list[Line])
-_entry_decoder = msgspec.json.Decoder(Entry)
 _raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
 
 
@@ -96,15 +101,28 @@ class WriteGroup(Ticket):
 
 
 class SqliteFile:
-    """Thread-safe through `lock`; `log_size` is the number of entries at which the log is sorted."""
+    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `log_bytes`.
 
-    def __init__(self, path: Path, log_size: int):
+    Entries alone are appended to the log, which takes a fraction of the time of a commit. Entries that are committed
+    with other changes are in a table with them.
+    """
+
+    def __init__(self, path: Path, log_size: int, log_bytes: int = LOG_BYTES):
         self.path = path
         self.lock = threading.RLock()
-        self._max_log_size = log_size
-        self._log_size = log_size  # an upper bound: an earlier process may have left entries
+        self._max_log_size, self._max_log_bytes = log_size, log_bytes
+        self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
         self._file = _open(path)
+        try:
+            ((mark, moved),) = self._file.execute("select mark, moved from append_log").fetchall()
+            self._log = AppendLog(path.with_name(f"{path.name}-log"), mark, moved)
+        except FILE_ERRORS as error:
+            self._file.close()
+            raise unusable_journal(path, f"one whose log can be read and written ({error})") from None
+        self._wal_synced = self._log_synced = False
+        if self._log.lost_bytes:
+            logger.warning("%s: %d bytes of the log are damaged or incomplete", path, self._log.lost_bytes)
 
     def write(self, group: WriteGroup) -> None:
         """Commit a group; raises a `ServerError` if it cannot be written, and then none of it is."""
@@ -115,21 +133,30 @@ class SqliteFile:
             raise _journal_error("written", error) from error
 
     def _write(self, file: sqlite3.Connection, group: WriteGroup) -> None:
-        statements = group.statements
-        if group.lines:
-            statements.append((INSERT_LOG, (encode(group.lines).decode(),)))
+        entries = encode(group.lines) if group.lines else b""
+        if entries and not group.statements:
+            self._log.append(entries)
+            self._log_synced = False
+        else:
+            self._commit(file, group.statements, entries)
+        self._log_size += len(group.lines)
+        self._log_bytes += len(entries)
+        if self._log_size >= self._flush_at or self._log_bytes >= self._max_log_bytes:
+            # If this fails, retry later: entries are durable in the log.
+            self._flush_at = self._log_size + self._max_log_size
+            with suppress(*FILE_ERRORS):
+                self._flush_log()
+
+    def _commit(self, file: sqlite3.Connection, statements: list[Statement], entries: bytes) -> None:
+        if entries:
+            statements.append((INSERT_LOG, (entries.decode(),)))
         if len(statements) == 1:
             file.execute(*statements[0])
         elif statements:
             with _transaction(file):
                 for statement in statements:
                     file.execute(*statement)
-        self._log_size += len(group.lines)
-        if self._log_size >= self._flush_at:
-            # If this fails, retry later: entries are durable in the log.
-            self._flush_at = self._log_size + self._max_log_size
-            with suppress(*FILE_ERRORS):
-                self._flush_log()
+        self._wal_synced = False
 
     def query(self, sql: str, *row: Any) -> list[Any]:
         """The rows of a query."""
@@ -147,7 +174,7 @@ class SqliteFile:
         """The notes of a session, in order."""
         with self._connection("read") as file:
             rows = file.execute(SELECT_NOTES, (number,)).fetchall()
-            return [Note(begin, seq, _entry_decoder.decode(entry)) for begin, seq, entry in rows]
+            return [Note(begin, seq, decode_entry(entry)) for begin, seq, entry in rows]
 
     def flush_log(self) -> None:
         """Move entries from the log to the table of episodes."""
@@ -159,18 +186,26 @@ class SqliteFile:
         if not self._log_size:
             return
         file, by_session = self._file, dict[int, list[Any]]()
-        for (logged,) in file.execute("select entries from log order by number").fetchall():
-            for line in _raw_decoder.decode(logged):
+        logged = [entries for (entries,) in file.execute("select entries from log order by number")]
+        for entries in (*logged, *self._log.pending):
+            for line in _raw_decoder.decode(entries):
                 by_session.setdefault(line[0], []).append(line)
         with _transaction(file):
             for number, lines in by_session.items():
+                lines.sort(key=itemgetter(1))
                 first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
                 lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
                 if lines:
                     file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
                     file.execute(UPDATE_USED, (time.time(), number))
             file.execute("delete from log")
-        self._log_size, self._flush_at = 0, self._max_log_size
+            file.execute("update append_log set moved = ?", (self._log.last,))
+        self._wal_synced, moved = False, bool(self._log.pending)
+        self._log.pending.clear()
+        self._log_size, self._log_bytes, self._flush_at = 0, 0, self._max_log_size
+        if moved:
+            self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
+            self._log.truncate()
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:
@@ -180,17 +215,27 @@ class SqliteFile:
             except FILE_ERRORS as error:
                 raise _journal_error(what, error) from error
 
+    def sync(self) -> None:
+        """fsync what was written: it then survives a power failure."""
+        if not self._log_synced:
+            self._log_synced = True
+            self._log.sync()
+        if not self._wal_synced:
+            self._wal_synced = True
+            self.sync_wal()
+
     def sync_wal(self) -> None:
-        """fsync the write-ahead log: commits then survive a power failure."""
+        """fsync SQLite's write-ahead log."""
         log = os.open(f"{self.path}-wal", os.O_RDONLY)
         try:
             os.fdatasync(log)
         finally:
             os.close(log)
 
-    def checkpoint_wal(self) -> None:
-        """As `sync_wal`, after a failed fsync: that may have discarded dirty pages, so checkpoint the whole WAL."""
+    def sync_all(self) -> None:
+        """As `sync`, after a failed fsync: that may have discarded dirty pages, so write everything again."""
         with self._connection("written") as file:
+            self._flush_log()
             (busy, *_) = file.execute("pragma wal_checkpoint(truncate)").fetchone()
         if busy:
             raise _journal_error("written", OSError("the journal is in use"))
@@ -198,6 +243,7 @@ class SqliteFile:
     def close(self) -> None:
         with self.lock:
             self._file.close()
+            self._log.close()
 
 
 def _journal_error(what: str, error: Exception) -> ServerError:
@@ -251,14 +297,16 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
     (tables,) = file.execute("select count(*) from sqlite_master").fetchone()
     if not tables:
         file.executescript(SCHEMA)
-    elif application != APPLICATION:
+        application, version = APPLICATION, VERSION
+    if application != APPLICATION:
         raise unusable_journal(path, "a journal, or a path without a file; it is the database of another program")
-    elif version != VERSION:
+    if version != VERSION:
         raise unusable_journal(
             path,
             f"a journal of version {VERSION}; this one has version {version}, whose sessions this release cannot "
             "resume: finish them with the release that wrote it, or delete the file",
         )
+    file.executescript(CREATE_LOG)
 
 
 def unusable_journal(path: Path, expected: str) -> ValidationError:

@@ -1,0 +1,287 @@
+"""A journal in a Postgres database, shared by any number of workers."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tropism.errors import ServerError, ValidationError
+from tropism.serve.storage.postgres_schema import migrate
+from tropism.serve.storage.postgres_writer import PostgresAppend, PostgresConnection, Statement, first_line, write_group
+from tropism.serve.storage.protocol import (
+    LEASE_SECONDS,
+    MAX_ENTRIES,
+    NOTES,
+    Claim,
+    DurableCallback,
+    Entry,
+    Journal,
+    RecoveryPoint,
+    SessionRecord,
+    Ticket,
+    leased_error,
+    revoked_error,
+)
+from tropism.serve.storage.recovery import Note, decode_entry, needed_spans, order_entries
+from tropism.wire.codec import encode
+
+FORGET_AFTER = 30 * 86_400.0  # seconds
+FIRST_TOKEN = 1
+
+T = TypeVar("T")
+
+BEGIN_EPISODE = "update sessions set begin = %s, reached = %s, snapshot = null where key = %s"
+DELETE_OLD_ENTRIES = """
+delete from entries where key = %s and seq < %s and not exists (
+  select 1 from notes where notes.key = entries.key and notes.kind = 'snapshot'
+  and notes.begin <= entries.seq and entries.seq < notes.seq
+)
+"""
+DELETE_REPLIES = "delete from notes where key = %s and kind = 'reply' and seq <= %s"
+INSERT_NOTE = "insert into notes(key, kind, begin, seq, entry) values (%s, %s, %s, %s, %s)"
+SAVE_SNAPSHOT = "update sessions set reached = %s, snapshot = %s where key = %s"
+DELETE_BETWEEN = "delete from entries where key = %s and seq >= %s and seq < %s"
+END_LEASE = "update sessions set expires = now() where key = %s and token = %s"
+CLAIM = """
+update sessions set worker = %s, token = token + 1, expires = now() + make_interval(secs => %s)
+where key = %s and (worker = %s or expires <= now())
+returning token, environment, variant, owner, begin, reached, snapshot
+"""
+DELETE_EXPIRED = "delete from sessions where used < now() - make_interval(secs => %s) and expires <= now()"
+
+
+class PostgresSession:
+    """A claimed session, and the seqs of its episode's reset and of its next entry."""
+
+    __slots__ = ("begin", "claim", "end", "stored")
+
+    def __init__(self, claim: Claim, begin: int = 0, end: int = 0, stored: bool = False):
+        self.claim = claim
+        self.begin = begin
+        self.end = end
+        self.stored = stored
+
+
+class PostgresJournal(Journal):
+    """A thread writes all waiting appends in one transaction, and compares their tokens in the statement that inserts.
+
+    A commit that was interrupted may have been applied: its appends fail and their claims are revoked, so that the
+    sessions are loaded again, and repeated requests with a request id get their first reply.
+    """
+
+    survives_crashes = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        max_entries: int = MAX_ENTRIES,
+        forget_after: float = FORGET_AFTER,
+    ):
+        self.location = _without_password(url)
+        self._url = url
+        self._lease_seconds = lease_seconds
+        self._max_entries = max_entries
+        self._leased: dict[bytes, PostgresSession] = {}
+        self._waiting: list[PostgresAppend] = []
+        self._wake = threading.Condition()  # also guards the attributes above
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the callers of `when_durable`
+        self._reader_lock = threading.Lock()
+        self._reader, self._writer = self._open_connections()
+        with suppress(psycopg.Error):  # the next start tries again
+            self._reader.get().execute(DELETE_EXPIRED, (forget_after,))
+        self._thread = threading.Thread(target=self._write_until_closed, name="journal", daemon=True)
+        self._thread.start()
+
+    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection]:
+        with ExitStack() as opened:
+            try:
+                reader = opened.enter_context(closing(PostgresConnection(self._url)))
+                migrate(reader.get(), self.location)
+                writer = opened.enter_context(closing(PostgresConnection(self._url)))
+            except psycopg.Error as error:
+                expected = f"the address of a Postgres database that can be written ({first_line(error)})"
+                raise ValidationError("journal", self.location, expected) from None
+            opened.pop_all()
+        return reader, writer
+
+    def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
+        claim = Claim(key, record, worker, FIRST_TOKEN)
+        with self._wake:
+            self._leased[key] = PostgresSession(claim)
+        return claim
+
+    async def claim(self, key: bytes, worker: str) -> Claim | None:
+        await self.durable(self._enqueue(PostgresAppend()))  # after all earlier appends
+        return await asyncio.to_thread(self._claim, key, worker)
+
+    def _claim(self, key: bytes, worker: str) -> Claim | None:
+        session = self._read(partial(self._load, key, worker))
+        if session is None:
+            return None
+        with self._wake:
+            self._leased[key] = session
+        claim, session.claim = session.claim, session.claim._replace(point=RecoveryPoint())
+        return claim
+
+    def _read(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call a function with the reading connection, in a transaction; once again if the connection was lost."""
+        with self._reader_lock:
+            try:
+                try:
+                    return self._in_transaction(function)
+                except psycopg.Error:
+                    if not self._reader.closed:
+                        raise
+                    return self._in_transaction(function)
+            except psycopg.Error as error:
+                message = f"the journal cannot be read or written ({first_line(error)})"
+                raise ServerError("JOURNAL_ERROR", message) from error
+
+    def _in_transaction(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
+        connection = self._reader.get()
+        with connection.transaction():
+            return function(connection)
+
+    def _load(self, key: bytes, worker: str, connection: psycopg.Connection[Any]) -> PostgresSession | None:
+        row = connection.execute(CLAIM, (worker, self._lease_seconds, key, worker)).fetchone()
+        if row is None:
+            if connection.execute("select 1 from sessions where key = %s", (key,)).fetchone() is None:
+                return None
+            raise leased_error()
+        token, *record, begin, reached, snapshot = row
+        entries = connection.execute("select seq, entry from entries where key = %s order by seq", (key,)).fetchall()
+        notes = connection.execute(
+            "select begin, seq, entry from notes where key = %s order by number", (key,)
+        ).fetchall()
+        end = entries[-1][0] + 1 if entries else begin
+        placed = [Note(first, seq, decode_entry(entry)) for first, seq, entry in notes]
+        spans = needed_spans(placed, begin, end).items()
+        needed = [row for row in entries if any(first <= row[0] < last for first, last in spans)]
+        lines = [(seq, decode_entry(entry)) for seq, entry in needed]
+        point = RecoveryPoint(snapshot, *order_entries(lines, placed, begin, reached, self._max_entries))
+        return PostgresSession(Claim(key, SessionRecord(*record), worker, token, point), begin, end, True)
+
+    def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
+        with self._wake:
+            session = self._current(claim)
+            if session is None:
+                return Ticket(revoked_error())
+            append = PostgresAppend(session.claim)
+            if not session.stored:
+                append.insert_session = session.stored = True
+            if entries[0].kind == "reset":
+                session.begin = begin = session.end
+                statements: list[Statement] = [
+                    (DELETE_OLD_ENTRIES, (claim.key, begin)),
+                    (DELETE_REPLIES, (claim.key, begin)),
+                    (BEGIN_EPISODE, (begin, begin, claim.key)),
+                ]
+                append.statements += statements
+            for entry in entries:
+                text = encode(entry).decode()
+                if entry.kind in NOTES:
+                    append.statements.append((INSERT_NOTE, (claim.key, entry.kind, session.begin, session.end, text)))
+                else:
+                    append.rows.append((session.end, text))
+                    session.end += 1
+            if snapshot is not None:
+                append.statements += self._save(session, snapshot)
+            return self._enqueue(append)
+
+    def _current(self, claim: Claim) -> PostgresSession | None:
+        """The session of this claim; None if the claim is known to be stale."""
+        session = self._leased.get(claim.key)
+        return session if session is not None and session.claim.token == claim.token else None
+
+    def _save(self, session: PostgresSession, snapshot: bytes) -> list[Statement]:
+        """Save a snapshot to replay from; deletes entries that neither a replay nor the history needs."""
+        key, end, history_end = session.claim.key, session.end, session.begin + self._max_entries
+        statements: list[Statement] = [(SAVE_SNAPSHOT, (end, snapshot, key))]
+        if end > history_end:
+            statements.append((DELETE_BETWEEN, (key, history_end, end - 1)))
+        return statements
+
+    def _enqueue(self, append: PostgresAppend) -> PostgresAppend:
+        with self._wake:
+            self._waiting.append(append)
+            self._wake.notify()
+        return append
+
+    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
+        with self._wake:  # a ticket is settled on this loop from now on
+            self._loop = asyncio.get_running_loop()
+        ticket.when_settled(callback)
+
+    def _write_until_closed(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._closing)
+                group, self._waiting = self._waiting, []
+            if not group:
+                return
+            errors = write_group(self._writer, group, self._lease_seconds)
+            with self._wake:
+                for append, error in zip(group, errors, strict=True):
+                    if error is not None and append.claim is not None and self._current(append.claim) is not None:
+                        del self._leased[append.claim.key]
+                loop = self._loop
+                if loop is None:
+                    _settle(group, errors)
+            if loop is not None:
+                with suppress(RuntimeError):  # the loop is closed, and its callbacks with it
+                    loop.call_soon_threadsafe(_settle, group, errors)
+
+    async def release(self, claim: Claim, snapshot: bytes | None) -> None:
+        with self._wake:
+            session = self._current(claim)
+            if session is None:
+                return
+            del self._leased[claim.key]
+            if not session.stored:
+                return
+            append = PostgresAppend(session.claim)
+            append.statements += self._save(session, snapshot) if snapshot is not None else []
+            append.statements.append((END_LEASE, (claim.key, claim.token)))
+            self._enqueue(append)
+        await self.durable(append)
+
+    async def forget(self, key: bytes) -> None:
+        await self.durable(self._enqueue(PostgresAppend()))
+        with self._wake:
+            self._leased.pop(key, None)
+        await asyncio.to_thread(
+            self._read, lambda connection: connection.execute("delete from sessions where key = %s", (key,))
+        )
+
+    async def close(self) -> None:
+        with self._wake:
+            self._closing = True
+            held = [session.claim for session in self._leased.values() if session.stored]
+            self._wake.notify()
+        await asyncio.to_thread(self._thread.join)
+        with suppress(psycopg.Error):  # otherwise the leases expire
+            for claim in held:
+                self._reader.get().execute(END_LEASE, (claim.key, claim.token))
+        self._reader.close()
+        self._writer.close()
+
+
+def _settle(group: list[PostgresAppend], errors: list[ServerError | None]) -> None:
+    for append, error in zip(group, errors, strict=True):
+        append.settle(error)
+
+
+def _without_password(url: str) -> str:
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise ValidationError("journal", url.split("@")[-1], f"postgresql://USER@HOST/DATABASE ({error})") from None
+    return f"postgresql://{parts.get('host', 'localhost')}/{parts.get('dbname', parts.get('user', ''))}"
