@@ -70,7 +70,7 @@ def run_assay(policy: Any, condition: Condition, seed: int = 0) -> AssayResult:
     starts = find_starts(field, off_plume=condition.regime == "constant", seed=seed)
     start = replace(params.start, fixed=1, point=(starts[:, 0], starts[:, 1]), heading=starts[:, 2])
     params = replace(params, start=start, field=replace(field, first=starts[:, 3].astype(int)))
-    done = run_episodes(env, as_policy(policy), seed, len(starts), params, _found, params_axes=_axes(params))
+    done = run_episodes(env, as_policy(policy), seed, len(starts), params, _success, params_axes=_axes(params))
     return AssayResult(condition, starts, np.asarray(done.probe_values), np.asarray(done.steps))
 
 
@@ -104,5 +104,5 @@ def _axes(params: PlumeNavParams) -> Any:
     return eqx.tree_at(where, same, ((0, 0), 0, 0), is_leaf=lambda leaf: leaf is None)
 
 
-def _found(_previous: Any, _state: Any, timestep: Timestep) -> Any:
+def _success(_previous: Any, _state: Any, timestep: Timestep) -> Any:
     return timestep.info["goal_reached"]
