@@ -11,8 +11,18 @@ SMALL = 0.1  # ratio of time step to time constant below which a series is more 
 
 def step(key: Any, value: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
     """The value `dt` seconds later; `spread` is the stationary standard deviation."""
+    return _next(random.normal(key, jnp.shape(value)), value, spread, time_constant, dt)
+
+
+def step_and_integral(key: Any, value: Any, spread: Any, time_constant: Any, dt: Any) -> tuple[Any, Any]:
+    """The value `dt` seconds later, and the integral of the process until then."""
+    kick, deviation = random.normal(key, (2, *jnp.shape(value)))
+    after = _next(kick, value, spread, time_constant, dt)
+    return after, integral(deviation, value, after, spread, time_constant, dt)
+
+
+def _next(kick: Any, value: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
     decay = jnp.exp(-dt / time_constant)
-    kick = random.normal(key, jnp.shape(value))
     return decay * value + spread * jnp.sqrt(1 - decay**2) * kick
 
 
@@ -24,8 +34,8 @@ def path(key: Any, start: Any, spread: Any, time_constant: Any, dt: Any, num: in
     return weight @ kicks.at[0].set(start)
 
 
-def integral(key: Any, before: Any, after: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
-    """The integral of the process over a step with these values at its ends.
+def integral(normal: Any, before: Any, after: Any, spread: Any, time_constant: Any, dt: Any) -> Any:
+    """The integral of the process over a step with these values at its ends; `normal` is a standard normal draw.
 
     Given both ends it is normal, with mean τ·tanh(h/2)·(before + after) and variance 2σ²τ²·(h − 2·tanh(h/2)), where
     h = dt/τ.
@@ -34,4 +44,4 @@ def integral(key: Any, before: Any, after: Any, spread: Any, time_constant: Any,
     half = jnp.tanh(ratio / 2)
     excess = jnp.where(ratio < SMALL, ratio**3 / 12 - ratio**5 / 120, ratio - 2 * half)
     deviation = spread * time_constant * jnp.sqrt(2 * excess)
-    return time_constant * half * (before + after) + deviation * random.normal(key, jnp.shape(before))
+    return time_constant * half * (before + after) + deviation * normal

@@ -358,11 +358,11 @@ def test_a_shared_plume_has_a_seed_and_another_one_for_evaluations():
         for seed in (1, 1, 2)
     )
     params = first.default_params()
-    paths = [env.default_params().field.states.displacement for env in (first, again, other)]
+    paths = [env.default_params().field.states.path for env in (first, again, other)]
     held_out = first.evaluation_params(params)
     assert np.array_equal(paths[0], paths[1])
     assert not np.array_equal(paths[0], paths[2])
-    assert not np.array_equal(paths[0], held_out.field.states.displacement)
+    assert not np.array_equal(paths[0], held_out.field.states.path)
     assert PlumeNav().evaluation_params(params) is params
 
 

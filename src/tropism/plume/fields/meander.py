@@ -13,7 +13,7 @@ from tropism.plume.fields.field import Field
 
 class MeanderState(eqx.Module):
     cross_wind: Float[Array, ""]  # length units/s, to the left of the mean wind
-    displacement: Float[Array, " history"]  # length units, by the cross wind over the last 0, 1, … steps
+    path: Float[Array, " history"]  # length units, the displacement by the cross wind until 0, 1, … steps ago
 
 
 class Meander(Field):
@@ -61,18 +61,15 @@ class Meander(Field):
         start_key, path_key, integral_key = random.split(key, 3)
         start = self.gust * random.normal(start_key)
         wind = ornstein_uhlenbeck.path(path_key, start, self.gust, self.time_constant, self.dt, self.history)
-        drift = self._drift(integral_key, wind[1:], wind[:-1])
-        return MeanderState(start, jnp.concatenate([jnp.zeros(1), jnp.cumsum(drift)]))
+        normal = random.normal(integral_key, (self.history - 1,))
+        numbers = (self.gust, self.time_constant, self.dt)
+        drift = ornstein_uhlenbeck.integral(normal, wind[1:], wind[:-1], *numbers)
+        return MeanderState(start, jnp.concatenate([jnp.zeros(1), -jnp.cumsum(drift)]))
 
     def advance(self, key: Any, state: MeanderState) -> MeanderState:
-        wind_key, integral_key = random.split(key)
-        wind = ornstein_uhlenbeck.step(wind_key, state.cross_wind, self.gust, self.time_constant, self.dt)
-        drift = self._drift(integral_key, state.cross_wind, wind)
-        return MeanderState(wind, jnp.concatenate([jnp.zeros(1), state.displacement[:-1] + drift]))
-
-    def _drift(self, key: Any, before: Any, after: Any) -> Any:
-        """The displacement by the cross wind over one step."""
-        return ornstein_uhlenbeck.integral(key, before, after, self.gust, self.time_constant, self.dt)
+        numbers = (self.gust, self.time_constant, self.dt)
+        wind, drift = ornstein_uhlenbeck.step_and_integral(key, state.cross_wind, *numbers)
+        return MeanderState(wind, jnp.concatenate([state.path[:1] + drift, state.path[:-1]]))
 
     def concentration(self, state: MeanderState, xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         x, y = xy[..., 0] - self.source[0], xy[..., 1] - self.source[1]
@@ -92,4 +89,5 @@ class Meander(Field):
         steps_ago = jnp.clip(down / (self.speed * self.dt), 0, self.history - 1)
         newer = jnp.minimum(steps_ago.astype(jnp.int32), self.history - 2)
         older_share = steps_ago - newer
-        return (1 - older_share) * state.displacement[newer] + older_share * state.displacement[newer + 1]
+        earlier = (1 - older_share) * state.path[newer] + older_share * state.path[newer + 1]
+        return state.path[0] - earlier
