@@ -5,7 +5,7 @@ FROM python:3.11-slim
 
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
-RUN pip install --no-cache-dir "/src[serve,mcp,cli]" && rm -rf /src \
+RUN pip install --no-cache-dir "/src[serve,cli]" && rm -rf /src \
     && useradd --uid 1000 --create-home tropism \
     && install -d -o 1000 /sessions
 

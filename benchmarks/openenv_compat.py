@@ -1,21 +1,83 @@
-"""Test OpenEnv's unchanged clients with our server, and our client with theirs; exit code 1 if one fails."""
+"""Test unchanged clients and trainers with our server, and our client with OpenEnv's; exit code 1 if one fails.
 
+With --docs the table in docs/serve.md is written.
+"""
+
+import argparse
 import json
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from benchmarks.peers import ROOT, UnavailableError, python_of
-from benchmarks.served import both_servers
+from benchmarks.peers import REQUIREMENTS, ROOT, UnavailableError, as_ours, python_of
+from benchmarks.served import both_servers, free_port, running
 
-WORKER = ROOT / "benchmarks" / "workers" / "openenv_client.py"
+DOCS = ROOT / "docs" / "serve.md"
+PLACE = re.compile(r"(<!-- clients -->\n).*?(<!-- end -->)", re.DOTALL)
+CLIENT = tuple(as_ours(package) for package in ("msgspec", "websockets"))
+SERVER = ("jax", "equinox", "jaxtyping", "numpy", "wadler-lindig", "uvicorn")
+UNPINNED = ("uvloop", "httptools", "typer", "rich", "pillow")  # OpenEnv's other dependencies limit their versions
+OPENENV = "openenv==0.10.0"
+REQUIREMENTS |= {
+    "mcp-1": ("mcp==1.30.0",),
+    "mcp-2": (as_ours("mcp"),),
+    "verifiers": ("verifiers==0.4.0", "openenv==0.4.1"),  # later versions exclude each other
+    "openenv-tropism": (OPENENV, "requests==2.32.5", *CLIENT, *UNPINNED, *map(as_ours, SERVER)),
+    "transformers": ("transformers==5.22.2", "jinja2==3.1.6", *CLIENT),
+}
 
 
-def theirs_on_ours(url: str) -> dict[str, str]:
-    """'ok' or the error of each check with OpenEnv's clients."""
-    done = subprocess.run([python_of("openenv"), str(WORKER), url], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"all": done.stderr.strip()[-500:]}
+@dataclass(frozen=True)
+class Worker:
+    """A script that checks a server, and the peer in whose virtual environment it runs."""
+
+    peer: str
+    script: str
+    path: str = ""  # below the server's address
+    skips: tuple[str, ...] = ()  # checks that cannot run on this machine
+
+
+def workers(skips: tuple[str, ...]) -> list[Worker]:
+    scripts = "benchmarks/workers"
+    return [
+        Worker("openenv", f"{scripts}/openenv_client.py"),
+        Worker("openenv", f"{scripts}/openenv_client.py", "/envs/Echo-v0"),
+        Worker("openenv", f"{scripts}/openenv_typed.py", skips=skips),
+        Worker("openenv-tropism", f"{scripts}/openenv_package.py"),
+        Worker("openenv-tropism", "examples/openenv_class.py"),
+        Worker("mcp-1", f"{scripts}/mcp_client.py"),
+        Worker("mcp-2", f"{scripts}/mcp_client.py"),
+        Worker("verifiers", f"{scripts}/verifiers_client.py"),
+        Worker("verifiers", "examples/verifiers_eval.py"),
+        Worker("transformers", f"{scripts}/trl_driver.py"),
+    ]
+
+
+def check(worker: Worker, url: str) -> dict[str, str]:
+    """'ok' or the error of each check; an example is one check."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
+    command = [python_of(worker.peer), str(ROOT / worker.script), url + worker.path, *worker.skips]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode or worker.script.startswith("examples/"):
+        return {worker.script: "ok" if done.returncode == 0 else done.stderr.strip()[-500:]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def our_server() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The address of a server with the environments that the workers play, and the checks to skip."""
+    unavailable = import_module("tropism.core.registry").unavailable_reasons()
+    coding = [] if "Coding-v0" in unavailable else ["Coding-v0"]
+    port = free_port()
+    ids = ["Echo-v0", "ConnectFour-v0", "GridWorld-v0", *coding, "benchmarks.workers.bytes_chat:BytesChat"]
+    with running("tropism", [sys.executable, "-m", "tropism", "serve", *ids, "--port", str(port)], port, ""):
+        yield f"http://127.0.0.1:{port}", () if coding else ("typed client, Coding",)
 
 
 def ours_on_theirs(url: str) -> dict[str, str]:
@@ -37,18 +99,36 @@ def ours_on_theirs(url: str) -> dict[str, str]:
         return {"tropism.client": "an invalid action was accepted"}
 
 
+def results() -> dict[tuple[str, str], str]:
+    """The outcome of each check, by its name and the place where it was made."""
+    found: dict[tuple[str, str], str] = {}
+    with our_server() as (url, skips):
+        for worker in workers(skips):
+            found |= {(name, worker.path or "/"): outcome for name, outcome in check(worker, url).items()}
+    with both_servers() as (_, theirs):
+        checks = ours_on_theirs(f"http://127.0.0.1:{theirs.port}")
+        found |= {(name, "OpenEnv's server"): outcome for name, outcome in checks.items()}
+    return found
+
+
+def table(found: dict[tuple[str, str], str]) -> str:
+    rows = [f"| {name} | {place} | {outcome} |" for (name, place), outcome in found.items()]
+    return "\n".join(["| client | at | outcome |", "| --- | --- | --- |", *rows]) + "\n"
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--docs", action="store_true", help="write the table in docs/serve.md")
+    write = parser.parse_args().docs
     try:
-        with both_servers() as (ours, theirs):
-            base = f"http://127.0.0.1:{ours.port}"
-            results = {url: theirs_on_ours(url) for url in (base, f"{base}/envs/Echo-v0")}
-            results["OpenEnv's server"] = ours_on_theirs(f"http://127.0.0.1:{theirs.port}")
+        found = results()
     except UnavailableError as error:
         sys.exit(str(error))
-    for place, checks in results.items():
-        for name, outcome in checks.items():
-            print(f"{name:24} {place.replace(base, '') or '/':18} {outcome}")
-    sys.exit(0 if all(outcome == "ok" for checks in results.values() for outcome in checks.values()) else 1)
+    print(table(found), end="")
+    passed = all(outcome == "ok" for outcome in found.values())
+    if write and passed:
+        DOCS.write_text(PLACE.sub(lambda place: place[1] + table(found) + place[2], DOCS.read_text()))
+    sys.exit(0 if passed else 1)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def test_a_reproducible_rollout_equals_the_sessions(id: str):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(*ALL) as started:
+    with running(*ALL, info="all") as started:
         yield started
 
 

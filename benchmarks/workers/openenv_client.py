@@ -51,11 +51,11 @@ def synchronous(url):
 
 
 async def tools(url):
+    """MCPToolClient: reset on the socket, tools over JSON-RPC, in one session."""
     async with MCPToolClient(base_url=url) as client:
-        names = [tool.name for tool in await client.list_tools()]
-        expect({"reset", "step", "state"} <= set(names), True)
-        await client.call_tool("reset", seed=1)
-        reply = await client.call_tool("step", action=MESSAGE)
+        expect((await client.reset(seed=1)).observation.metadata, {})
+        expect([tool.name for tool in await client.list_tools()], ["echo_message"])
+        reply = await client.call_tool("echo_message", message="hello")
         expect(reply["observation"]["echoed_message"], "hello")
         expect((await client.state()).step_count, 1)
 

@@ -14,7 +14,7 @@ COMMANDS = [
     ("optax", "demo", "train"),
     ("uvicorn", "serve Echo-v0", "serve"),
     ("pyarrow", "serve Echo-v0 --record recordings", "record"),
-    ("mcp", "mcp Echo-v0", "mcp"),
+    ("uvicorn", "mcp Echo-v0", "serve"),
     ("pyarrow", "record CartPole-v1 -o recordings", "record"),
     ("minari", "minari export recordings tropism/cartpole-v0", "minari"),
     ("imageio_ffmpeg", "render CartPole-v1 -o film.mp4", "video"),

@@ -62,7 +62,7 @@ class Counting(AgentEnvironment):
         return Observation(reward=1.0, done=self.count == 5, metadata={"count": self.count})
 
     def transform(self, observation: Observation) -> Observation:
-        return Observation(reward=2 * observation.reward, done=observation.done, metadata={"seen": True})
+        return Observation(reward=2 * (observation.reward or 0.0), done=observation.done, metadata={"seen": True})
 
     def close(self) -> None:
         self.closed = True

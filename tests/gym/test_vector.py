@@ -68,7 +68,7 @@ def test_it_agrees_with_gymnasium_sync_vector(mode: AutoresetMode):
 
 
 def test_the_step_compiles_once():
-    env = cartpoles(5)
+    env = cartpoles(5, engine="xla")
     env.reset(seed=0)
     for row in actions(3, 5):
         env.step(row)

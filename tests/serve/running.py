@@ -152,8 +152,10 @@ def talk(connection: ClientConnection, kind: str, data: Any = None, **fields: An
 
 
 @contextmanager
-def process(*command: str) -> Generator[tuple[subprocess.Popen[str], str]]:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def process(*command: str, first_path: Path | None = None) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """A server process; modules in the folder `first_path` hide others of the same name."""
+    paths = [*([] if first_path is None else [str(first_path)]), *(path for path in sys.path if path)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     started = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
     )

@@ -4,12 +4,16 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 from tests.sandbox.processes import stable_count
 from tests.serve.running import Running, running, talk
 
+from tropism.client import Client
 from tropism.envs.coding.coding import Coding
+from tropism.wire.messages import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -58,7 +62,7 @@ def test_hanging_code_does_not_delay_other_sessions(server: Running):
             slowest = max(slowest, time.monotonic() - start)
         assert slowest < 2
         assert not step.done()
-        assert step.result().json()["observation"]["timed_out"]
+        assert step.result().json()["metadata"]["timed_out"]
         died = hanging.post("/step", json={"action": {"code": "import os; os.abort()"}}).json()
         assert (died["observation"]["exit_code"], died["done"]) == (-6, False)
 
@@ -109,3 +113,28 @@ def test_a_step_given_up_after_its_timeout_leaves_no_worker(server: Running):
         assert http.post("/step", json={"action": {"code": "print(x)"}}).json()["observation"]["stdout"] == "7\n"
         assert stable_count() <= before
         assert 'tropism_errors_total{code="TIMEOUT"} 3' in root.get("/metrics").text
+
+
+class TypedCodeObservation(BaseModel):
+    """The fields that OpenEnv's coding client knows; any other is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+    done: bool = False
+    reward: bool | int | float | None = None
+    metadata: dict[str, Any] = {}
+    stdout: str
+    stderr: str
+    exit_code: int
+
+
+def test_a_typed_client_knows_all_fields_and_ours_lifts_the_rest(server: Running):
+    with server.ws("Coding-v0") as socket, Client(f"{server.url}/envs/Coding-v0") as client:
+        talk(socket, "reset", {"seed": 0})
+        reply = talk(socket, "step", {"code": "print(1)"})["data"]["observation"]
+        assert TypedCodeObservation(**reply).metadata["timed_out"] is False
+        client.reset(seed=0)
+        ours = client.step(CodeAction(code="print(1)")).observation
+        assert isinstance(ours, CodeObservation)
+        assert (ours.stdout, ours.timed_out, ours.lost) == ("1\n", False, False)
+        assert "timed_out" not in ours.metadata
+        assert ours.metadata["step"] == 1

@@ -85,7 +85,10 @@ def _check_space(context: CheckContext, name: str) -> None:
     samples = context.samples(space)
     for number, sample in enumerate(samples):
         if not space.contains(sample):
-            raise LawError(name, f"{space!r} does not contain its own sample {format_value(sample)} (seed {number})")
+            reason = attempt(partial(space.coerce, sample, type(sample).__name__))  # names the field of a message
+            because = "" if reason is None else f": {reason.message}"
+            message = f"{space!r} does not contain its own sample {format_value(sample)} (seed {number}){because}"
+            raise LawError(name, message)
     if context.pure:
         traced = compile_quickly(lambda params: build(params).contains(samples[0]))
         found = attempt(partial(traced, context.params))

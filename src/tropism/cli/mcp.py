@@ -1,10 +1,16 @@
 """The command mcp."""
 
-from tropism.cli.serve import served_environments
+from tropism.cli.serve import ShownInfo, served_environments
 from tropism.cli.terminal import Arguments, Ids, Params, Processes
 
 
-def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg: Arguments = None) -> None:
+def mcp(
+    ids: Ids = None,
+    info: ShownInfo = "public",
+    processes: Processes = False,
+    param: Params = None,
+    arg: Arguments = None,
+) -> None:
     """Serve MCP on standard input and output, for agents that start their own tools.
 
     Example: tropism mcp ConnectFour-v0
@@ -12,13 +18,13 @@ def mcp(ids: Ids = None, processes: Processes = False, param: Params = None, arg
     """
     import asyncio
 
-    from tropism.errors import require_extra
-
-    require_extra("mcp", "tropism mcp", "mcp")
     from tropism.serve.app import App
+    from tropism.serve.http.auth import ANONYMOUS
     from tropism.serve.server import log_to_stderr
     from tropism.serve.settings import Settings
     from tropism.serve.tools.mcp import serve_stdio
+    from tropism.serve.tools.tools import SessionTools
 
     log_to_stderr("warning")
-    asyncio.run(serve_stdio(App(served_environments(ids, param, arg), Settings(processes=processes)).tools))
+    app = App(served_environments(ids, param, arg), Settings(processes=processes, info=info))
+    asyncio.run(serve_stdio(SessionTools(app.sessions, app.environments, ANONYMOUS)))

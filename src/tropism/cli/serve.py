@@ -12,6 +12,10 @@ Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 POSTGRES = ("postgresql://", "postgres://")
 EngineChoice = Literal["auto", "native", "xla"]
+ShownInfo = Annotated[
+    Literal["public", "all"],
+    typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
+]
 
 
 def serve(
@@ -20,10 +24,21 @@ def serve(
         str, typer.Option(help="Address to listen on; a token is required unless it is loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
+    root_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Path below which a proxy serves this server, such as /tropism.")
+    ] = "",
     token: Annotated[
         list[str] | None,
         typer.Option(envvar="TROPISM_TOKEN", help="Bearer token that clients must send; repeatable, one per client."),
     ] = None,
+    admin_token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TROPISM_ADMIN_TOKEN",
+            help="Bearer token that forks, snapshots, restores, histories and private info need, in any session.",
+        ),
+    ] = None,
+    info: ShownInfo = "public",
     max_sessions: Annotated[int, typer.Option(help="Maximum open sessions.", min=1)] = 10_000,
     max_sessions_per_token: Annotated[int, typer.Option(help="Maximum open sessions per token.", min=1)] = 10_000,
     max_sockets: Annotated[
@@ -86,7 +101,10 @@ def serve(
     settings = Settings(
         host=host,
         port=port,
+        root_path=root_path,
         tokens=tuple(token or ()),
+        admin_token=admin_token,
+        info=info,
         max_sessions=max_sessions,
         max_sessions_per_token=max_sessions_per_token,
         max_sockets=max_sockets,

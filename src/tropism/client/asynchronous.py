@@ -72,6 +72,9 @@ class AsyncClient:
     async def history(self, start: int = 0) -> dict[str, Any]:
         return await self._run(self._protocol.history(start))
 
+    async def tools(self) -> list[dict[str, Any]]:
+        return await self._driver.run(self._protocol.tools())
+
     async def close(self) -> None:
         await self._run(self._protocol.close())
 

@@ -4,6 +4,7 @@ import atexit
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tropism.errors import MissingExtraError, ServerError
 
 START_TIMEOUT = 60.0  # seconds
 STOP_TIMEOUT = 10.0  # seconds
+ENGINES = ("docker", "podman")
 MAX_OUTPUT = 2**16  # bytes of server output that are read at startup
 
 
@@ -60,24 +62,31 @@ def local_server(id: str) -> ServerProcess:
         time.sleep(0.02)
 
 
-def docker_server(image: str) -> ServerProcess:
-    """A container from this image, with port 8000 published on loopback."""
-    if shutil.which("docker") is None:
-        raise MissingExtraError("docker", None, "the docker command", "Client.from_docker needs the docker command")
+def container_server(image: str, id: str | None = None, engine: str | None = None) -> ServerProcess:
+    """A container of this image, which serves the environment `id`, with port 8000 published on loopback.
+
+    `id` is None for the image's own choice. `engine` is the command, with options if needed, such as
+    "podman --runtime runc"; by default docker or podman.
+    """
+    command = shlex.split(engine or next(filter(shutil.which, ENGINES), ENGINES[0]))
+    if shutil.which(command[0]) is None:
+        message = f"a container needs the command {' or '.join([command[0]] if engine else ENGINES)}"
+        raise MissingExtraError("engine", engine, "a container engine that is installed", message)
     token = secrets.token_urlsafe(16)
     published = ("--publish", "127.0.0.1::8000", "--env", "TROPISM_TOKEN")  # the value is not on the command line
-    container = _docker("run", "--detach", "--rm", *published, image, TROPISM_TOKEN=token)
+    chosen = () if id is None else (id,)
+    container = _run_engine(command, "run", "--detach", "--rm", *published, image, *chosen, TROPISM_TOKEN=token)
 
     def stop() -> None:
-        _docker("stop", "--time", str(int(STOP_TIMEOUT)), container)
+        _run_engine(command, "stop", "--time", str(int(STOP_TIMEOUT)), container)
 
     try:
-        address = _docker("port", container, "8000/tcp").splitlines()[0]
+        address = _run_engine(command, "port", container, "8000/tcp").splitlines()[0]
         _wait(f"http://{address}/health")
     except ServerError:
         stop()
         raise
-    return ServerProcess(f"http://{address}", stop, token)
+    return ServerProcess(f"http://{address}" + ("" if id is None else f"/envs/{id}"), stop, token)
 
 
 def _read(file: TextIO) -> str:
@@ -85,11 +94,11 @@ def _read(file: TextIO) -> str:
     return os.pread(file.fileno(), MAX_OUTPUT, 0).decode(errors="replace")
 
 
-def _docker(*arguments: str, **variables: str) -> str:
+def _run_engine(command: list[str], *arguments: str, **variables: str) -> str:
     environment = {**os.environ, **variables}
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
-        raise ServerError("FACTORY_ERROR", f"docker {arguments[0]} failed: {done.stderr.strip()}")
+        raise ServerError("FACTORY_ERROR", f"{command[0]} {arguments[0]} failed: {done.stderr.strip()}")
     return done.stdout.strip()
 
 

@@ -130,6 +130,10 @@ class Protocol:
     def history(self, start: int) -> EffectGenerator[dict[str, Any]]:
         return (yield from self.request("history", {"from": start}))
 
+    def tools(self) -> EffectGenerator[list[dict[str, Any]]]:
+        reply = yield from self.request("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        return reply["result"]["tools"]
+
     def close(self) -> EffectGenerator[None]:
         """Close the session on the server; if it is unreachable, the session expires there."""
         if self.closed:
@@ -212,8 +216,11 @@ class Protocol:
         message = MESSAGES.get(self.environment or "")
         if message is None:
             return observation
-        fields = {**observation, "reward": reply.get("reward"), "done": reply.get("done", False)}
-        return msgspec.convert(fields, message)
+        metadata = dict(observation.get("metadata") or {})
+        names = message.__dataclass_fields__
+        lifted = {name: metadata.pop(name) for name in list(metadata) if name in names}
+        outcome = {"reward": reply.get("reward"), "done": reply.get("done", False), "metadata": metadata}
+        return msgspec.convert(lifted | observation | outcome, message)
 
 
 def effect_error(effect: Effect, error: Exception) -> Exception:

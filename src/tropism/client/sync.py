@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from tropism.client.launch import ServerProcess, docker_server, local_server
+from tropism.client.launch import ServerProcess, container_server, local_server
 from tropism.client.protocol import (
     Connect,
     Disconnect,
@@ -92,9 +92,19 @@ class Client:
         return cls._connect_to(local_server(id), **settings)
 
     @classmethod
-    def from_docker(cls, image: str, **settings: Any) -> "Client":
-        """Start a container from this image and connect to it; closing the client removes the container."""
-        return cls._connect_to(docker_server(image), **settings)
+    def from_container(
+        cls, image: str, id: str | None = None, *, engine: str | None = None, **settings: Any
+    ) -> "Client":
+        """Start a container of this image that serves `id`, and connect; closing the client removes the container.
+
+        `engine` is the command of the container engine; by default docker, or else podman.
+        """
+        return cls._connect_to(container_server(image, id, engine), **settings)
+
+    @classmethod
+    def from_docker(cls, image: str, id: str | None = None, **settings: Any) -> "Client":
+        """As `from_container`, with docker."""
+        return cls.from_container(image, id, engine="docker", **settings)
 
     @classmethod
     def _connect_to(cls, server: ServerProcess, **settings: Any) -> "Client":
@@ -106,6 +116,11 @@ class Client:
             raise
         client._server = server
         return client
+
+    @property
+    def url(self) -> str:
+        """The address of the environment."""
+        return self._protocol.url
 
     @property
     def session_id(self) -> str | None:
@@ -138,6 +153,10 @@ class Client:
 
     def history(self, start: int = 0) -> dict[str, Any]:
         return self._driver.run(self._protocol.history(start))
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The action as tools for a language model: name, description and input schema of each."""
+        return self._driver.run(self._protocol.tools())
 
     def close(self) -> None:
         try:

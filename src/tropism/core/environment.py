@@ -38,6 +38,7 @@ class Environment(Module):
     host: ClassVar[Host | None] = None
     endless: ClassVar[bool] = False  # True: episodes never end, by design
     language: ClassVar[Language] = Language()
+    private_info: ClassVar[tuple[str, ...]] = ()  # names in `info` that give the task away; a server withholds them
 
     @property
     def pure(self) -> bool:
@@ -111,6 +112,10 @@ class Environment(Module):
         """The action in a language agent's text: one of `language.actions`, or the action as JSON."""
         space, words = self.action_space(params), self.language.actions
         return parse_word(text, words, space) if words and isinstance(space, Discrete) else space.from_text(text)
+
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        """Further fields of a served session's state, as JSON values."""
+        return {}
 
     def strategies(self) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""

@@ -33,6 +33,10 @@ class Wrapper(Environment):
     def language(self) -> Language:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.env.language
 
+    @property
+    def private_info(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.env.private_info
+
     def default_params(self) -> EnvParams:
         return self.env.default_params()
 
@@ -69,6 +73,9 @@ class Wrapper(Environment):
 
     def agent_position_in_image(self, state: Any, params: Any) -> tuple[float, float] | None:
         return self.env.agent_position_in_image(*self.unwrap(state, params))
+
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        return self.env.state_fields(*self.unwrap(state, params))
 
     def strategies(self) -> Mapping[str, Callable[[], Any]]:
         return self.env.strategies()

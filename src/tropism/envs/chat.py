@@ -1,19 +1,19 @@
 """Chat: a conversation with a partner; the default one lets the agent guess a secret number."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 
-from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.language import Language, parse_record
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import host_key
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
-from tropism.core.spaces.space import check_count
+from tropism.core.spaces.space import check_count, is_integer
 from tropism.errors import ValidationError
 from tropism.wire.messages import ChatAction, ChatMessage, ChatObservation
 
@@ -50,6 +50,33 @@ class SecretNumber:
         return Reply(f"{guess} is too {'low' if guess < secret else 'high'}.")
 
 
+class MessageSpace(Record):
+    """Messages, also as `{"tokens": […]}`, which the tokenizer decodes."""
+
+    tokenizer: Any = eqx.field(static=True)
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(ChatAction)
+        self.tokenizer = tokenizer
+
+    def coerce(self, x: Any, name: str = "action") -> Any:
+        if isinstance(x, Mapping) and set(x) - {"metadata", "role"} == {"tokens"}:
+            x = {"content": self._decode(x["tokens"], name)} | {key: x[key] for key in x if key == "role"}
+        return super().coerce(x, name)
+
+    def _decode(self, tokens: Any, name: str) -> str:
+        decode = getattr(self.tokenizer, "decode", None)
+        if not callable(decode):
+            raise ValidationError(name, tokens, "'content': this Chat has no tokenizer that can decode tokens")
+        flat = tokens[0] if isinstance(tokens, list) and len(tokens) == 1 and isinstance(tokens[0], list) else tokens
+        if not isinstance(flat, list) or not flat or not all(is_integer(token) for token in flat):
+            raise ValidationError(f"{name}.tokens", tokens, "a list of token ids")
+        return str(decode(flat))
+
+    def identity(self) -> tuple[Any, ...]:
+        return (self.cls, self.tokenizer)
+
+
 class ChatParams(EnvParams):
     """No parameters can be changed."""
 
@@ -64,12 +91,15 @@ class Chat(Environment):
     """`partner` replies to each message of the agent: a function of the episode's seed and the conversation.
 
     Its role is the user if the agent's is the assistant, else the assistant. With a `tokenizer`, such as the
-    `apply_chat_template` of a Hugging Face tokenizer, the observation also contains the conversation's tokens.
+    `apply_chat_template` of a Hugging Face tokenizer, the observation also contains the conversation's tokens; if it
+    has a method `decode`, an action may be tokens.
 
     Reward: set by the partner with each reply; the default partner gives 1 for the right number.
 
     Ends: terminated by the partner; truncated after `max_turns` messages of the agent.
     """
+
+    language = Language(tool="send_message")
 
     partner: Partner = eqx.field(static=True)
     max_turns: int = eqx.field(static=True)
@@ -113,7 +143,7 @@ class Chat(Environment):
         return Record(ChatObservation)
 
     def action_space(self, params: Any) -> Record:
-        return Record(ChatAction)
+        return MessageSpace(self.tokenizer)
 
     def describe(self, state: ChatState, obs: ChatObservation, params: Any) -> str:
         lines = [f"{message.role}: {message.content}" for message in obs.messages]

@@ -118,6 +118,7 @@ class ConnectFour(Environment):
         return Language(
             clicks=(tuple(range(COLUMNS)),),
             action_type=ConnectFourAction,
+            tool="drop_disc",
             observation_type=ConnectFourObservation,
             message=_message,
         )

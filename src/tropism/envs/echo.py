@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.language import Language, parse_record
 from tropism.core.environment import Environment, Info
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
@@ -30,6 +30,7 @@ class Echo(Environment):
 
     host = Host(blocking=False)
     endless = True
+    language = Language(tool="echo_message")
 
     def default_params(self) -> EchoParams:
         return EchoParams()

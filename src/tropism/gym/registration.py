@@ -41,12 +41,15 @@ def make_vector_env(
     render_mode: Any = None,
     autoreset_mode: Any = "next_step",
     params: Any = None,
+    engine: EngineName = "auto",
+    num_threads: int | None = None,
     **arguments: Any,
 ) -> GymVectorEnv:
     """The entry point of `gymnasium.make_vec`; Gymnasium 0.29 calls it without the id."""
     check_version()
     env, params = make(env_id, params=params, **arguments)
-    return GymVectorEnv(env, num_envs, params, autoreset_mode=autoreset_mode, render_mode=render_mode)
+    options = {"autoreset_mode": autoreset_mode, "render_mode": render_mode}
+    return GymVectorEnv(env, num_envs, params, **options, engine=engine, num_threads=num_threads)
 
 
 def register_id(spec: EnvironmentSpec) -> None:

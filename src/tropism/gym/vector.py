@@ -5,17 +5,16 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import gymnasium
-import jax
 import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from tropism.core.compiled.batch import batch_device, batch_program_of
-from tropism.core.compiled.batch_actions import batch_reader
-from tropism.core.compiled.packing import Layout, reader, viewer
+from tropism.core.compiled.packing import reader, viewer
 from tropism.core.environment import Environment
 from tropism.core.episode import check_seed, seed_from_words, seed_words
+from tropism.core.native.batch_engine import make_batch_engine
+from tropism.core.native.choice import EngineName
 from tropism.core.params import override
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
@@ -28,13 +27,16 @@ MIN_VERSION = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
 FLOAT64, UINT32 = np.dtype(np.float64), np.dtype(np.uint32)
 REBUILT = (
-    *("_program", "_base", "_episode_params", "_step", "_read_actions"),
+    *("_engine", "_program"),
     *("_output_slice", "_view_time", "_view_obs", "_view_reward", "_view_terminated", "_view_truncated", "_view_info"),
 )
 
 
 class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
-    """`num_envs` environments in one compiled step; environment i repeats `Session` with seed + i."""
+    """`num_envs` environments in one compiled step; environment i repeats `Session` with seed + i.
+
+    `engine` is that of `Session`; the native one uses up to `num_threads` threads, by default one per core.
+    """
 
     def __init__(
         self,
@@ -44,6 +46,8 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         *,
         autoreset_mode: Any = "next_step",
         render_mode: Any = None,
+        engine: EngineName = "auto",
+        num_threads: int | None = None,
     ):
         self.closed = True  # until construction succeeds
         check_version()
@@ -54,6 +58,8 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self.params = override(env.default_params(), {} if params is None else params)
         self.num_envs = check_count("num_envs", num_envs)
         self.render_mode = render_mode
+        self.engine: EngineName = engine
+        self.num_threads = num_threads
         self._mode: Mode = resolve_autoreset_mode(autoreset_mode)
         self.metadata = {
             "render_modes": RENDER_MODES,
@@ -67,22 +73,18 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._initialize()
 
     def _initialize(self) -> None:
-        self._buffer: Any = None
+        self._started = False
         self._counters = Counters(self.num_envs)
         self._finished = np.zeros(self.num_envs, bool)
-        self._rows: NDArray[Any] | None = None  # packed params of each environment, if options changed some
         self._connect()
         self.closed = False
 
     def _connect(self) -> None:
-        """Set compiled functions and readers, which are not pickled."""
-        layout = Layout(self.params)
-        self._program = program = batch_program_of(self.env, layout, self.num_envs, self._mode)
-        self._base_row = layout.write(self.params)
-        self._base = jax.device_put(self._base_row, batch_device())
-        self._episode_params = self._base if self._rows is None else jax.device_put(self._rows, batch_device())
-        self._step = program.step
-        self._read_actions = batch_reader(self.env.action_space(self.params), self.num_envs)
+        """Set the engine and readers, which are not pickled."""
+        self._engine = make_batch_engine(
+            self.env, self.params, self.num_envs, self._mode, self.engine, self.num_threads
+        )
+        self._program = program = self._engine.program
         out, first = program.out, program.head.size
         self._output_slice = program.output_range
         self._view_time = viewer(program.carry.episode.time, 0)
@@ -96,7 +98,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
     def seeds(self) -> tuple[int, ...]:
         """The seed that reproduces the current episode of each environment."""
         self._require_episode("read seeds")
-        keys = reader(self._program.carry.episode.key)(self._buffer)
+        keys = reader(self._program.carry.episode.key)(self._engine.words)
         return tuple(seed_from_words(key) for key in keys)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -106,43 +108,42 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             raise self._state_error("reset")
         seeds = expand_seeds(seed, self.num_envs)
         mask, options = self._mask(options)
-        row = Layout(self.params).write(self.env.configure(self.params, options)) if options else None
+        row = self._program.params_layout.write(self.env.configure(self.params, options)) if options else None
         super().reset(seed=seeds[0])
         self._set_rows(mask, row)
         self._reset(seeds, mask)
-        words = memoryview(self._buffer)
+        words = self._engine.words
         outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
         own = self._view_info(outputs) if self._view_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
         return self._view_obs(outputs), keep_where(mask, {**self._counters.infos(self._view_time(words)), **first})
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
-        is_first = self._buffer is None
-        seeded = np.array([is_first or seed is not None for seed in seeds])
+        seeded = np.array([not self._started or seed is not None for seed in seeds])
         filled = [secrets.randbits(64) if seed is None else seed for seed in seeds]
-        keys = np.stack([seed_words(seed) for seed in filled])
-        buffer = np.zeros(self._program.layout.size, np.uint32) if is_first else self._buffer
-        self._buffer = self._program.reset(buffer, keys, seeded, mask, self._episode_params)
+        self._engine.reset(np.stack([seed_words(seed) for seed in filled]), seeded, mask)
+        self._started = True
         self._counters.start_episodes(mask, seeds)
         self._finished = self._finished & ~mask
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        if self.closed or self._buffer is None:
+        if self.closed or not self._started:
             raise self._state_error("step")
-        packed_actions = self._read_actions(actions)
-        finished = self._finished
+        engine, finished = self._engine, self._finished
+        packed_actions = engine.read_actions(actions)
         if self._mode == "disabled" and finished.any():
             raise self._state_error("step", np.flatnonzero(finished))
-        before, self._buffer = self._buffer, self._step(self._buffer, packed_actions, self._episode_params, self._base)
-        words = memoryview(self._buffer)
+        before = self._view_time(engine.words).copy() if self._mode == "same_step" else None
+        engine.step(packed_actions)
+        words = engine.words
         # All returned arrays are views of this one copy.
         outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
         reward = self._view_reward(outputs).astype(FLOAT64)
         terminated, truncated = self._view_terminated(outputs), self._view_truncated(outputs)
         self._finished = done = terminated | truncated
         self._counters.rewards += reward
-        if self._mode == "same_step":
-            infos = self._same_step_infos(memoryview(before), words, outputs, done)
+        if before is not None:
+            infos = self._same_step_infos(before, words, outputs, done)
         else:
             infos = self._infos(words, outputs, finished)
         return self._view_obs(outputs), reward, terminated, truncated, infos
@@ -150,7 +151,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
     def _infos(self, words: memoryview, outputs: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
         """The infos of all environments, including those that this step restarted."""
         self._counters.restart_episodes(restarted)
-        if self._rows is not None:
+        if self._engine.rows is not None:
             self._set_rows(restarted, None)
         infos = self._counters.infos(self._view_time(words))
         if self._view_info is None:
@@ -161,14 +162,14 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         return infos
 
     def _same_step_infos(
-        self, before: memoryview, words: memoryview, outputs: NDArray[Any], done: NDArray[Any]
+        self, before: NDArray[Any], words: memoryview, outputs: NDArray[Any], done: NDArray[Any]
     ) -> dict[str, Any]:
         """As `_infos`, with final observations and infos of the episodes that this step ended."""
         if not np.count_nonzero(done):
             return self._infos(words, outputs, done)
         out = self._program.out
         last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
-        final_info = keep_where(done, {**self._counters.infos(self._view_time(before) + 1), **last})
+        final_info = keep_where(done, {**self._counters.infos(before + 1), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
         infos = self._infos(words, outputs, done)
         infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
@@ -176,13 +177,12 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
 
     def _set_rows(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
         """Set the params of the environments in `which` to `row`, or to the default: options apply to one episode."""
-        if row is None and self._rows is None:
+        rows, base = self._engine.rows, self._engine.base
+        if row is None and rows is None:
             return
-        rows = np.tile(self._base_row, (self.num_envs, 1)) if self._rows is None else self._rows.copy()
-        rows[which] = self._base_row if row is None else row
-        changed = (rows != self._base_row).any()
-        self._rows = rows if changed else None
-        self._episode_params = jax.device_put(rows, batch_device()) if changed else self._base
+        rows = np.tile(base, (self.num_envs, 1)) if rows is None else rows.copy()
+        rows[which] = base if row is None else row
+        self._engine.set_rows(rows if (rows != base).any() else None)
 
     def _mask(self, options: Any) -> tuple[NDArray[Any], dict[str, Any]]:
         """`reset_mask`, and the options for the environment."""
@@ -195,7 +195,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
             expected = f"a bool array of shape ({self.num_envs},) with at least one True"
             raise ValidationError("options['reset_mask']", mask, expected)
-        if self._buffer is None and not mask.all():
+        if not self._started and not mask.all():
             raise self._state_error("reset only some environments")
         return mask.copy(), rest
 
@@ -205,22 +205,25 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             gymnasium.logger.warn("render() shows nothing: make the environment with render_mode='rgb_array'")
             return None
         self._require_episode("render")
-        pictures = self._program.render(self._buffer, self._episode_params)
-        return None if pictures is None else tuple(np.array(pictures))
+        pictures = self._engine.render()
+        return None if pictures is None else tuple(pictures)
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._buffer = None
+        self._started = False
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name not in REBUILT}
-        return {**state, "_buffer": None if self._buffer is None else np.array(self._buffer)}
+        return {**state, "words": np.array(self._engine.words), "rows": self._engine.rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        words, rows = state.pop("words"), state.pop("rows")
         self.__dict__.update(state)
         self._connect()
+        self._engine.load(words)
+        self._engine.set_rows(rows)
 
     def _require_episode(self, call: str) -> None:
-        if self._buffer is None:
+        if not self._started:
             raise self._state_error(call)
 
     def _state_error(self, call: str, finished: Any = None) -> StateError:

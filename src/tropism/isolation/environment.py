@@ -61,6 +61,9 @@ class IsolatedEnvironment(Wrapper):
     def agent_position_in_image(self, state: EpisodeProcess, params: Any) -> tuple[float, float] | None:
         return state.call("agent_position_in_image", params) if self._overrides("agent_position_in_image") else None
 
+    def state_fields(self, state: EpisodeProcess, params: Any) -> dict[str, Any]:
+        return state.call("state_fields", params) if self._overrides("state_fields") else {}
+
     def describe(self, state: EpisodeProcess, obs: Any, params: Any) -> str:
         return (
             state.call("describe", params, obs)

@@ -190,6 +190,9 @@ class WorkerEpisode:
     def agent_position_in_image(self) -> tuple[Any, Any]:
         return self.env.agent_position_in_image(self.state, self.params), self.state
 
+    def state_fields(self) -> tuple[Any, Any]:
+        return self.env.state_fields(self.state, self.params), self.state
+
     def describe(self, obs: Any) -> tuple[Any, Any]:
         return self.env.describe(self.state, obs, self.params), self.state
 
@@ -208,6 +211,7 @@ METHODS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "render": WorkerEpisode.render,
     "agent_position_in_image": WorkerEpisode.agent_position_in_image,
     "describe": WorkerEpisode.describe,
+    "state_fields": WorkerEpisode.state_fields,
     "close": WorkerEpisode.close,
 }
 

@@ -19,7 +19,6 @@ from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.settings import Settings
 from tropism.serve.storage.protocol import Journal
 from tropism.serve.tools.endpoint import McpPath
-from tropism.serve.tools.tools import Tools
 from tropism.serve.websocket.connection import Connection
 
 
@@ -44,11 +43,10 @@ class App:
         self.default = next(iter(self.environments.values()))
         self.sessions = SessionRegistry(self.environments, self.settings, journal, recordings)
         self.inspector = Inspector(self.sessions)
-        self.tools = Tools(self.sessions, self.environments)
         self.metrics = Metrics(self.sessions)
         self._api = HttpApi(self.sessions, self.inspector, self.metrics, self.absent)
         self._middleware = AuthMiddleware(self._route, self.settings)
-        self._mcp = McpPath(self.tools, self.sessions, self.settings)
+        self._mcp = McpPath(self.sessions, self.settings)
         self._sockets = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -61,6 +59,8 @@ class App:
         root, environment, path = self._resolve(scope["path"])
         if scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send, environment, path)
+        elif (agent_id := routes.agent_of(scope["path"])) is not None:
+            await self._mcp.serve_agent(scope, receive, send, agent_id)
         elif path == "/mcp" and environment is not None:
             await self._mcp.serve(scope, receive, send, environment)
         else:
@@ -93,7 +93,9 @@ class App:
         except Exception as error:  # the outermost level: every error gets a reply
             session = None if request is None else request.session
             context = {} if session is None else session.log_context
-            reason = errors.to_server_error(error, path=scope["path"], **context)
+            # The path of the route: the path of a request may contain an agent id.
+            where = scope["path"] if request is None else f"{root}/{request.kind}"
+            reason = errors.to_server_error(error, path=where, **context)
         self.metrics.count_error(reason.code)
         response = error_response(reason)
         if reason.code == "METHOD_NOT_ALLOWED":
@@ -102,7 +104,7 @@ class App:
 
     async def _serve_socket(self, scope: Any, receive: Any, send: Any, environment: Any, path: str) -> None:
         max_sockets = self.settings.max_sockets
-        if environment is None or path != "/ws":
+        if environment is None or path not in ("/ws", "/mcp"):
             expected = f"expected /envs/ID/ws with one of {', '.join(self.environments)}"
             error = ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; {expected}")
             await send_response(scope, send, error_response(error))
@@ -112,10 +114,13 @@ class App:
             await send_response(scope, send, error_response(ServerError("CAPACITY_REACHED", message)))
             return
         self._sockets += 1
-        connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
         try:
             with suppress(asyncio.CancelledError):  # the server has stopped and closed the socket
-                await connection.serve(scope, receive, send)
+                if path == "/mcp":
+                    await self._mcp.serve_socket(scope, receive, send, environment)
+                else:
+                    connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
+                    await connection.serve(scope, receive, send)
         finally:
             self._sockets -= 1
 
@@ -123,9 +128,8 @@ class App:
         """ASGI's start-up and shutdown events."""
         await receive()
         evicting = asyncio.create_task(self.sessions.evict_idle())
-        async with self._mcp.run():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
         evicting.cancel()
         await self.inspector.stop()
         await self.sessions.stop()

@@ -20,16 +20,16 @@ class Observation:
     """
 
     done: bool = False
-    reward: float = 0.0
+    reward: float | None = 0.0  # None counts as 0
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", dict(self.metadata))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class State:
-    """The episode of a session and the number of steps taken in it."""
+    """The episode of a session and the number of steps taken in it; an environment may count in its own."""
 
     episode_id: str | None = None
     step_count: int = 0

@@ -4,11 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from tropism.core.fused.graph import LANE, GraphBuilder, reachable
+from tropism.core.fused.operations import evaluate_nodes
 from tropism.core.native.jit import Library
 from tropism.core.native.llvm import assemble
 from tropism.core.native.program import emit
+from tropism.core.native.scalarize import as_scalars, evaluate, load_all
 
 
 def compile_native(function: Callable[..., Any], *examples: Any) -> Callable[..., list[Any]]:
@@ -28,6 +32,40 @@ def compile_native(function: Callable[..., Any], *examples: Any) -> Callable[...
         return [output.copy() for output in outputs]
 
     return call
+
+
+def compile_fused(function: Callable[..., Any], *examples: Any) -> Callable[..., list[Any]]:
+    """The same through the graph of the fused engine, evaluated for two lanes as inside a kernel."""
+    closed = jax.make_jaxpr(function)(*examples)
+    b, inputs = GraphBuilder(), list[Any]()
+    for example in map(np.asarray, examples):
+        first = sum(array.size for array in inputs)
+        nodes = [b.input(LANE, first + i, example.dtype) for i in range(example.size)]
+        inputs.append(as_scalars(nodes, example.shape))
+    results = [load_all(b, result) for result in evaluate(b, closed.jaxpr, closed.consts, inputs)]
+    nodes = sorted(reachable(node for result in results for node in result.reshape(-1)), key=lambda node: node.number)
+
+    @jax.jit
+    def run(scalars: list[Any]) -> list[Any]:
+        values = {node: jnp.stack([scalars[node.detail]] * 2) for node in nodes if node.name == "input"}
+        evaluate_nodes(nodes, values, {})
+        return [[jnp.broadcast_to(values[node], (2,))[1] for node in result.reshape(-1)] for result in results]
+
+    def call(*arguments: Any) -> list[Any]:
+        arrays = [np.asarray(x, np.asarray(example).dtype) for x, example in zip(arguments, examples, strict=True)]
+        outputs = run([item for array in arrays for item in array.reshape(-1)])
+        avals = closed.out_avals
+        return [np.array(out, aval.dtype).reshape(aval.shape) for out, aval in zip(outputs, avals, strict=True)]
+
+    return call
+
+
+def assert_close(fused: Any, expected: Any, note: str) -> None:
+    """Equal to rounding; whole numbers and booleans exactly."""
+    fused, expected = np.asarray(fused), np.asarray(expected)
+    assert (fused.dtype, fused.shape) == (expected.dtype, expected.shape), note
+    tolerance = 1e-5 if fused.dtype.kind == "f" else 0
+    np.testing.assert_allclose(fused, expected, tolerance, tolerance and 1e-37, err_msg=note)
 
 
 def assert_same_bits(native: Any, expected: Any, note: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax import lax
-from tests.core.native.compiling import assert_same_bits, compile_native
+from tests.core.native.compiling import assert_close, assert_same_bits, compile_fused, compile_native
 
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import RULES
@@ -112,8 +112,8 @@ TABLES = {
 
 
 @cache
-def compiled(table: str, dtype: str) -> tuple[list[str], Any, Any]:
-    """All functions of a table as one native and one jitted function, and the names of their results."""
+def compiled(table: str, dtype: str) -> tuple[list[str], Any, Any, Any]:
+    """All functions of a table as one native, fused and jitted function, and the names of their results."""
     functions = {name: f for name, f in TABLES[table].items() if (name, dtype[0]) not in SIGNED_ONLY}
     examples = [np.zeros(SIZE, dtype)] * (2 if table.endswith("binary") else 1)
 
@@ -122,15 +122,18 @@ def compiled(table: str, dtype: str) -> tuple[list[str], Any, Any]:
 
     shapes = jax.eval_shape(run, *examples)
     names = [name for name, result in sorted(shapes.items()) for _ in jax.tree.leaves(result)]
-    return names, compile_native(run, *examples), jax.jit(run)
+    return names, compile_native(run, *examples), compile_fused(run, *examples), jax.jit(run)
 
 
 SIGNED_ONLY = {("neg", "u"), ("sign", "u"), ("abs", "u")}
 
 
 def compare(table: str, *arrays: Any) -> None:
-    names, native, jitted = compiled(table, arrays[0].dtype.name)
-    for name, got, wanted in zip(names, native(*arrays), jax.tree.leaves(jitted(*arrays)), strict=True):
+    names, native, fused, jitted = compiled(table, arrays[0].dtype.name)
+    expected = jax.tree.leaves(jitted(*arrays))
+    for name, got, wanted in zip(names, fused(*arrays), expected, strict=True):
+        assert_close(got, wanted, f"{name} of {arrays}, fused")
+    for name, got, wanted in zip(names, native(*arrays), expected, strict=True):
         if name in ZERO_HAS_NO_SIGN and got.dtype.kind == "f":
             got, wanted = got + 0, np.asarray(wanted) + 0
         if name in COMPUTED_OTHERWISE:
@@ -206,6 +209,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "concatenate": lambda x: jnp.concatenate([x, x * 2], 1),
     "stack": lambda x: jnp.stack([x, x + 1], 2),
     "split": lambda x: jnp.split(x, 2, axis=2),
+    "unstack": lambda x: [*jnp.unstack(x, axis=1), *jnp.unstack(x[0, 0])],
     "pad": lambda x: lax.pad(x, jnp.float32(7), [(1, 0, 0), (-1, 2, 0), (0, -2, 0)]),
     "iota": lambda x: x + lax.broadcasted_iota(jnp.float32, x.shape, 1),
     "expand": lambda x: jnp.expand_dims(x, (0, 2)),
@@ -225,9 +229,11 @@ SHAPES: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_functions_of_shapes(name: str) -> None:
-    native = compile_native(SHAPES[name], GRID)
-    for got, wanted in zip(native(GRID), jax.tree.leaves(jax.jit(SHAPES[name])(GRID)), strict=True):
+    expected = jax.tree.leaves(jax.jit(SHAPES[name])(GRID))
+    for got, wanted in zip(compile_native(SHAPES[name], GRID)(GRID), expected, strict=True):
         assert_same_bits(got, wanted, name)
+    for got, wanted in zip(compile_fused(SHAPES[name], GRID)(GRID), expected, strict=True):
+        assert_close(got, wanted, name)
 
 
 ROWS = np.arange(1, 21, dtype=np.float32).reshape(5, 4)
@@ -254,18 +260,22 @@ INDEXING: dict[str, Callable[..., Any]] = {
 
 
 @cache
-def indexing() -> tuple[Any, Any]:
+def indexing() -> tuple[Any, Any, Any]:
     def run(x: Any, i: Any) -> list[Any]:
         return [function(x, i) for function in INDEXING.values()]
 
-    return compile_native(run, ROWS, np.zeros(3, np.int32)), jax.jit(run)
+    examples = ROWS, np.zeros(3, np.int32)
+    return compile_native(run, *examples), compile_fused(run, *examples), jax.jit(run)
 
 
 @given(indices=hnp.arrays(np.int32, 3, elements=st.one_of(st.integers(-7, 7), st.integers(-(2**31), 2**31 - 1))))
 def test_indices_never_leave_the_array(indices: Any) -> None:
-    native, jitted = indexing()
-    for name, got, wanted in zip(INDEXING, native(ROWS, indices), jitted(ROWS, indices), strict=True):
+    native, fused, jitted = indexing()
+    expected = jitted(ROWS, indices)
+    for name, got, wanted in zip(INDEXING, native(ROWS, indices), expected, strict=True):
         assert_same_bits(got, wanted, f"{name} at {indices}")
+    for name, got, wanted in zip(INDEXING, fused(ROWS, indices), expected, strict=True):
+        assert_close(got, wanted, f"{name} at {indices}, fused")
 
 
 def test_unsupported_programs_name_the_primitive_and_the_reason() -> None:

@@ -137,7 +137,7 @@ def test_options_may_be_fields_of_the_reset(server: Running):
             replies.append(caller.post(f"{base}/step", json=act(1)).json())
             assert caller.get(f"{base}/history").json()["options"] == heavy
             assert talk(connection, "reset", body)["type"] == "observation"
-            replies.append(talk(connection, "step", {"value": 1})["data"])
+            replies.append({"metadata": None} | talk(connection, "step", {"value": 1})["data"])
     assert all(reply == replies[0] for reply in replies)
 
 

@@ -14,12 +14,13 @@ from tests.serve.requests import act
 from tests.serve.running import Running, running
 
 from tropism.serve.http.messages import Route, Trait
-from tropism.serve.http.openapi import document
+from tropism.serve.http.openapi import document, json_schema
 from tropism.serve.http.routes import ROUTES, find_route
 
 ID = "GridWorld-v0"
 VALID: dict[str, dict[str, Any]] = {  # by path, for requests with required fields
     "/step": act(1),
+    "/agent/{agent_id}/step": act(1),
     "/sessions/{view}/picture": {"step": 0},
     "/sessions/{view}/fork": {"step": 0},
     "/recordings/{number}/picture": {"step": 0},
@@ -47,8 +48,8 @@ def caller(server: Running) -> Iterator[httpx.Client]:
 
 
 def path_of(route: Route, caller: httpx.Client) -> str:
-    view = caller.post("/reset", json={"seed": 1}).json()["view"]
-    return route.path.format(view=view, number=0, file="app.js")
+    ids = caller.post("/reset", json={"seed": 1}).json()
+    return route.path.format(view=ids["view"], agent_id=ids["agent_id"], number=0, file="app.js")
 
 
 def send(route: Route, caller: httpx.Client, data: dict[str, Any]) -> httpx.Response:
@@ -70,8 +71,12 @@ def test_replies_are_of_the_declared_type(server: Running, caller: httpx.Client,
     if isinstance(route.reply, tuple):
         assert response.headers["content-type"].partition(";")[0] in route.reply
         return
-    operation = document(ROUTES, server.app.environments[ID], "")["paths"][route.path][route.method.lower()]
-    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    if Trait.ROOT in route.traits:  # not in the document of an environment
+        spaces = server.app.environments[ID].form.schema()
+        schema = json_schema(route.reply, {name.title(): space for name, space in spaces.items()})
+    else:
+        operation = document(ROUTES, server.app.environments[ID], "")["paths"][route.path][route.method.lower()]
+        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     validate(response.json(), schema)
     declared = schema.get("items", schema).get("properties")
     reply = response.json()[0] if isinstance(response.json(), list) else response.json()
@@ -104,12 +109,14 @@ def test_a_parameter_may_have_any_text(caller: httpx.Client):
 
 def test_public_routes_need_no_token_and_others_do(tmp_path: Path):
     public = {route.path for route in ROUTES if Trait.PUBLIC in route.traits}
-    assert public == {"/", "/docs", "/health", "/page/{file}"}
+    agents = {"/agent/{agent_id}/step", "/agent/{agent_id}/observation"}  # the id is the credential
+    assert public == {"/", "/docs", "/health", "/ready", "/page/{file}"} | agents
     with running(ID, record=tmp_path, tokens=("secret",)) as server, server.http() as stranger:
         for route in ROUTES:
-            path = route.path.format(view="a", number=0, file="app.js")
+            path = route.path.format(view="a", agent_id="a", number=0, file="app.js")
             status = stranger.request(route.method, path).status_code
-            assert status == (200 if Trait.PUBLIC in route.traits else 401), path
+            expected = 404 if route.path in agents else 200 if Trait.PUBLIC in route.traits else 401
+            assert status == expected, path
             assert stranger.request(route.method, f"/envs/{ID}{path}").status_code == 401
 
 

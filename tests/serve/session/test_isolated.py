@@ -21,7 +21,7 @@ from tropism.isolation import IsolatedEnvironment
 from tropism.serve.session.environment import ServedEnvironment
 
 SERVE = ("-m", "tropism", "serve", "tests.isolation.fragile:Fragile", "--processes", "--port", "0")
-NAMED = ("session_id", "view", "episode_id", "snapshot_id", "id")
+NAMED = ("session_id", "view", "agent_id", "episode_id", "snapshot_id", "id")
 
 
 def fragiles() -> dict[str, ServedEnvironment]:

@@ -155,13 +155,13 @@ def test_the_log_line_of_an_error_names_session_and_episode(server: Running, cap
         ]
         received = [caller.post("/step", json=act(RAISE)).json()["id"]]
         received += [talk(connection, "step", {"value": RAISE})["data"]["id"]]
-        received += [rpc("step", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
+        received += [rpc("act", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if hasattr(record, "error_id")]
     assert [line["error_id"] for line in lines] == received
     assert [line["session_id"] for line in lines] == ids
     assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
     assert {line["environment"] for line in lines} == {"Lab-v0"}
-    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "step")
+    assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "act")
 
 
 def test_an_undeclared_observation_is_an_environment_error(caplog: Any):
@@ -267,7 +267,7 @@ def test_an_idle_session_is_evicted_and_resumed_on_the_next_request():
                     time.sleep(0.6)
                     assert len(server.app.sessions) == 1, "a session with an open socket is not idle"
                     resumed = talk(connection, "step", {"value": action})["data"]
-                assert twin.post("/step", json=act(action)).json() == resumed
+                assert twin.post("/step", json=act(action)).json() == {"metadata": None} | resumed
                 assert len(caller.get("/history").json()["steps"]) == 2
                 caller.post("/close")
                 twin.post("/close")

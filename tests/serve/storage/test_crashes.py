@@ -64,27 +64,33 @@ def test_a_damaged_entry_is_an_error(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_clients_continue_after_the_server_is_killed(tmp_path: Path):
+@pytest.mark.parametrize("without_llvmlite", [(), (1,), (0, 2)])
+def test_clients_continue_after_the_server_is_killed(tmp_path: Path, without_llvmlite: tuple[int, ...]):
+    """Whether or not the server that continues has the native engine that the killed one had."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "llvmlite.py").write_text("raise ImportError('hidden')")
+    paths = [tmp_path / "hidden" if number in without_llvmlite else None for number in range(3)]
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = ("-m", "tropism", "serve", "CartPole-v1", "Echo-v0", "--port", str(port))
     command += ("--journal", str(tmp_path / "journal"), "--record", str(tmp_path / "recordings"))
-    asyncio.run(killed_now_and_then(command, f"http://127.0.0.1:{port}"))
+    asyncio.run(killed_now_and_then(command, f"http://127.0.0.1:{port}", paths))
     for folder in (tmp_path / "recordings").iterdir():
         episodes = list(Reader(folder))
         assert episodes
         assert not [each for each in episodes if first_difference(session_of(Reader(folder).manifest), each)]
 
 
-async def killed_now_and_then(command: tuple[str, ...], url: str) -> None:
+async def killed_now_and_then(command: tuple[str, ...], url: str, paths: list[Path | None]) -> None:
+    """Run three servers in turn, with these first paths for modules."""
     playing: list[asyncio.Task[None]] = []
     over = asyncio.Event()
-    for _ in range(2):
-        with process(*command):  # which kills the server at the end
+    for path in paths[:2]:
+        with process(*command, first_path=path):  # which kills the server at the end
             playing = playing or [asyncio.create_task(play(url, seed, over)) for seed in range(10)]
             await asyncio.sleep(1.5)
-    with process(*command):
+    with process(*command, first_path=paths[2]):
         over.set()
         await asyncio.wait_for(asyncio.gather(*playing), 60)
 
@@ -104,6 +110,8 @@ async def play(url: str, seed: int, over: asyncio.Event) -> None:
             steps += 1
             expected = json.loads(encode(form.reply(local, ts)))
             assert (body.reward, body.done) == (expected["reward"], expected["done"])
+            if id == "CartPole-v1":
+                assert body.observation == expected["observation"]
         assert (await client.state()).step_count == local.step_count
         rewards = [step["reward"] for step in (await client.history())["steps"]]
         assert sum(rewards) == local.total_reward

@@ -17,10 +17,19 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from tests.isolation.fragile import SEGFAULT
 from tests.isolation.fragile import STAY as STAY_ALIVE
 from tests.serve.lab import RAISE, SECRET, STAY
-from tests.serve.running import Running, labs, running
+from tests.serve.running import Running, labs, running, talk, until
+from websockets.sync.client import connect
 
 TOKENS = ("first-token", "second-token")
-TOOLS = {"list_environments", "reset", "step", "state", "fork"}
+TOOLS = {
+    "list_environments",
+    "open_session",
+    "begin_episode",
+    "take_action",
+    "get_state",
+    "fork_session",
+    "close_session",
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +79,13 @@ async def refused(session: ClientSession, name: str, **arguments: Any) -> Any:
     return json.loads(result.content[0].text)
 
 
+async def begin(session: ClientSession, environment: str | None = None, **arguments: Any) -> Any:
+    """Open a session and begin an episode in it."""
+    opened = await call(session, "open_session", **({} if environment is None else {"environment": environment}))
+    begun = await call(session, "begin_episode", session_id=opened["session_id"], **arguments)
+    return opened | begun
+
+
 async def play(opening: AbstractAsyncContextManager[ClientSession]) -> None:
     """Play a game of Connect Four, as a model would."""
     async with opening as session:
@@ -78,16 +94,16 @@ async def play(opening: AbstractAsyncContextManager[ClientSession]) -> None:
         assert all(tool.description and tool.input_schema["type"] == "object" for tool in tools)
         listed = await call(session, "list_environments")
         assert listed["environments"][0]["environment"] == "ConnectFour-v0"
-        turn = await call(session, "reset", environment="ConnectFour-v0", seed=3)
+        turn = await begin(session, "ConnectFour-v0", seed=3)
         id, moves = turn["session_id"], 0
         while not turn["done"]:
             legal = turn["observation"]["legal_actions"]
-            turn = await call(session, "step", session_id=id, action={"column": legal[moves % len(legal)]})
+            turn = await call(session, "take_action", session_id=id, action={"column": legal[moves % len(legal)]})
             moves += 1
         assert moves >= 4
         assert turn["observation"]["winner"] in (-1, 0, 1)
-        assert (await call(session, "state", session_id=id))["step_count"] == moves
-        assert (await refused(session, "step", session_id=id, action={"column": 0}))["code"] == "STATE_ERROR"
+        assert (await call(session, "get_state", session_id=id))["step_count"] == moves
+        assert (await refused(session, "take_action", session_id=id, action={"column": 0}))["code"] == "STATE_ERROR"
 
 
 def test_a_whole_game_over_http(server: Running):
@@ -107,10 +123,10 @@ def test_a_crash_over_stdio_ends_only_its_episode():
     async def scene() -> None:
         arguments = ("tests.isolation.fragile:Fragile", "--processes", "--param", "gain=0")
         async with over_stdio(*arguments) as session:
-            id = (await call(session, "reset", seed=1))["session_id"]
-            said = await refused(session, "step", session_id=id, action={"value": SEGFAULT})
+            id = (await begin(session, seed=1))["session_id"]
+            said = await refused(session, "take_action", session_id=id, action={"value": SEGFAULT})
             assert "SIGSEGV" in said["message"]
-            turn = await call(session, "step", session_id=id, action={"value": STAY_ALIVE})
+            turn = await call(session, "take_action", session_id=id, action={"value": STAY_ALIVE})
             assert turn["observation"]["value"] == [1, 1, 0]
 
     asyncio.run(scene())
@@ -119,27 +135,28 @@ def test_a_crash_over_stdio_ends_only_its_episode():
 def test_forks_and_errors(server: Running):
     async def scene() -> None:
         async with over_http(server.url) as session:
-            begun = await call(session, "reset", environment="Lab-v0", seed=1)
+            begun = await begin(session, "Lab-v0", seed=1)
             id = begun["session_id"]
             assert "value" in begun["action_schema"]["properties"]
-            twin = (await call(session, "fork", session_id=id))["session_id"]
-            await call(session, "step", session_id=id, action={"value": STAY})
-            assert (await call(session, "state", session_id=twin))["step_count"] == 0
-            assert (await call(session, "fork", session_id=id, step=0))["step_count"] == 0
-            again = await call(session, "reset", session_id=id, seed=9)
+            twin = (await call(session, "fork_session", session_id=id))["session_id"]
+            await call(session, "take_action", session_id=id, action={"value": STAY})
+            assert (await call(session, "get_state", session_id=twin))["step_count"] == 0
+            assert (await call(session, "fork_session", session_id=id, step=0))["step_count"] == 0
+            again = await call(session, "begin_episode", session_id=id, seed=9)
             assert again["observation"]["value"] == [9.0, 0.0]
-            raised = await refused(session, "step", session_id=id, action={"value": RAISE})
+            raised = await refused(session, "take_action", session_id=id, action={"value": RAISE})
             assert raised["code"] == "EXECUTION_ERROR"
             assert SECRET not in str(raised)
             for name, arguments in {
-                "step": {"session_id": id},
-                "state": {"session_id": "nobody"},
-                "reset": {"environment": "Nothing-v0"},
-                "fork": {"session_id": id, "colour": 1},
+                "take_action": {"session_id": id},
+                "get_state": {"session_id": "nobody"},
+                "open_session": {"environment": "Nothing-v0"},
+                "begin_episode": {"session_id": id, "seed": -1},
+                "fork_session": {"session_id": id, "colour": 1},
                 "explode": {},
             }.items():
                 assert (await refused(session, name, **arguments))["code"] in ("VALIDATION_ERROR", "SESSION_ERROR")
-            assert (await call(session, "step", session_id=id, action={"value": STAY}))["reward"] == 1.0
+            assert (await call(session, "take_action", session_id=id, action={"value": STAY}))["reward"] == 1.0
 
     asyncio.run(scene())
 
@@ -147,12 +164,12 @@ def test_forks_and_errors(server: Running):
 def test_tokens_cannot_access_each_others_sessions(guarded: Running):
     async def scene() -> None:
         async with over_http(guarded.url, TOKENS[0]) as mine, over_http(guarded.url, TOKENS[1]) as theirs:
-            id = (await call(mine, "reset", environment="Lab-v0", seed=1))["session_id"]
-            for name in ("state", "fork", "reset"):
+            id = (await begin(mine, "Lab-v0", seed=1))["session_id"]
+            for name in ("get_state", "fork_session", "begin_episode", "close_session"):
                 assert (await refused(theirs, name, session_id=id))["code"] == "SESSION_ERROR"
-            received = await refused(theirs, "step", session_id=id, action={"value": STAY})
+            received = await refused(theirs, "take_action", session_id=id, action={"value": STAY})
             assert received["code"] == "SESSION_ERROR"
-            assert (await call(mine, "state", session_id=id))["step_count"] == 0
+            assert (await call(mine, "get_state", session_id=id))["step_count"] == 0
 
     asyncio.run(scene())
 
@@ -161,22 +178,44 @@ def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
 
 
-def test_a_token_cannot_use_the_mcp_session_of_another(guarded: Running):
-    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    begin = rpc("initialize", who)
-    headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKENS[0]}"}
-    with guarded.http() as caller:
-        opened = caller.post("/mcp", json=begin, headers=headers)
-        assert opened.status_code == 200, opened.text
-        named = headers | {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
-        reset = rpc("tools/call", {"name": "reset", "arguments": {"environment": "Lab-v0"}})
-        id = caller.post("/mcp", json=reset, headers=named).json()["result"]["structuredContent"]["session_id"]
-        state = rpc("tools/call", {"name": "state", "arguments": {"session_id": id}})
-        stolen = named | {"Authorization": f"Bearer {TOKENS[1]}"}
-        assert id not in caller.get("/sessions", headers=stolen).text
-        assert "step_count" not in caller.post("/mcp", json=state, headers=stolen).text
-        assert "step_count" in caller.post("/mcp", json=state, headers=named).text
-        assert caller.post("/mcp", json=state).status_code == 401
+def test_take_action_takes_words_and_a_request_id(server: Running):
+    async def scene() -> None:
+        async with over_http(server.url) as session:
+            id = (await begin(session, "ConnectFour-v0", seed=1))["session_id"]
+            once = await call(session, "take_action", session_id=id, action="column 3", request_id="r1")
+            assert "error" not in once["observation"]
+            assert await call(session, "take_action", session_id=id, action="column 3", request_id="r1") == once
+            assert (await call(session, "get_state", session_id=id))["step_count"] == 1
+            assert await call(session, "close_session", session_id=id) == {"closed": True}
+            assert (await refused(session, "get_state", session_id=id))["code"] == "SESSION_ERROR"
+
+    asyncio.run(scene())
+
+
+def test_tool_schemas_are_those_of_the_requests(server: Running):
+    """Each tool rejects what its schema rejects: an unknown argument, and a missing required one."""
+
+    async def scene() -> None:
+        async with over_http(server.url) as session:
+            for tool in (await session.list_tools()).tools:
+                assert tool.input_schema["additionalProperties"] is False
+                assert (await refused(session, tool.name, colour=1))["code"] == "VALIDATION_ERROR"
+                if tool.input_schema["required"]:
+                    assert (await refused(session, tool.name))["code"] == "VALIDATION_ERROR"
+
+    asyncio.run(scene())
+
+
+def test_mcp_over_http_has_no_stream_and_answers_notifications_with_202(server: Running):
+    with server.http() as caller:
+        assert caller.get("/mcp", headers={"Accept": "text/event-stream"}).status_code == 405
+        assert caller.delete("/mcp").status_code == 405
+        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert caller.post("/mcp", json=note).status_code == 202
+        asked = caller.post("/mcp", json=rpc("initialize", {"protocolVersion": "2025-03-26"})).json()["result"]
+        assert asked["protocolVersion"] == "2025-03-26"
+        assert caller.post("/mcp", json=rpc("ping", {})).json()["result"] == {}
+        assert caller.post("/mcp", json=rpc("prompts/list", {})).json()["error"]["code"] == -32601
 
 
 RPC: dict[str, tuple[Any, int]] = {
@@ -208,19 +247,36 @@ def test_openenv_sessions_over_json_rpc(server: Running):
             return reply
 
         id = ask("openenv/session/create")["result"]["session_id"]
-        names = {tool["name"] for tool in ask("tools/list", session_id=id)["result"]["tools"]}
-        assert names == TOOLS - {"list_environments"}
+        assert [tool["name"] for tool in ask("tools/list", session_id=id)["result"]["tools"]] == ["act"]
 
-        def tool(name: str, **arguments: Any) -> Any:
-            return ask("tools/call", session_id=id, name=name, arguments=arguments)
+        def act(action: Any) -> Any:
+            return ask("tools/call", session_id=id, name="act", arguments={"action": action})
 
-        assert tool("step", action={"value": STAY})["error"]["data"]["code"] == "STATE_ERROR"
-        assert tool("reset", seed=2)["result"]["data"]["observation"]["value"] == [2.0, 0.0]
-        assert tool("step", action={"value": STAY})["result"]["data"]["reward"] == 1.0
+        assert act({"value": STAY})["result"]["data"]["reward"] == 1.0  # the first call begins the episode
         assert caller.get("/state", headers={"X-Session-Id": id}).json()["step_count"] == 1
-        assert tool("step", action={"value": RAISE})["error"]["data"]["code"] == "EXECUTION_ERROR"
+        assert act({"value": RAISE})["error"]["data"]["code"] == "EXECUTION_ERROR"
         assert ask("openenv/session/close", session_id=id)["result"]["closed"]
-        assert "error" in tool("state")
+        assert "error" in act({"value": STAY})
+
+
+def test_openenv_rpc_on_sockets(server: Running):
+    with server.ws("ConnectFour-v0") as socket:
+        listed = talk(socket, "mcp", rpc("tools/list", {}))
+        assert (listed["type"], listed["data"]["id"]) == ("mcp", 7)
+        assert [tool["name"] for tool in listed["data"]["result"]["tools"]] == ["drop_disc"]
+        called = talk(socket, "mcp", rpc("tools/call", {"name": "drop_disc", "arguments": {"column": 3}}))
+        assert called["data"]["result"]["data"]["done"] is False
+        assert talk(socket, "state")["data"]["step_count"] == 1
+        assert talk(socket, "mcp", rpc("explode", {}))["data"]["error"]["code"] == -32601
+    address = server.url.replace("http", "ws") + "/envs/ConnectFour-v0/mcp"
+    before = len(server.app.sessions)
+    with connect(address, proxy=None) as socket:
+        socket.send(json.dumps(rpc("tools/call", {"name": "drop_disc", "arguments": {"column": 3}})))
+        assert json.loads(socket.recv(30))["result"]["data"]["done"] is False
+        socket.send("{")
+        assert json.loads(socket.recv(30))["error"]["code"] == -32700
+        assert len(server.app.sessions) == before + 1
+    until(lambda: len(server.app.sessions) == before)
 
 
 def test_a_large_mcp_request_is_rejected(server: Running):

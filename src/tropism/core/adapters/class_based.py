@@ -4,12 +4,14 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import asdict, is_dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import equinox as eqx
 
+from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.openenv import declared_types
 from tropism.core.adapters.recipe import Recipe, recipe_of
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import small_seed
@@ -22,6 +24,7 @@ from tropism.core.wrapper import Wrapper
 from tropism.errors import ObservationError, ValidationError
 from tropism.wire.messages import State
 
+STATE_FIELDS = ("episode_id", "step_count")  # those of a session's state are its own
 STANDARD_ARGUMENTS = ("seed", "episode_id", "options")  # reset arguments that are not options
 
 
@@ -36,6 +39,7 @@ class AgentEnvironment(ABC):
     replayable: ClassVar[bool] = True  # False: the same seed and actions may give another episode
     endless: ClassVar[bool] = False  # True: episodes never end, by design
     blocking: ClassVar[bool] = True  # False: a step is fast and needs no thread of its own
+    _transformed: Any = None  # the last result of `_apply_transform`
 
     @abstractmethod
     def reset(self) -> Any:
@@ -53,6 +57,15 @@ class AgentEnvironment(ABC):
     def transform(self, observation: Any) -> Any:
         """The observation for the agent; runs last."""
         return observation
+
+    def _apply_transform(self, observation: Any) -> Any:
+        """Apply `transform` now, as classes of OpenEnv do; it is not applied again."""
+        self._transformed = self.transform(observation)
+        return self._transformed
+
+    def has_transformed(self, observation: Any) -> bool:
+        """Whether `_apply_transform` returned this observation."""
+        return self._transformed is observation
 
     def close(self) -> None:  # noqa: B027  optional
         """Release the resources of the object."""
@@ -136,6 +149,23 @@ class ClassBasedEnvironment(Environment):
         text = json.dumps(self.observation.to_json(obs), default=repr)
         return f"Observation: {text}\nAction: JSON of this schema: {json.dumps(self.action.json_schema())}"
 
+    def parse(self, text: str, params: Any) -> Any:
+        """The action as JSON or, if its only required field is a string, that string."""
+        schema = self.action.json_schema()
+        required = schema.get("required", [])
+        if len(required) != 1 or schema["properties"][required[0]].get("type") != "string":
+            return super().parse(text, params)
+        return parse_record(text, self.action, lambda words: self.action.coerce({required[0]: words}))
+
+    def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
+        """The fields that the class adds to its `state`."""
+        own: Any = state.state
+        if is_dataclass(own) and not isinstance(own, type):
+            fields = asdict(own)
+        else:
+            fields = own.model_dump(mode="json") if is_model(type(own)) else {}
+        return {name: value for name, value in fields.items() if name not in STATE_FIELDS}
+
     def close(self, state: Any) -> None:
         close = getattr(state, "close", None)  # other classes may not have one
         if callable(close):
@@ -144,7 +174,7 @@ class ClassBasedEnvironment(Environment):
 
 def _prepare_observation(agent: Any, obs: Any, cls: type) -> Any:
     """The observation, transformed and copied, since the object may change the one it returned."""
-    if isinstance(agent, AgentEnvironment):
+    if isinstance(agent, AgentEnvironment) and not agent.has_transformed(obs):
         obs = agent.transform(obs)
     if not isinstance(obs, cls):
         raise ObservationError("observation", obs, f"a {cls.__name__}, as {type(agent).__name__} declares")
@@ -158,8 +188,12 @@ def adapt(factory: Any, action: Any = None, observation: Any = None) -> ClassBas
     `observation` are frozen dataclasses or pydantic models, by default from the annotations of `step` and `reset`.
     """
     kind = _class_of(factory)
-    action = action or _annotation(kind, "step", "action")
-    observation = observation or _annotation(kind, "step", "return") or _annotation(kind, "reset", "return")
+    action = action or _message_type(_annotation(kind, "step", "action"))
+    observation = observation or _message_type(_annotation(kind, "step", "return"))
+    observation = observation or _message_type(_annotation(kind, "reset", "return"))
+    if action is None or observation is None:
+        declared = declared_types(kind)
+        action, observation = action or declared[0], observation or declared[1]
     obs_space = _space("observation", observation, kind)
     if not {"done", "reward"} <= set(obs_space.json_schema().get("properties", ())):
         raise ValidationError("observation", observation, "a class with the fields done and reward")
@@ -223,6 +257,14 @@ def _annotation(kind: Any, method: str, which: str) -> Any:
         return hints.get("return")
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     return hints.get(names[0]) if names else None
+
+
+def _message_type(annotation: Any) -> Any:
+    """The annotation, unless it is a type variable, or the base class of all messages of the openenv package."""
+    general = isinstance(annotation, TypeVar) or (
+        isinstance(annotation, type) and annotation.__module__.startswith("openenv.core.")
+    )
+    return None if general else annotation
 
 
 def _space(role: str, cls: Any, kind: type) -> Any:

@@ -25,6 +25,9 @@ class Language:
     # Frozen dataclasses for served actions and observations that are not records themselves. The only field of
     # `action_type` is the action; `message(obs, info)` returns the fields of `observation_type` as JSON values.
     action_type: type | None = None
+    # Fields of an observation that are served in its metadata: typed clients of OpenEnv reject fields they do not know.
+    metadata_fields: tuple[str, ...] = ()
+    tool: str = ""  # the name of the action as a tool; by default from the name of its message type
     observation_type: type | None = None
     message: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import ShapeDtypeStruct
+from jax import ShapeDtypeStruct, lax
 from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.packing import WORD, Layout
@@ -55,8 +55,8 @@ class BatchProgram:
         self.mode: Mode = mode
         self._step_info, first_info = jax.eval_shape(self._infos, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
         self.reset_info = tuple(first_info)
-        keys = ShapeDtypeStruct((num_envs, 2), jnp.uint32)
-        example = jax.eval_shape(self._example, keys, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
+        words = ShapeDtypeStruct((params_layout.size,), jnp.uint32)
+        self.example = example = jax.eval_shape(self._example, ShapeDtypeStruct((num_envs, 2), jnp.uint32), words)
         self.layout = Layout(example)
         self.head = Layout(example[0])
         self.carry: Carry
@@ -99,23 +99,36 @@ class BatchProgram:
 
     def _step_one(self, carry: Carry, action: Any, params: Words, base: Words) -> tuple[Carry, BatchStep]:
         unpack = self.params_layout.unpack
-        episode, timestep = step_episode(self.env, carry.episode, action, unpack(params))
+        carry, out, restarts = self.advance(carry, action, unpack(params))
+        if self.mode == "disabled":
+            return carry, out
+        source, value = (carry.episode, unpack(base)), (out.obs, carry.episode, out.info)
+        obs, episode, info = reset_where(self._restart, restarts, source, value)
+        return carry._replace(episode=episode), out._replace(obs=obs, info=info)
+
+    def advance(self, carry: Carry, action: Any, params: Any) -> tuple[Carry, BatchStep, Any]:
+        """A step of one environment, and whether its episode must then be restarted."""
+        episode, timestep = step_episode(self.env, carry.episode, action, params)
         obs, reward, terminated, truncated, info = timestep
         done = terminated | truncated
         if self.mode == "disabled":
-            return Carry(episode, done), BatchStep(*timestep)
+            return Carry(episode, done), BatchStep(*timestep), jnp.zeros_like(done)
         if self.mode == "same_step":
-            source, value = (episode, unpack(base)), (obs, episode, info)
-            obs, after, info = reset_where(self._restart, done, source, value)
-            out = BatchStep(obs, *timestep[1:4], info, timestep.obs, timestep.info)
-            return Carry(after, jnp.zeros_like(done)), out
-        over, source = carry.over, (carry.episode, unpack(base))
-        obs, after, info = reset_where(self._restart, over, source, (obs, episode, info))
+            return Carry(episode, jnp.zeros_like(done)), BatchStep(*timestep, obs, info), done
+        over = carry.over
+        episode = jax.tree.map(lambda old, new: jnp.where(over, old, new), carry.episode, episode)
         reward, terminated, truncated = jnp.where(over, 0, reward), terminated & ~over, truncated & ~over
-        return Carry(after, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info)
+        return Carry(episode, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info), over
 
-    def _restart(self, source: Any) -> tuple[Any, Episode, Any]:
-        episode, params = source
+    def _restart(self, source: Any) -> Any:
+        """`restart`, packed as in a session: otherwise XLA computes the observation apart from the state it shows,
+        and rounds it differently."""
+        restarted = self.restart(*source)
+        layout = Layout(restarted)
+        return layout.unpack(lax.optimization_barrier(layout.pack(restarted)))
+
+    def restart(self, episode: Episode, params: Any) -> tuple[Any, Episode, Any]:
+        """Observation, episode and info at the start of the next episode."""
         obs, episode = start_next_episode(self.env, episode, params)
         return obs, episode, self._pad_info(self.env.info(episode.state, params))
 
@@ -127,16 +140,21 @@ class BatchProgram:
         self, buffer: Words, keys: Words, seeded: Bool[Array, " batch"], mask: Bool[Array, " batch"], params: Words
     ) -> Words:
         carry, out = self.layout.unpack(buffer)
-        keys = jnp.where(seeded[:, None], keys, jax.vmap(next_episode_key)(carry.episode.key))
-        new = jax.vmap(self._reset_one, (0, 0, _axis(params)))(keys, out, params)
+
+        def reset_one(episode_key: Words, key: Words, seeded: Any, params: Words) -> tuple[Carry, BatchStep]:
+            return self.begin(episode_key, key, seeded, self.params_layout.unpack(params))
+
+        begun, first = jax.vmap(reset_one, (0, 0, 0, _axis(params)))(carry.episode.key, keys, seeded, params)
+        new = begun, first._replace(final_obs=out.final_obs, final_info=out.final_info)
         return self.layout.pack(
             jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), new, (carry, out))
         )
 
-    def _reset_one(self, key: Words, out: BatchStep, params: Words) -> tuple[Carry, BatchStep]:
-        episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
-        first = first._replace(info=self._pad_info(first.info))
-        return Carry(episode, jnp.bool_(False)), BatchStep(*first, out.final_obs, out.final_info)
+    def begin(self, episode_key: Words, key: Words, seeded: Any, params: Any) -> tuple[Carry, BatchStep]:
+        """Reset one environment with `key`, or without a seed to the episode that follows the one of `episode_key`."""
+        key = jnp.where(seeded, key, next_episode_key(episode_key))
+        episode, first = start_episode(self.env, key, params)
+        return Carry(episode, jnp.bool_(False)), BatchStep(*first._replace(info=self._pad_info(first.info)))
 
     def _render(self, buffer: Words, params: Words) -> Any:
         def draw(state: Any, words: Words) -> Any:

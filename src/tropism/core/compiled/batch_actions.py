@@ -60,8 +60,11 @@ def batch_space(space: Space, size: int) -> Space:
             raise ValidationError("space", space, "a space of arrays")
 
 
-def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
-    """A function that checks and casts a batch of actions for the step; an error names the first invalid one."""
+def batch_reader(space: Space, size: int, fill: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+    """A function that checks and casts a batch of actions for the step; an error names the first invalid one.
+
+    `fill` writes them where the step reads them; by default, for XLA.
+    """
     whole = batch_space(space, size)
     coerce = action_reader(whole)
 
@@ -71,19 +74,19 @@ def batch_reader(space: Space, size: int) -> Callable[[Any], Any]:
         except ValidationError as error:
             raise first_error(space, size, actions) or error from None
 
-    if not isinstance(whole, Box | MultiBinary | MultiDiscrete):
-        return coerce_batch
-    buffer = ActionBuffer(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype))
+    if fill is None:
+        if not isinstance(whole, Box | MultiBinary | MultiDiscrete):
+            return coerce_batch
+        fill = ActionBuffer(whole.shape, jax.dtypes.canonicalize_dtype(whole.dtype)).fill
     if isinstance(space, Discrete):
-        return _discrete_batch_reader(space, size, coerce_batch, buffer)
-    return lambda actions: buffer.fill(coerce_batch(actions))
+        return _discrete_batch_reader(space, size, coerce_batch, fill)
+    return lambda actions: fill(coerce_batch(actions))
 
 
 def _discrete_batch_reader(
-    space: Discrete, size: int, coerce_batch: Callable[[Any], Any], buffer: ActionBuffer
+    space: Discrete, size: int, coerce_batch: Callable[[Any], Any], fill: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     shape, start, n, int64, uint64 = (size,), space.start, space.n, np.dtype(np.int64), np.dtype(np.uint64)
-    fill = buffer.fill
 
     def read(actions: Any) -> Any:
         if type(actions) is not np.ndarray or actions.dtype != int64 or actions.shape != shape:

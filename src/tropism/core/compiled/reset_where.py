@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool
 
+from tropism.core.compiled.cost import estimate
 from tropism.errors import ValidationError
 
 # "finished" gathers the finished members and replaces only those; "select" computes a replacement for every
@@ -18,6 +19,9 @@ Restarts = Literal["auto", "finished", "select"]
 
 # Measured on two CPU cores with CartPole: smaller batches are faster with a select.
 SMALLEST_GATHERED_BATCH = 128
+# Measured on an H200: a loop over the finished members takes as long as about this many operations. On the CPU it
+# takes less than any reset.
+LOOP_OPERATIONS = 2e9
 SMALLEST_CHUNK = 64
 CHUNKS_PER_BATCH = 64
 
@@ -57,9 +61,9 @@ def reset_where(
         done = done if batched[0] else jnp.broadcast_to(done, (size,))
         axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, batched[1])
         batch = _Batch(make_new, axes, size, chunk or max(SMALLEST_CHUNK, size // CHUNKS_PER_BATCH))
-        if restarts == "auto" and size < SMALLEST_GATHERED_BATCH:
-            return batch.select(done, source, value), out_batched
-        if restarts == "auto":
+        if restarts == "auto" and not batch.is_heavy(source):
+            if size < SMALLEST_GATHERED_BATCH:
+                return batch.select(done, source, value), out_batched
             return lax.platform_dependent(done, source, value, cpu=batch.gather, default=batch.select), out_batched
         return batch.gather(done, source, value), out_batched
 
@@ -74,6 +78,11 @@ class _Batch:
         self.axes = axes
         self.size = size
         self.chunk = chunk
+
+    def is_heavy(self, source: Any) -> bool:
+        """Whether a replacement for every member costs more than a loop, wherever it runs."""
+        shapes = jax.tree.map(lambda leaf, axis: leaf if axis is None else _member(leaf), source, self.axes)
+        return self.size * estimate(self.make_new, shapes).operations > LOOP_OPERATIONS
 
     def select(self, done: Bool[Array, " batch"], source: Any, value: Any) -> Any:
         replacement = jax.vmap(self.make_new, in_axes=(self.axes,), axis_size=self.size)(source)
@@ -98,6 +107,10 @@ class _Batch:
         padded = jnp.full(outside, self.size, jnp.int32)
         members = jnp.arange(self.size, dtype=jnp.int32)
         return padded.at[jnp.where(done, rank - 1, outside)].set(members, mode="drop", unique_indices=True), rank[-1]
+
+
+def _member(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
 def _scatter(old: Any, members: Any, new: Any) -> Any:

@@ -35,8 +35,13 @@ class Builder(Protocol):
 
     Operations of `op`: add, sub, mul, div, rem, neg, abs, min, max, and, or, xor, shl, lshr, ashr, popcount, clz,
     floor, ceil, round_even, round_away, sqrt, sin, cos, tan, pow, atan2, cbrt, copysign, fma. `min` and `max` of
-    floats propagate NaN and order -0.0 below 0.0.
+    floats propagate NaN and order -0.0 below 0.0. Elementary functions in `functions` are operations too; the rules
+    compute the others. `batch_lane`, if not None, is the number of an environment whose random bits are its part of
+    one draw for a whole batch.
     """
+
+    functions: frozenset[str]
+    batch_lane: Scalar | None
 
     def constant(self, value: Any, dtype: DType) -> Scalar: ...
     def op(self, name: str, dtype: DType, *operands: Scalar) -> Scalar: ...

@@ -1,16 +1,16 @@
 """Chooses the engine of a pure environment: native where it is verified to give XLA's bits, else XLA."""
 
 import logging
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
-from tropism.core.compiled.program import Program, program_of
+from tropism.core.compiled.program import program_of
 from tropism.core.environment import Environment
 from tropism.core.native import jit
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.program import NativeProgram
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
 from tropism.core.native.verification import verify
-from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,12 @@ def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") ->
         return Choice(None, False, "requested")
     program = program_of(env, params)
     if program.native_form is None:
-        program.native_form = _compile(program, env.action_space(params))
+        program.native_form = compile_natively(env, lambda: NativeProgram(program, env.action_space(params)))
     native, reason = program.native_form
-    if native is None and engine == "native":
-        raise ValidationError("engine", engine, "auto or xla", f"{type(env).__name__} has no native engine: {reason}")
     if native is None or engine == "native":
+        require_native(env, engine, native, reason)
         return Choice(native, native is not None and native.reset is not None, reason)
-    verdict = _verdict(native, params)
+    verdict = verdict_of(native.digest, lambda: verify(native, params))
     if not verdict.step:
         return Choice(None, False, f"native steps differ: {verdict.reason}")
     if native.reset is None:
@@ -59,30 +58,34 @@ def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") ->
     return Choice(native, verdict.reset, "" if verdict.reset else f"native resets differ: {verdict.reason}")
 
 
-def _compile(program: Program, space: Space) -> tuple[NativeProgram | None, str]:
-    """The native form of a program; without one, the reason."""
+def compile_natively(env: Environment, build: Callable[[], Any]) -> tuple[Any, str]:
+    """A native program, or None; and the reason why it, or a part of it, could not be compiled."""
     if not jit.available():
         return None, NOT_INSTALLED
     try:
-        native = NativeProgram(program, space)
+        native = build()
     except Unsupported as error:
         return None, str(error)
     except Exception as error:  # whatever fails in an optional compiler, the environment still runs on XLA
-        log.exception("%s could not be compiled natively", type(program.env).__name__)
+        log.exception("%s could not be compiled natively", type(env).__name__)
         return None, f"{type(error).__name__}: {error}"
     return native, native.reset_reason
+
+
+def require_native(env: Environment, engine: EngineName, native: Any, reason: str) -> None:
+    if native is None and engine == "native":
+        raise ValidationError("engine", engine, "auto or xla", f"{type(env).__name__} has no native engine: {reason}")
 
 
 _verdicts: dict[str, Verdict] = {}
 
 
-def _verdict(native: NativeProgram, params: Any) -> Verdict:
-    """From this process, from the disk, or by comparing 10,000 steps now."""
-    digest = native.digest
+def verdict_of(digest: str, compare: Callable[[], Verdict]) -> Verdict:
+    """From this process, from the disk, or by a comparison now."""
     if digest not in _verdicts:
         verdict = load_verdict(digest)
         if verdict is None:
-            verdict = verify(native, params)
+            verdict = compare()
             save_verdict(digest, verdict)
         _verdicts[digest] = verdict
     return _verdicts[digest]

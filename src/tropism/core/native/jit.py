@@ -37,24 +37,37 @@ def _initialize() -> None:
 class Library:
     """Compiled functions of a pointer table; the machine code is freed with this object."""
 
-    def __init__(self, assembly: str):
+    def __init__(self, assembly: str, vectorize: bool = False):
         _initialize()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         level = 3 if assembly.count("\n") < LONG else 1
         machine = llvm.Target.from_default_triple().create_target_machine(cpu, features, opt=level, jit=True)
         module = llvm.parse_assembly(assembly)
-        self._optimize(module, machine)
+        self._optimize(module, machine, vectorize)
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
 
-    def _optimize(self, module: Any, machine: Any) -> None:
+    def _optimize(self, module: Any, machine: Any, vectorize: bool) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, False
+        builder = llvm.create_pass_builder(machine, options)
         passes = llvm.create_new_module_pass_manager()
         for name in PASSES:
             getattr(passes, f"add_{name}_pass")()
-        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+        passes.run(module, builder)
+        if vectorize:
+            builder.getModulePassManager().run(module, builder)
 
     def function(self, name: str) -> Callable[[int], None]:
         """The function `name`; it takes the address of a pointer table and keeps the interpreter's lock."""
-        function: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._engine.get_function_address(name))
+        return self._callable(ctypes.PYFUNCTYPE(None, ctypes.c_void_p), name)
+
+    def loop(self, name: str) -> Callable[[int, int, int, int], None]:
+        """The function `name` of a table, the first lane, the end and the number of steps; it releases the lock."""
+        integer = ctypes.c_ssize_t
+        return self._callable(ctypes.CFUNCTYPE(None, ctypes.c_void_p, integer, integer, integer), name)
+
+    def _callable(self, prototype: Any, name: str) -> Any:
+        function = prototype(self._engine.get_function_address(name))
         function.library = self  # keeps the code in memory
         return function

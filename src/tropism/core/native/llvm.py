@@ -1,7 +1,9 @@
 """The LLVM backend: emits LLVM assembly for the CPU."""
 
 import platform
+import re
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,15 +40,36 @@ FLOAT_INTRINSICS = {
 }
 LIBM = {"cbrt", "atan2"}
 INTEGER_OPS = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr"}
+BLOCK = 256  # lanes whose state stays in the fastest cache for several steps
+LANE = "%lane"
+OPERAND = re.compile(r"%\w+")
+CONSTANT = ", !invariant.load !{}"  # memory that is not written
+LANE_ARGUMENTS = "ptr %table, i64 %time, i64 %first, i64 %end"
+# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not.
+METADATA = """
+!1 = distinct !{}
+!2 = distinct !{!2, !3, !4}
+!3 = !{!"llvm.loop.vectorize.enable", i1 true}
+!4 = !{!"llvm.loop.parallel_accesses", !1}
+!5 = distinct !{!5, !6}
+!6 = !{!"llvm.loop.vectorize.enable", i1 false}
+"""
 DIRECTIONS = {"eq": ("oeq", "eq"), "ne": ("une", "ne")}
 
 
 class LlvmBuilder:
     """A scalar is its LLVM operand: the name of a register or the text of a constant."""
 
+    functions: frozenset[str] = frozenset()
+    batch_lane = None
+
     def __init__(self) -> None:
+        self._entry: list[str] = []  # before the loop over lanes, if there is one
         self._lines: list[str] = []
+        self._notes: dict[Scalar, str] = {}  # what the optimizer may assume of accesses through a pointer
         self._registers: dict[str, str] = {}
+        self._lane_values: set[Scalar] = {LANE}  # those that differ between lanes
+        self._shared_values: set[Scalar] = set()  # those that are computed from constant memory alone
         self._declarations: set[str] = set()
         self._count = 0
 
@@ -54,13 +77,26 @@ class LlvmBuilder:
         """The register that holds the result of an instruction; equal pure instructions share one."""
         if pure and text in self._registers:
             return self._registers[text]
+        register = self._new_register()
+        self._lines.append(f"  {register} = {text}")
+        operands = OPERAND.findall(text)
+        for values in (self._lane_values, self._shared_values):
+            if not values.isdisjoint(operands):
+                values.add(register)
+                break
+        if pure:
+            self._registers[text] = register
+        return register
+
+    def _new_register(self) -> Scalar:
         self._count += 1
         if self._count > MAX_INSTRUCTIONS:
             raise Unsupported("program", f"it takes more than {MAX_INSTRUCTIONS:,} instructions")
-        register = f"%v{self._count}"
-        self._lines.append(f"  {register} = {text}")
-        if pure:
-            self._registers[text] = register
+        return f"%v{self._count}"
+
+    def _emit_before(self, text: str) -> Scalar:
+        register = self._new_register()
+        self._entry.append(f"  {register} = {text}")
         return register
 
     def constant(self, value: Any, dtype: DType) -> Scalar:
@@ -75,11 +111,18 @@ class LlvmBuilder:
         kind = type_of(dtype)
         if name == "neg":
             return self.emit(f"fneg contract {kind} {operands[0]}")
+        if name == "div" and self._is_shared_divisor(*operands):
+            inverse = self.emit(f"fdiv {kind} {self.constant(1, dtype)}, {operands[1]}")
+            return self.emit(f"{FLOAT_OPS['mul']} {kind} {operands[0]}, {inverse}")
         if name in FLOAT_OPS:
             return self.emit(f"{FLOAT_OPS[name]} {kind} {', '.join(operands)}")
         if name in LIBM:
             return self._call(name + ("f" if kind == "float" else ""), kind, kind, *operands)
         return self._call(f"llvm.{FLOAT_INTRINSICS[name]}.f{dtype.itemsize * 8}", kind, kind, *operands)
+
+    def _is_shared_divisor(self, x: Scalar, y: Scalar) -> bool:
+        """Whether all lanes divide by the same number, which depends on params: XLA multiplies by its inverse."""
+        return x in self._lane_values and y in self._shared_values
 
     def _integer_op(self, name: str, dtype: DType, operands: tuple[Scalar, ...]) -> Scalar:
         kind, sign = type_of(dtype), "s" if dtype.kind == "i" else "u"
@@ -134,14 +177,18 @@ class LlvmBuilder:
         return x if before == after else self.emit(f"bitcast {before} {x} to {after}")
 
     def allocate(self, dtype: DType, items: int) -> Scalar:
-        return self.emit(f"alloca [{items} x {type_of(dtype)}], align 16", pure=False)
+        return self._emit_before(f"alloca [{items} x {type_of(dtype)}], align 16")
 
     def load(self, pointer: Scalar, dtype: DType, index: Scalar) -> Scalar:
         kind = type_of(dtype)
         if kind == "i1":
             return self.emit(f"trunc i8 {self.load(pointer, np.dtype(np.uint8), index)} to i1")
         address = self.emit(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
-        return self.emit(f"load {kind}, ptr {address}, align {min(dtype.itemsize, 4)}", pure=False)
+        note = self._notes.get(pointer, "")
+        value = self.emit(f"load {kind}, ptr {address}, align {min(dtype.itemsize, 4)}{note}", pure=False)
+        if value not in self._lane_values:
+            (self._shared_values if note == CONSTANT else self._lane_values).add(value)
+        return value
 
     def store(self, pointer: Scalar, dtype: DType, index: Scalar, value: Scalar) -> None:
         kind = type_of(dtype)
@@ -149,43 +196,104 @@ class LlvmBuilder:
             byte = np.dtype(np.uint8)
             return self.store(pointer, byte, index, self.convert(value, dtype, byte))
         address = self.emit(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
-        self._lines.append(f"  store {kind} {value}, ptr {address}, align {min(dtype.itemsize, 4)}")
+        note = self._notes.get(pointer, "")
+        self._lines.append(f"  store {kind} {value}, ptr {address}, align {min(dtype.itemsize, 4)}{note}")
         return None
 
     def load_pointer(self, index: int) -> Scalar:
         """Entry `index` of the table of pointers."""
-        address = self.emit(f"getelementptr ptr, ptr %table, i64 {index}")
-        return self.emit(f"load ptr, ptr {address}")
+        address = self._emit_before(f"getelementptr ptr, ptr %table, i64 {index}")
+        return self._emit_before(f"load ptr, ptr {address}")
+
+    def load_lane_pointer(self, index: int, constant: bool) -> Scalar:
+        """Entry `index` of a table of pointers and their steps in bytes per unit of `%time`."""
+        address = self._emit_before(f"getelementptr [2 x i64], ptr %table, i64 {index}")
+        stride = self._emit_before(f"getelementptr i64, ptr {address}, i64 1")
+        start, step = self._emit_before(f"load ptr, ptr {address}"), self._emit_before(f"load i64, ptr {stride}")
+        offset = self._emit_before(f"mul i64 {step}, %time")
+        pointer = self._emit_before(f"getelementptr i8, ptr {start}, i64 {offset}")
+        self._notes[pointer] = CONSTANT if constant else ", !llvm.access.group !1"
+        return pointer
+
+    @property
+    def instructions(self) -> int:
+        return self._count
 
     def function(self, name: str) -> tuple[set[str], str]:
         """Declarations and the assembly of a function of `%table`, a table of pointers, with what was emitted."""
-        body = "\n".join(self._lines)
+        body = "\n".join((*self._entry, *self._lines))
         inner = f"define internal void @{name}.body(ptr %table) noinline {{\n{body}\n  ret void\n}}\n"
-        return self._declarations, f"{inner}define void @{name}(ptr %table) {{\n{_entry(name)}  ret void\n}}\n"
+        return self._declarations, inner + _exported(name, "ptr %table", f"  call void @{name}.body(ptr %table)\n")
+
+    def loop(self, name: str, mask: Scalar | None) -> tuple[set[str], str]:
+        """Declarations and a function that runs what was emitted for `%lane` from `%first` to `%end`.
+
+        With a pointer to a mask, only for the lanes where it is true.
+        """
+        entry, body = "\n".join(self._entry), "\n".join(self._lines)
+        test = "  br label %body\n"
+        if mask is not None:
+            test = (
+                f"  %at = getelementptr i8, ptr {mask}, i64 %lane\n  %byte = load i8, ptr %at\n"
+                "  %chosen = icmp ne i8 %byte, 0\n  br i1 %chosen, label %body, label %latch\n"
+            )
+        return self._declarations, (
+            f"define internal void @{name}.lanes({LANE_ARGUMENTS}) noinline {{\nentry:\n{entry}\n  br label %loop\n"
+            f"loop:\n  %lane = phi i64 [ %first, %entry ], [ %next, %latch ]\n{test}"
+            f"body:\n{body}\n  br label %latch\n"
+            "latch:\n  %next = add nuw nsw i64 %lane, 1\n  %more = icmp slt i64 %next, %end\n"
+            f"  br i1 %more, label %loop, label %exit, !llvm.loop {'!2' if mask is None else '!5'}\n"
+            "exit:\n  ret void\n}\n"
+        )
 
 
 def assemble(builders: dict[str, LlvmBuilder]) -> str:
     """One module of named functions."""
+    return _module([builder.function(name) for name, builder in builders.items()])
+
+
+def assemble_loops(loops: dict[str, tuple[LlvmBuilder, Scalar | None]], runs: dict[str, Sequence[str]]) -> str:
+    """One module of loops over lanes, each with its mask, and exported functions that run some of them in turn."""
+    parts = [builder.loop(name, mask) for name, (builder, mask) in loops.items()]
+    needed = {"declare i64 @llvm.smin.i64(i64, i64)"}
+    return _module([*parts, *((needed, _run(name, names)) for name, names in runs.items())]) + METADATA
+
+
+def _module(parts: Sequence[tuple[set[str], str]]) -> str:
     declarations = {f"declare void @llvm.x86.sse.{register}mxcsr(ptr)" for register in ("st", "ld") if IS_X86}
-    functions: list[str] = []
-    for name, builder in builders.items():
-        needed, text = builder.function(name)
-        declarations |= needed
-        functions.append(text)
-    return "\n".join([*sorted(declarations), *functions])
+    return "\n".join([*sorted(declarations.union(*(needed for needed, _ in parts))), *(text for _, text in parts)])
 
 
-def _entry(name: str) -> str:
-    call = f"  call void @{name}.body(ptr %table)\n"
+def _run(name: str, loops: Sequence[str]) -> str:
+    """A function that takes `%steps` steps with the lanes from `%start` to `%stop`, block by block."""
+    calls = "".join(f"  call void @{loop}.lanes({LANE_ARGUMENTS})\n" for loop in loops)
+    inner = (
+        f"define internal void @{name}.blocks(ptr %table, i64 %start, i64 %stop, i64 %steps) noinline {{\n"
+        "entry:\n  br label %block\n"
+        "block:\n  %first = phi i64 [ %start, %entry ], [ %following, %done ]\n"
+        f"  %following = add i64 %first, {BLOCK}\n  %end = call i64 @llvm.smin.i64(i64 %following, i64 %stop)\n"
+        "  br label %step\n"
+        f"step:\n  %time = phi i64 [ 0, %block ], [ %later, %step ]\n{calls}"
+        "  %later = add i64 %time, 1\n  %again = icmp slt i64 %later, %steps\n"
+        "  br i1 %again, label %step, label %done\n"
+        "done:\n  %more = icmp slt i64 %following, %stop\n  br i1 %more, label %block, label %exit\n"
+        "exit:\n  ret void\n}\n"
+    )
+    arguments = "ptr %table, i64 %start, i64 %stop, i64 %steps"
+    return inner + _exported(name, arguments, f"  call void @{name}.blocks({arguments})\n")
+
+
+def _exported(name: str, arguments: str, call: str) -> str:
     if not IS_X86:
-        return call
+        return f"define void @{name}({arguments}) {{\n{call}  ret void\n}}\n"
     return (
+        f"define void @{name}({arguments}) {{\n"
         "  %saved = alloca i32\n  %flush = alloca i32\n"
         "  call void @llvm.x86.sse.stmxcsr(ptr %saved)\n  %mode = load i32, ptr %saved\n"
         f"  %flushing = or i32 %mode, {FLUSH_DENORMALS}\n  store i32 %flushing, ptr %flush\n"
         "  call void @llvm.x86.sse.ldmxcsr(ptr %flush)\n"
         f"{call}"
-        "  call void @llvm.x86.sse.ldmxcsr(ptr %saved)\n"
+        "  call void @llvm.x86.sse.ldmxcsr(ptr %saved)\n  ret void\n}\n"
     )
 
 

@@ -36,7 +36,7 @@ class NativeProgram:
 
     def __init__(self, program: Program, space: Space):
         self.program = program
-        self.action_layout = Layout(_action_struct(space))
+        self.action_layout = Layout(action_struct(space))
         self._texts: list[str] = []
         buffer, shapes = jax.ShapeDtypeStruct((program.layout.size,), jnp.uint32), program.params_layout.shapes()
         action = jax.ShapeDtypeStruct((self.action_layout.size,), jnp.uint32)
@@ -55,9 +55,7 @@ class NativeProgram:
         self.step = library.function("step")
         self.next_key = library.function("next_key")
         self.reset = None if self.reset_reason else library.function("reset")
-        self.digest = _digest(
-            *self._texts, assembly, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", ""), platform_identity()
-        )
+        self.digest = digest(*self._texts, assembly)
 
     def _step(self, buffer: Any, action: Any, *params: Any) -> Any:
         return self.program.pure_step(buffer, self.action_layout.unpack(action), params)
@@ -86,11 +84,13 @@ def emit(closed: Any, targets: Sequence[int]) -> LlvmBuilder:
     return b
 
 
-def _action_struct(space: Space) -> Any:
+def action_struct(space: Space) -> Any:
     if isinstance(space, Discrete):
         return jax.ShapeDtypeStruct((), jnp.int32)
     return jax.eval_shape(lambda: space.sample(jax.random.key(0)))
 
 
-def _digest(*texts: str) -> str:
-    return blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()
+def digest(*texts: str) -> str:
+    """Identifies a program together with the compilers and the CPU, which decide its bits."""
+    context = metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", ""), platform_identity()
+    return blake2b("\0".join((*texts, *context)).encode(), digest_size=16).hexdigest()

@@ -4,7 +4,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
+from tropism.core.compiled.packing import Layout
 from tropism.core.compiled.program import host_device
 from tropism.core.episode import seed_words
 from tropism.core.native.memory import ProgramMemory
@@ -69,17 +71,19 @@ class _Comparison:
         return same, buffer
 
     def equal(self, buffer: Any, place: str) -> bool:
-        words = np.asarray(buffer)
-        if words.tobytes() == self.memory.words.tobytes():
-            return True
-        if not self.difference:
-            self.difference = f"{self.path_of(int(np.flatnonzero(words != self.memory.words)[0]))} in {place}"
-        return False
+        path = first_difference(self.program.layout, np.asarray(buffer), self.memory.words)
+        if path and not self.difference:
+            self.difference = f"{path} in {place}"
+        return not path
 
-    def path_of(self, word: int) -> str:
-        layout = self.program.layout
-        paths = zip(layout.signature, layout.slots, strict=True)
-        return next(path for path, slot in paths if word < slot.start + slot.words)
+
+def first_difference(layout: Layout, words: NDArray[Any], others: NDArray[Any]) -> str:
+    """The path of the first leaf that differs between two packed buffers; empty if all bits are equal."""
+    if words.tobytes() == others.tobytes():
+        return ""
+    word = int(np.flatnonzero(words != others)[0])
+    paths = zip(layout.signature, layout.slots, strict=True)
+    return next(path for path, slot in paths if word < slot.start + slot.words)
 
 
 def sample_actions(space: Space, count: int) -> list[Any]:

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from tropism.core.compiled.reset_where import Restarts, check_restarts
 from tropism.core.environment import Environment
+from tropism.core.fused.choice import RolloutEngine, check_rollout_engine, choose_run
 from tropism.core.params import override
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
-from tropism.core.rollout.scan import Rollout, run_steps
+from tropism.core.rollout.scan import Rollout
 from tropism.core.spaces.space import check_count
 from tropism.errors import ValidationError
 
@@ -31,6 +32,7 @@ def rollout(
     reduce: Callable[[Transition], Any] | None = None,
     reproducible: bool = False,
     restarts: Restarts = "auto",
+    engine: RolloutEngine = "auto",
     progress: bool | Callable[[int, int], None] = False,
 ) -> Rollout:
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
@@ -40,22 +42,26 @@ def rollout(
     Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
     comes from `key`, one key per step; with `reproducible=True`, environment i equals a `Session` with
     the seed `key + i` (an int or a key).
+    `engine="fused"` runs all steps as one kernel of a GPU; `auto` does so where the kernel is verified to equal XLA's
+    results to rounding, and no transitions are collected.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
     num_envs, num_steps = int(num_envs), int(num_steps)
     check_restarts(restarts)
+    check_rollout_engine(engine)
     if not isinstance(env, Environment) or not env.pure:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
     params = jax.tree.map(jnp.asarray, params)
     key = jax_key(key)
     plan = RolloutPlan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
+    run = choose_run(plan, key, params, engine)
     carry: Any = None
     pieces: list[Any] = []
     for start, length in _segments(num_steps, progress):
         last = start + length == num_steps
-        carry, piece = run_steps(plan, carry, key, params, jnp.int32(start), length, start == 0, last)
+        carry, piece = run(plan, carry, key, params, jnp.int32(start), length, start == 0, last)
         pieces.append(piece)
         _report(progress, carry, start + length, num_steps)
     transitions = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)

@@ -43,14 +43,17 @@ class RolloutPlan(eqx.Module):
         if act_batch is not None:
             return act_batch(key, memories, obs, self.num_envs)
 
-        def act_one(lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-            return check_result(self.policy, self.policy.act(_lane_key(key, lane), memory, obs))
+        return jax.vmap(self.act_one, (None, 0, 0, 0))(key, self.lanes(), memories, obs)
 
-        return jax.vmap(act_one)(self.lanes(), memories, obs)
+    def act_one(self, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+        return check_result(self.policy, self.policy.act(_lane_key(key, lane), memory, obs))
+
+    def memory(self, key: Any, lane: Any) -> Any:
+        """The memory of one environment's policy at the start of an episode."""
+        return self.policy.init(_lane_key(key, lane))
 
     def memories(self, key: Any) -> Any:
-        """Memories at the start of an episode."""
-        return jax.vmap(lambda lane: self.policy.init(_lane_key(key, lane)))(self.lanes())
+        return jax.vmap(self.memory, (None, 0))(key, self.lanes())
 
     def renew(self, key: Any, memories: Any, done: Any) -> Any:
         """New memories where an episode ended."""
@@ -72,21 +75,24 @@ class RolloutPlan(eqx.Module):
     def step(self, keys: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any, Any]:
         """One step of one environment: its timestep, then `(obs, state)` to continue with."""
         key, next_key = keys
+        timestep, state = self.advance(key, lane, state, action, params)
+        done = timestep.terminated | timestep.truncated
+        source = next_key, lane, state, params
+        return timestep, *reset_where(self.restart, done, source, (timestep.obs, state), self.restarts)
+
+    def advance(self, key: Any, lane: Any, state: Any, action: Any, params: Any) -> tuple[Timestep, Any]:
+        """A step without a restart: the timestep and the state."""
         if self.reproducible:
             state, timestep = step_episode(self.env, state, action, params)
-            source, make_new = (state, params), self._next_episode
-        else:
-            result = self.env.step(_lane_key(key, lane), state, action, params)
-            state, timestep = result[1], step_timestep(self.env, *result, params)
-            source, make_new = (next_key, lane, state, params), self._restart
-        done = timestep.terminated | timestep.truncated
-        return timestep, *reset_where(make_new, done, source, (timestep.obs, state), self.restarts)
+            return timestep, state
+        result = self.env.step(_lane_key(key, lane), state, action, params)
+        return step_timestep(self.env, *result, params), result[1]
 
-    def _next_episode(self, source: Any) -> tuple[Any, Any]:
-        return start_next_episode(self.env, *source)
-
-    def _restart(self, source: Any) -> tuple[Any, Any]:
+    def restart(self, source: Any) -> tuple[Any, Any]:
+        """`(obs, state)` of the next episode of an environment."""
         key, lane, state, params = source
+        if self.reproducible:
+            return start_next_episode(self.env, state, params)
         return self.env.restart(_lane_key(key, lane), state, params)
 
 

@@ -1,5 +1,6 @@
 """The compiled loop of a rollout: all environments, step by step."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, Int
 
+from tropism.core.compiled.cost import estimate
 from tropism.core.episode import Timestep
 from tropism.core.rollout.plan import RolloutPlan, Transition
 
 FIRST_MEMORIES = 2**32 - 1  # folded into the key: no step has this number
+MAX_BYTES = 2**35  # of intermediate values, all environments together
 ACCELERATOR_UNROLL = 8  # steps a loop iteration, where launching a kernel costs more than its work
 
 
@@ -94,8 +97,8 @@ def run_steps(
         return after, transition if plan.collect else None
 
     times = start + jnp.arange(length, dtype=jnp.int32)
-    carry = _start(plan, key, params) if first else carry
-    carry, transitions = lax.scan(scan_step, carry, (times, _keys(key, times)), unroll=unroll)
+    carry = start_rollout(plan, key, params) if first else carry
+    carry, transitions = lax.scan(scan_step, carry, (times, step_keys(key, times)), unroll=unroll)
     if not last:
         return carry, transitions
     episodes = None if carry.episodes is None else carry.episodes.totals()
@@ -103,19 +106,25 @@ def run_steps(
     return Rollout(None, carry.totals, episodes, obs), transitions
 
 
-def _start(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
-    obs, state = jax.vmap(plan.first, (None, 0, None))(key, plan.lanes(), params)
+def start_rollout(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
+    obs, state = _map_lanes(lambda lane: plan.first(key, lane, params), plan.lanes())
     memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
     none = jnp.zeros(plan.num_envs, jnp.int32)
     episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
     carry = ScanCarry(obs, state, memories, episodes, None)
-    totals = jax.eval_shape(
-        lambda carry: _step(plan, carry, _keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))[1], carry
-    )
+    totals = jax.eval_shape(lambda carry: _first_step(plan, carry, key, params)[1], carry)
     return carry._replace(totals=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), totals))
 
 
-def _keys(key: Any, times: Any) -> Any:
+def transition_shapes(plan: RolloutPlan, key: Any, params: Any) -> Transition:
+    return jax.eval_shape(lambda: _first_step(plan, start_rollout(plan, key, params), key, params)[2])
+
+
+def _first_step(plan: RolloutPlan, carry: ScanCarry, key: Any, params: Any) -> tuple[ScanCarry, Any, Transition]:
+    return _step(plan, carry, step_keys(key, jnp.zeros(1, jnp.int32))[0], params, jnp.int32(0))
+
+
+def step_keys(key: Any, times: Any) -> Any:
     """Three keys per step: for the policy, the environments and their next episodes.
 
     They are derived in one kernel, outside the loop.
@@ -126,10 +135,22 @@ def _keys(key: Any, times: Any) -> Any:
 def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any) -> tuple[ScanCarry, Any, Transition]:
     """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
     action, memories = plan.act(keys[0], carry.memories, carry.obs)
-    step = jax.vmap(plan.step, (None, 0, 0, 0, None))
-    timestep, obs, state = step((keys[1], keys[2]), plan.lanes(), carry.state, action, params)
+
+    def step(lane: Any, state: Any, action: Any) -> Any:
+        return plan.step((keys[1], keys[2]), lane, state, action, params)
+
+    timestep, obs, state = _map_lanes(step, plan.lanes(), carry.state, action)
     memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
     transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
     summand = plan.reduce(transition) if plan.reduce else None
     episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
     return ScanCarry(obs, state, memories, episodes, carry.totals), summand, transition
+
+
+def _map_lanes(function: Callable[..., Any], *batches: Any) -> Any:
+    """Apply a function to each environment: to all at once, or to as many as memory allows if its values are large."""
+    members = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batches)
+    size, needed = jax.tree.leaves(batches)[0].shape[0], estimate(function, *members).bytes
+    if size * needed <= MAX_BYTES:
+        return jax.vmap(function)(*batches)
+    return lax.map(lambda batch: function(*batch), batches, batch_size=max(1, int(MAX_BYTES // needed)))

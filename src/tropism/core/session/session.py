@@ -153,6 +153,12 @@ class Session:
         self._require_episode("locate the agent")
         return self.env.agent_position_in_image(self._engine.state(), self._engine.params())
 
+    def state_fields(self) -> dict[str, Any]:
+        """The fields that the environment adds to the state of a served session; none before the first reset."""
+        if self._lifecycle in (EnvironmentState.CREATED, EnvironmentState.CLOSED):
+            return {}
+        return self.env.state_fields(self._engine.state(), self._engine.params())
+
     def parse(self, text: str) -> Any:
         """The action in a language agent's text."""
         return self.env.parse(text, self.params)

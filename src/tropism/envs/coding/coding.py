@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from tropism.core.adapters.language import parse_record
+from tropism.core.adapters.language import Language, parse_record
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
@@ -99,6 +99,7 @@ class Coding(Environment):
     """
 
     host = Host(reseedable=False, isolated=True, interruptible=True)
+    language = Language(tool="run_code", metadata_fields=("timed_out", "truncated_output", "lost", "prompt"))
 
     tasks: Tasks = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)

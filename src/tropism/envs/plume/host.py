@@ -31,7 +31,7 @@ from tropism.envs.plume.host_parts import (
 from tropism.envs.plume.host_state import PlumeHostState
 from tropism.envs.plume.nav import PlumeNav, PlumeNavParams, PlumeNavState
 from tropism.envs.plume.parts import PlumeParts, PlumeView
-from tropism.envs.plume.steps import HostSteps, search_info, take_step
+from tropism.envs.plume.steps import PRIVATE_INFO, HostSteps, search_info, take_step
 from tropism.errors import StateError, ValidationError
 from tropism.plume.rewards import SparseGoal
 from tropism.plume.scene import AgentPose
@@ -287,6 +287,7 @@ class PlumeHost(Environment):
     """
 
     host = Host(reseedable=False)
+    private_info = PRIVATE_INFO
 
     search: HostSearch
 

@@ -25,7 +25,7 @@ from tropism.envs.plume.arguments import (
     validate_point,
     validate_size,
 )
-from tropism.envs.plume.steps import FIELD, SENSOR, PureSteps, search_info, take_step
+from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
@@ -87,6 +87,8 @@ class PlumeNav(Environment):
     simulated once, from the seed `realisation`, and all agents of a batch share it, each episode starting at another
     time of it; evaluations use another realisation. Otherwise each agent has its own.
     """
+
+    private_info = PRIVATE_INFO
 
     field: Field | PlumeRecording
     sensor: Sensor

@@ -9,6 +9,7 @@ from jax import random
 from tropism.core.environment import Info, outcome
 from tropism.plume.scene import Scene
 
+PRIVATE_INFO = ("source_location", "goal_location", "distance_to_goal", "concentration_at_agent")
 FIELD, SENSOR, MOTION = 1, 2, 3  # folded into a step's key: each part has its own
 
 

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from tropism import __version__
 from tropism.errors import DivergedError, ServerError, StateError
 from tropism.serve.http import static
-from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response
-from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply
+from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response, with_metadata
+from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply, ReadyReply
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.inspector import Inspector
 from tropism.serve.inspect.thumbnail import PNG
 from tropism.serve.metrics import TYPE, Metrics
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
@@ -38,25 +39,50 @@ class HttpApi:
             if found is None:
                 await self.sessions.close(session)
             raise
-        return Response(body, headers=_session_headers(session, request.root))
+        return Response(with_metadata(body), headers=self._session_headers(session, request.root))
 
     async def step(self, request: HttpRequest) -> Response:
-        session = await self._session(request)
+        return Response(with_metadata(await self._step(await self._session(request), request)))
+
+    async def _step(self, session: LiveSession, request: HttpRequest) -> bytes:
         request_id, step = request.take_request_id(), request.parse()
         if step.timeout_s is None:
-            return Response(await session.perform("step", step.action, request_id))
-        return Response(await step_within(session, step.timeout_s, step.action, request_id))
+            return await session.perform("step", step.action, request_id)
+        return await step_within(session, step.timeout_s, step.action, request_id)
+
+    async def agent_step(self, request: HttpRequest) -> Response:
+        session = await self._agent_session(request)
+        body = public_reply(await self._step(session, request), session.environment.env.private_info)
+        return Response(with_metadata(body))
+
+    async def agent_observation(self, request: HttpRequest) -> Response:
+        session = await self._agent_session(request)
+        request.parse()
+        return Response(with_metadata(await session.observe()))
+
+    async def _agent_session(self, request: HttpRequest) -> LiveSession:
+        self._check_open()
+        request.session = await self.sessions.find_agent(request.parameters["agent_id"])
+        return request.session
 
     async def perform(self, request: HttpRequest) -> Response:
         """Any other request that sockets have too."""
+        self.sessions.check_rights(request.kind, request.owner)
         session = await self._session(request)
-        return Response(await session.perform(request.kind, request.data, request.take_request_id()))
+        body = await session.perform(request.kind, request.data, request.take_request_id())
+        return Response(with_metadata(body) if request.kind == "restore" else body)
 
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)
         request.parse()
         await self.sessions.close(session)
         return json_response(CloseReply(closed=True))
+
+    def _session_headers(self, session: LiveSession, root: str) -> Headers:
+        """The id of a session in a header, and in a cookie for the paths of its environment."""
+        path = f"{self.sessions.settings.root_path}{root}" or "/"
+        cookie = f"{_cookie_name(session.environment)}={session.id}; Path={path}; HttpOnly; SameSite=Strict"
+        return [(SESSION_HEADER.encode(), session.id.encode()), (b"set-cookie", cookie.encode())]
 
     async def _session(self, request: HttpRequest) -> LiveSession:
         session = request.session = await self._find_session(request)
@@ -99,6 +125,7 @@ class HttpApi:
 
     async def _follow(self, request: HttpRequest) -> TimelineFollower:
         """The episode of a session, by its watch id, or of a recording, by its number."""
+        self.sessions.check_rights("history", request.owner)
         if "view" in request.parameters:
             return self.inspector.follow_session(request.parameters["view"], request.owner)
         return await self.inspector.follow_recording(request.environment, request.parameters["number"])
@@ -122,6 +149,11 @@ class HttpApi:
         served = {each.id: each.env.unavailable_reason() for each in self.sessions.environments.values()}
         failing = {id: reason for id, reason in served.items() if reason is not None}  # since the server started
         return json_response(HealthReply("healthy", __version__, self.absent | failing))
+
+    async def ready(self, _: HttpRequest) -> Response:
+        """503 as soon as the server is stopping, so that a load balancer sends no more requests."""
+        self._check_open()
+        return json_response(ReadyReply("ready"))
 
     async def metadata(self, request: HttpRequest) -> Response:
         return json_response(self._metadata(request.environment))
@@ -149,13 +181,7 @@ class HttpApi:
         return Response(self.metrics.text().encode(), media_type=TYPE)
 
     async def page(self, request: HttpRequest) -> Response:
-        return static.file_response(request.parameters.get("file", static.INDEX))
-
-
-def _session_headers(session: LiveSession, root: str) -> Headers:
-    """The id of a session in a header, and in a cookie for the paths of its environment."""
-    cookie = f"{_cookie_name(session.environment)}={session.id}; Path={root or '/'}; HttpOnly; SameSite=Strict"
-    return [(SESSION_HEADER.encode(), session.id.encode()), (b"set-cookie", cookie.encode())]
+        return static.file_response(request.parameters.get("file", static.INDEX), self.sessions.settings.root_path)
 
 
 def _cookie_name(environment: ServedEnvironment) -> str:

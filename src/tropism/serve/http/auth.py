@@ -1,14 +1,13 @@
 """Authentication: checks host, origin and token, and sets `scope["owner"]` for the application behind it."""
 
 import hmac
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tropism.errors import ServerError
 from tropism.serve.http.messages import NO_CONTENT, Response, add_headers, error_response, send_response
 from tropism.serve.http.routes import is_public
-from tropism.serve.settings import LOOPBACK, Settings
+from tropism.serve.settings import LOOPBACK, Settings, owner_of
 
 PREFLIGHT_HEADERS = [
     (b"access-control-allow-methods", b"GET, POST"),
@@ -32,6 +31,8 @@ class AuthMiddleware:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        if scope["path"].startswith(f"{self.settings.root_path}/"):  # a proxy may remove the root path, or leave it
+            scope["path"] = scope["path"].removeprefix(self.settings.root_path)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)
@@ -71,16 +72,18 @@ class AuthMiddleware:
 
     def _owner(self, path: str, headers: dict[str, str]) -> str:
         """A digest of the caller's token, which owns the sessions that the caller opens."""
-        if not self.settings.tokens or is_public(path):
-            return ANONYMOUS
         kind, _, given = headers.get("authorization", "").partition(" ")
+        if is_public(path) or not (self.settings.tokens or (given and self.settings.admin_token)):
+            return ANONYMOUS
         if not given:
             usage = "send the header 'Authorization: Bearer TOKEN', or use Client(url, token=…)"
             raise ServerError("UNAUTHORIZED", f"this server needs a token: {usage}")
-        known = [token for token in self.settings.tokens if hmac.compare_digest(token.encode(), given.encode())]
+        known = [
+            token for token in self.settings.accepted_tokens if hmac.compare_digest(token.encode(), given.encode())
+        ]
         if kind.lower() != "bearer" or not known:
             raise ServerError("UNAUTHORIZED", "the token is not valid on this server")
-        return blake2b(known[0].encode(), digest_size=16).hexdigest()
+        return owner_of(known[0])
 
 
 def _netloc(origin: str) -> str | None:

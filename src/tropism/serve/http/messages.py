@@ -99,6 +99,21 @@ class Route(NamedTuple):
     traits: Trait = Trait.NONE
 
 
+class OuterMetadata(msgspec.Struct):
+    """Whether a reply has metadata outside of its observation."""
+
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_outer_metadata = msgspec.json.Decoder(OuterMetadata)
+
+
+def with_metadata(body: bytes) -> bytes:
+    """The reply to a reset or step with `metadata`, which is null if empty, as OpenEnv's HTTP interface has it."""
+    absent = _outer_metadata.decode(body).metadata is msgspec.UNSET
+    return b'{"metadata":null,' + body[1:] if absent else body
+
+
 def json_response(value: Any) -> Response:
     return Response(encode(value))
 

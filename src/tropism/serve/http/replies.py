@@ -21,6 +21,7 @@ class TimestepReply(Struct):
 class ResetReply(TimestepReply):
     session_id: str
     view: str
+    agent_id: str
     environment: str
 
 
@@ -36,6 +37,7 @@ class SnapshotReply(StateReply):
 class ForkReply(StateReply):
     session_id: str
     view: str
+    agent_id: str
 
 
 class HistoryReply(Struct):
@@ -59,6 +61,10 @@ class HealthReply(Struct):
     status: str
     version: str
     absent: dict[str, str]
+
+
+class ReadyReply(Struct):
+    status: str
 
 
 class EnvironmentReply(Struct):

@@ -13,6 +13,7 @@ from tropism.serve.http.replies import (
     ForkReply,
     HealthReply,
     HistoryReply,
+    ReadyReply,
     RecordingsReply,
     ResetReply,
     SchemaReply,
@@ -37,7 +38,7 @@ from tropism.serve.session.requests import (
 
 async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
     await request.environment.prepare_form(api.sessions.threads)
-    return json_response(openapi.document(ROUTES, request.environment, request.root))
+    return json_response(openapi.document(ROUTES, request.environment, api.sessions.settings.root_path + request.root))
 
 
 def _timeline_routes(path: str) -> tuple[Route, ...]:
@@ -87,6 +88,7 @@ ROUTES = (
         "The environments of this server.",
     ),
     Route("GET", "/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
+    Route("GET", "/ready", None, ReadyReply, HttpApi.ready, "Whether the server accepts requests; else 503.", PUBLIC),
     Route("GET", "/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
     Route(
         "GET",
@@ -106,6 +108,24 @@ ROUTES = (
         "The latest recorded episodes.",
     ),
     *_timeline_routes("/recordings/{number}"),
+    Route(
+        "POST",
+        "/agent/{agent_id}/step",
+        StepRequest,
+        TimestepReply,
+        HttpApi.agent_step,
+        "Take one action in the session of this agent.",
+        PUBLIC | Trait.ROOT | Trait.REQUEST_ID,
+    ),
+    Route(
+        "GET",
+        "/agent/{agent_id}/observation",
+        EmptyRequest,
+        TimestepReply,
+        HttpApi.agent_observation,
+        "The observation of this agent.",
+        PUBLIC | Trait.ROOT,
+    ),
     Route("GET", "/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
     Route("GET", "/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
     Route("GET", "/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
@@ -118,10 +138,17 @@ for _route in ROUTES:
 _PATTERNS = [
     (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path
 ]
+_AGENT_MCP = re.compile(r"/agent/([^/]+)/mcp")  # the id is the agent's credential
+
+
+def agent_of(path: str) -> str | None:
+    """The agent id in the path of an agent's MCP endpoint."""
+    match = _AGENT_MCP.fullmatch(path)
+    return None if match is None else match[1]
 
 
 def is_public(path: str) -> bool:
-    return any(Trait.PUBLIC in route.traits for route in _match(path)[0].values())
+    return path.startswith("/agent/") or any(Trait.PUBLIC in route.traits for route in _match(path)[0].values())
 
 
 def allowed_methods(path: str) -> list[str]:

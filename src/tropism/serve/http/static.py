@@ -1,5 +1,6 @@
 """The page's static files."""
 
+import html
 from functools import cache
 from importlib.resources import files
 
@@ -29,8 +30,12 @@ def page_files() -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def file_response(name: str) -> Response:
+def file_response(name: str, root_path: str = "") -> Response:
+    """A file of the page; links in HTML begin with the root path."""
     if name not in page_files():
         raise ServerError("NOT_FOUND", f"the page has no file {name!r}")
     media_type, body = page_files()[name]
+    if name == INDEX and root_path:
+        root = html.escape(root_path).encode()
+        body = body.replace(b'="/', b'="' + root + b"/").replace(b'data-root=""', b'data-root="' + root + b'"')
     return Response(body, media_type=media_type, policy=PAGE_CSP, headers=list(NO_REFERRER))

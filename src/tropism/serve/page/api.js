@@ -1,6 +1,6 @@
 // All HTTP requests of the page: with the token, without cookies; error replies become exceptions.
 
-import { pause } from "./dom.js";
+import { pause, root } from "./dom.js";
 
 const TOKEN = "tropism.token";
 const SESSIONS = "tropism.sessions";
@@ -55,7 +55,7 @@ export const post = async (path, data, session) =>
 
 async function reach(path, options) {
   try {
-    const reply = await fetch(path, options);
+    const reply = await fetch(root + path, options);
     announce(reply.status === 401 ? "locked" : "connected");
     return reply;
   } catch {

@@ -1,7 +1,7 @@
 // The page: routes addresses to views, and updates the top bar.
 
 import { OFFLINE, get, open, token } from "./api.js";
-import { make, say, withdraw } from "./dom.js";
+import { make, root, say, withdraw } from "./dom.js";
 import { gallery } from "./gallery.js";
 import { recordings } from "./recordings.js";
 import { reference } from "./reference.js";
@@ -45,7 +45,7 @@ const ROUTES = [
 ];
 
 /** The route of the address: the path of the API reference with the hash, or the hash alone. */
-const address = () => (location.pathname.endsWith("/docs") ? location.pathname : "") + location.hash.slice(1);
+const address = () => (location.pathname.endsWith("/docs") ? location.pathname.slice(root.length) : "") + location.hash.slice(1);
 
 async function route() {
   const mine = ++turn;
@@ -81,7 +81,7 @@ function present(element, title) {
 
 function trouble(error) {
   const again = make("button", { type: "button", class: "primary", onclick: route }, "Try again");
-  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "Something went wrong"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: "/#/" }, "All environments")));
+  return make("section", { class: "panel trouble", "data-code": error.code ?? "" }, make("h1", { tabindex: -1 }, "Something went wrong"), make("p", {}, error.message), make("div", { class: "row" }, again, make("a", { class: "button", href: `${root}/#/` }, "All environments")));
 }
 
 document.addEventListener("connection", ({ detail }) => {

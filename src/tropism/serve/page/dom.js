@@ -3,6 +3,9 @@
 export const COARSE = 160; // pixels; an image that has fewer across is enlarged without smoothing
 const SVG = "http://www.w3.org/2000/svg";
 
+/** The path below which a proxy serves this server; empty if there is none. */
+export const root = document.documentElement.dataset.root;
+
 export function make(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }

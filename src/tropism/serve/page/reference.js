@@ -1,7 +1,8 @@
 // The HTTP interface of one environment, from its OpenAPI document, with links to those of the others.
 
-import { get } from "./api.js";
-import { make } from "./dom.js";
+import { get, token } from "./api.js";
+import { connect } from "./connect.js";
+import { make, root as base } from "./dom.js";
 
 /** The reference at /docs, or /envs/{served}/docs; `chosen` is the environment named in the hash, if any. */
 export async function reference(served, chosen) {
@@ -18,6 +19,7 @@ export async function reference(served, chosen) {
       make("h1", { tabindex: -1 }, api.info.title),
       make("p", { class: "lead" }, api.info.description),
       addresses(root),
+      connect(api.info.title, Boolean(token.get())),
       operations),
   );
   return { element, close() {} };
@@ -25,7 +27,7 @@ export async function reference(served, chosen) {
 
 function menu(environments, current) {
   const links = environments.map(({ name }) =>
-    make("a", { href: `/docs#/${encodeURIComponent(name)}`, "aria-current": name === current ? "page" : null }, name));
+    make("a", { href: `${base}/docs#/${encodeURIComponent(name)}`, "aria-current": name === current ? "page" : null }, name));
   const nav = make("nav", { class: "panel", "aria-label": "Environments" }, make("h2", {}, "Environments"), links);
   const marked = links.find((link) => link.hasAttribute("aria-current"));
   if (marked) requestAnimationFrame(() => (nav.scrollLeft = marked.offsetLeft - nav.clientWidth / 3));
@@ -33,11 +35,11 @@ function menu(environments, current) {
 }
 
 /** The URLs of this environment. */
-function addresses(root) {
-  const { origin } = location;
-  const rows = [["HTTP", `${origin}${root}`], ["WebSocket", `${origin.replace(/^http/, "ws")}${root}/ws`], ["MCP", `${origin}${root}/mcp`]];
-  const cells = rows.flatMap(([kind, address]) => [make("dt", {}, kind), make("dd", {}, address)]);
-  return make("dl", { class: "panel addresses" }, cells, make("dt", {}, "OpenAPI"), make("dd", {}, make("a", { href: `${root}/openapi.json` }, `${origin}${root}/openapi.json`)));
+function addresses(path) {
+  const address = location.origin + base + path;
+  const rows = [["HTTP", address], ["WebSocket", `${address.replace(/^http/, "ws")}/ws`], ["MCP", `${address}/mcp`]];
+  const cells = rows.flatMap(([kind, each]) => [make("dt", {}, kind), make("dd", {}, each)]);
+  return make("dl", { class: "panel addresses" }, cells, make("dt", {}, "OpenAPI"), make("dd", {}, make("a", { href: `${address}/openapi.json` }, `${address}/openapi.json`)));
 }
 
 function described(method, path, { summary, parameters, requestBody, responses }) {

@@ -1,7 +1,8 @@
 // One episode: of a session of this tab, of another client's session, or recorded; all can be scrubbed and forked.
 
-import { get, own, post } from "./api.js";
+import { get, own, post, token } from "./api.js";
 import { clickable } from "./clicks.js";
+import { connect } from "./connect.js";
 import { controls } from "./controls.js";
 import { make, notify, number, pause, say } from "./dom.js";
 import { EVERY, follow } from "./follow.js";
@@ -125,7 +126,7 @@ class Stage {
         facts,
         this.controls ? make("div", { class: "panel act" }, make("h2", {}, "Act"), this.controls.element) : null,
         make("div", { class: "panel" }, make("h2", {}, "Observation"), this.images.element, this.player.words),
-        ...shortcuts(Boolean(this.id)), code),
+        ...shortcuts(Boolean(this.id)), code, make("details", { class: "schema" }, make("summary", {}, "Connect"), connect(name, Boolean(token.get())))),
       this.heard,
     );
   }

@@ -66,12 +66,21 @@ class ServedEnvironment:
 
     @cached_property
     def form(self) -> JsonForm:
-        return JsonForm(self._template)
+        """The JSON form without private info."""
+        return JsonForm(self._template, self.env.private_info)
+
+    @cached_property
+    def full_form(self) -> JsonForm:
+        """The JSON form with private info."""
+        return JsonForm(self._template) if self.env.private_info else self.form
 
     def read_action(self, data: dict[str, Any]) -> Any:
-        """The action in a request: as JSON or, if the environment parses text, as text."""
+        """The action in a request: as JSON or, if the environment parses text, as text or with words for a value."""
         text = self.form.action_text(data)
-        return self.form.action(data) if text is None else self._template.parse(text)
+        if text is not None:
+            return self._template.parse(text)
+        action = self.form.action(data)
+        return self._template.parse(action) if type(action) is str and self.form.reads_words else action
 
     @cached_property
     def _template(self) -> Session:

@@ -11,6 +11,7 @@ from tropism.core.session.session import Session
 from tropism.errors import ValidationError
 from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.ids import all_ids
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import Source, entries_to_step, replay_to_end
@@ -31,9 +32,6 @@ class RegisteredSession(Protocol):
     id: str
     session: Session
     log: SessionLog
-
-    @property
-    def watch_id(self) -> str: ...
 
     async def wait_durable(self) -> None: ...
 
@@ -132,7 +130,7 @@ def fork(
 
 
 def fork_reply(fork: RegisteredSession) -> bytes:
-    return encode({"session_id": fork.id, "view": fork.watch_id, **session_state(fork.session)})
+    return encode(all_ids(fork.id) | session_state(fork.session))
 
 
 def _register(

@@ -1,16 +1,18 @@
 """The JSON form of an environment's actions and observations."""
 
+from collections.abc import Collection
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from tropism.core.adapters.class_based import name_of
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
-from tropism.core.spaces import Box, Dict, Model, Record, Space
+from tropism.core.spaces import Box, Dict, Model, Record, Space, Text
 from tropism.errors import ValidationError
-from tropism.wire.codec import encode
+from tropism.wire.codec import decode, encode
 
 WHOLE = "value"  # the field of an action or observation that has no fields
 CHANNELS = (1, 3)  # of an image: greyscale, or RGB
@@ -23,10 +25,11 @@ class JsonForm:
     """Reads actions and writes replies of one environment.
 
     A record or a Dict has its own fields; any other value is the field `value`. The text form of actions and
-    observations is the field `text`.
+    observations is the field `text`. The names in `hidden` are removed from `info`.
     """
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, hidden: tuple[str, ...] = ()):
+        self._hidden = frozenset(hidden)
         self.action_space = session.action_space
         self.observation_space = session.observation_space
         self._language = session.env.language
@@ -34,8 +37,12 @@ class JsonForm:
         self._observation_fields = _fields(self.observation_space)
         self._message_names = _message_names(self.observation_space)
         self._message_field = _only_field(self._language.action_type)
+        self.reads_words = self._action_fields is None and not isinstance(self.action_space, Text)
         self._reads_fields = isinstance(self.action_space, Record | Model)
         self._digest_names = [name for name in self._message_names or () if name != "metadata"]
+        self._moved_names = self._language.metadata_fields if self._message_names else ()
+        self._top_names = [name for name in self._message_names or () if name not in self._moved_names]
+        self._name = name_of(session.env)
         self._is_record = isinstance(self.observation_space, Record)
 
     def action_text(self, data: dict[str, Any]) -> str | None:
@@ -66,6 +73,15 @@ class JsonForm:
         text = self.action_text(data)
         return self.action(data) if text is None else session.parse(text)
 
+    def action_message(self) -> type | None:
+        """The message type of actions; None if they are bare values, or the fields of a Dict."""
+        return self.action_space.cls if isinstance(self.action_space, Record | Model) else self._language.action_type
+
+    def message_schema(self) -> dict[str, Any]:
+        """The JSON Schema of `action_message`."""
+        schema = _with_titles(self.action_space.json_schema(), self._language.actions)
+        return schema if self._reads_fields else _one_field(str(self._message_field), schema)
+
     def write_action(self, action: Any) -> dict[str, Any]:
         """The inverse of `action`; a record is given as a dict of its fields."""
         data = action if self._reads_fields else self.action_space.to_json(action)
@@ -75,16 +91,20 @@ class JsonForm:
         """The reply to a reset or a step."""
         obs, reward, terminated, truncated, info = timestep
         observation = self._observation(session, obs, info)
+        if self._message_names is not None and obs.reward is None:
+            reward = None
         if error is not None:
             observation["error"], reward = error, 0.0
-        return {
+        reply = {
             "observation": observation,
             "reward": reward,
             "done": terminated or truncated,
             "terminated": terminated,
             "truncated": truncated,
-            "metadata": observation["metadata"] or None,
         }
+        if metadata := observation["metadata"]:  # OpenEnv's clients do not accept null on a socket
+            reply["metadata"] = metadata
+        return reply
 
     def digest(self, timestep: Timestep) -> int:
         """A digest of what a replay must reproduce: observation, reward and flags, in the form the journal stores."""
@@ -102,14 +122,17 @@ class JsonForm:
     def _observation(self, session: Session, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
         if self._message_names is not None:
             if self._is_record:
-                return {name: getattr(obs, name) for name in self._message_names}
+                data = {name: getattr(obs, name) for name in self._top_names}
+                if self._moved_names:
+                    data["metadata"] = {name: getattr(obs, name) for name in self._moved_names} | obs.metadata
+                return data
             message = self.observation_space.to_json(obs)
             return {name: message[name] for name in self._message_names}
         data = {"value": obs} if self._observation_fields is None else dict(self.observation_space.to_json(obs))
         if self._language.message is not None:
             data |= self._language.message(obs, info)
         data["text"] = session.describe()
-        data["metadata"] = info
+        data["metadata"] = public_info(info, self._hidden) if self._hidden else info
         return data
 
     def schema(self) -> dict[str, Any]:
@@ -128,8 +151,11 @@ class JsonForm:
         }
 
     def annotated_schema(self) -> dict[str, Any]:
-        """`schema`, and for the page: the action for a click on each cell of the picture."""
+        """`schema` with the fields that an action needs, and for the page the action for a click on each cell."""
         schema, rows = self.schema(), self._language.clicks
+        forms = schema["action"]["oneOf"]
+        form = next((form for form in forms if self._message_field in form["properties"]), forms[0])
+        schema["action"]["required"] = form.get("required", [])
         if not rows:
             return schema
         if len({len(row) for row in rows}) > 1:
@@ -149,7 +175,9 @@ class JsonForm:
         if "text" not in (self._action_fields or ()):
             forms.append(_one_field("text", {"type": "string", "description": "The action as text."}))
         properties = {name: part for form in forms for name, part in form["properties"].items()}
-        return {"type": "object", "title": "Action", "properties": properties, "oneOf": forms}
+        message = self.action_message()
+        title = f"{self._name}Action" if message is None else message.__name__
+        return {"type": "object", "title": title, "properties": properties, "oneOf": forms}
 
     def _observation_schema(self) -> dict[str, Any]:
         schema, words = self.observation_space.json_schema(), self._language.observations
@@ -157,12 +185,18 @@ class JsonForm:
         properties = schema["properties"] if self._observation_fields is not None else {"value": schema}
         if self._language.observation_type is not None:
             properties = properties | Record(self._language.observation_type).json_schema()["properties"]
-        properties = {name: part for name, part in properties.items() if name not in HOISTED}
+        hidden = (*HOISTED, *self._moved_names)
+        properties = {name: part for name, part in properties.items() if name not in hidden}
         properties |= {name: properties[name] | {"x-image": True} for name in image_names(self.observation_space)}
         if self._message_names is None:
             properties["text"] = TEXT_SCHEMA
         properties["metadata"] = METADATA_SCHEMA
-        return {"type": "object", "title": "Observation", "properties": properties, "required": list(properties)}
+        return {
+            "type": "object",
+            "title": f"{self._name}Observation",
+            "properties": properties,
+            "required": list(properties),
+        }
 
 
 def _fields(space: Space) -> tuple[str, ...] | None:
@@ -198,6 +232,24 @@ def _only_field(message: type | None) -> str | None:
 
 def _one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+
+
+def public_info(info: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Info without the hidden names, also in the info of a finished episode that auto-reset adds."""
+    shown = {name: value for name, value in info.items() if name not in hidden}
+    if "final_info" in shown:
+        shown["final_info"] = public_info(shown["final_info"], hidden)
+    return shown
+
+
+def public_reply(body: bytes, hidden: Collection[str]) -> bytes:
+    """A reply to a step without the hidden names."""
+    if not hidden:
+        return body
+    reply = decode(body)
+    metadata = public_info(reply["observation"]["metadata"], hidden)
+    reply["observation"]["metadata"] = metadata
+    return encode(reply | {"metadata": metadata} if "metadata" in reply else reply)
 
 
 def session_state(session: Session) -> dict[str, Any]:

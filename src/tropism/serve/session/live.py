@@ -3,16 +3,15 @@
 import secrets
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import RestorePoint
+from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, in_thread
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
@@ -33,7 +32,6 @@ from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
 from tropism.wire.codec import encode
 
-WATCH_ID_BYTES = 9
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 
 T = TypeVar("T")
@@ -45,6 +43,7 @@ class LiveSession:
     __slots__ = (
         "_context",
         "environment",
+        "form",
         "id",
         "lock",
         "log",
@@ -65,6 +64,8 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         limits = context.settings.session_limits
         self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
+        full = context.settings.shows_private_info(claim.record.owner)
+        self.form = environment.full_form if full else environment.form
         self._context = context
         self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
@@ -75,8 +76,11 @@ class LiveSession:
 
     @property
     def watch_id(self) -> str:
-        """An id that permits inspecting and forking this session, but not stepping it."""
-        return urlsafe_b64encode(blake2b(self.id.encode(), digest_size=WATCH_ID_BYTES).digest()).decode()
+        return ids.watch_id(self.id)
+
+    @property
+    def agent_id(self) -> str:
+        return ids.agent_id(self.id)
 
     @property
     def log_context(self) -> dict[str, Any]:
@@ -157,8 +161,8 @@ class LiveSession:
         restore_point = recordings.restore_point("reset", self, True)
         timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-        reply = self.environment.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), self.environment.form.digest(timestep)
+        reply = self.form.reply(session, timestep)
+        encoded, digest = encode(self.reset_reply(reply)), self.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
@@ -169,7 +173,13 @@ class LiveSession:
 
     def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        return reply | {"session_id": self.id, "view": self.watch_id, "environment": self.environment.id}
+        return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
+
+    async def observe(self) -> bytes:
+        """The current observation in the form of a step's reply, without private info."""
+        await self.wait_durable()
+        inline, form = self.can_run_inline("state", {}), self.environment.form
+        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
 
     @property
     def recording_number(self) -> int | None:
@@ -186,7 +196,7 @@ class LiveSession:
             self._context.record_later(self)
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
-        form, session = self.environment.form, self.session
+        form, session = self.form, self.session
         try:
             action = self.environment.read_action(data)
         except ValidationError as error:
@@ -252,15 +262,16 @@ class LiveSession:
         """Restore the session from its claim, after an eviction or a crash."""
         self.session = restore_session(self.environment, self.log.load(), self._add_reply)
 
-    def _add_reply(self, entry: Entry, reply: dict[str, Any]) -> None:
-        """Keep a replayed reply for repeated requests."""
+    def _add_reply(self, entry: Entry, session: Session) -> None:
+        """Keep the reply to a replayed entry for repeated requests."""
         assert entry.request is not None
+        reply = self.form.reply(session, session.timestep)
         encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
-        return encode(session_state(self.session))
+        return encode(self.session.state_fields() | session_state(self.session))
 
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
@@ -292,7 +303,7 @@ class LiveSession:
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.environment.form.reply(session, session.timestep)))
+        return encode(self.reset_reply(self.form.reply(session, session.timestep)))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""

@@ -26,6 +26,8 @@ from tropism.serve.storage.memory import MemoryJournal
 from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord
 
 MAX_LISTED = 200
+MAX_AGENT_IDS = 2**17  # of sessions that are open, or were evicted since the server started
+ADMIN_KINDS = ("fork", "snapshot", "restore", "history")  # these need the admin token, if there is one
 KEY_BYTES = 16
 RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
@@ -51,6 +53,7 @@ class SessionRegistry:
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
         self._live: dict[str, LiveSession] = {}
+        self._agents: dict[str, str] = {}  # session ids by agent id
         self._slots_by_owner: dict[str, int] = {}
         self._slots_lock = threading.Lock()  # forks reserve slots from threads
         self._worker = secrets.token_hex(8)  # the name of this process in leases
@@ -85,29 +88,56 @@ class SessionRegistry:
     def _add(self, environment: ServedEnvironment, owner: str, session: Session) -> LiveSession:
         id = secrets.token_urlsafe(16)
         claim = self.journal.open(_key(id), SessionRecord(environment.id, environment.variant, owner), self._worker)
-        live = self._live[id] = LiveSession(id, environment, session, self, claim)
+        return self._register(LiveSession(id, environment, session, self, claim))
+
+    def _register(self, live: LiveSession) -> LiveSession:
+        self._live[live.id] = live
+        self._agents[live.agent_id] = live.id
+        if len(self._agents) > MAX_AGENT_IDS:
+            del self._agents[next(iter(self._agents))]
         self.opened_count += 1
         return live
 
-    async def find(self, id: str, environment: ServedEnvironment | None, owner: str) -> LiveSession:
-        """A session of this caller, in this or (None) any environment; resumed if it was evicted."""
+    def check_rights(self, kind: str, owner: str) -> None:
+        """Raise if requests of this kind need the admin token and the caller has another one, or none."""
+        if kind in ADMIN_KINDS and not self.settings.is_admin(owner):
+            raise ServerError("FORBIDDEN", f"{kind} needs the admin token of this server")
+
+    async def find_agent(self, agent_id: str) -> LiveSession:
+        """The session in which an agent with this id may act."""
+        id = self._agents.get(agent_id)
+        if id is None:
+            raise ServerError("SESSION_ERROR", "no session has this agent id; its owner may have to resume it first")
+        return await self.find(id, None, None)
+
+    async def find(self, id: str, environment: ServedEnvironment | None, owner: str | None) -> LiveSession:
+        """A session of this caller, in this or (None) any environment; resumed if it was evicted.
+
+        The owner is None for an agent, which is identified by the session already.
+        """
         await self._wait_for_transition(id)
         live = self._live.get(id)
         if live is None:
             with self._transition(id):
                 live = await self._resume(id, environment, owner)
-        elif environment not in (None, live.environment) or not hmac.compare_digest(live.owner, owner):
+        elif environment not in (None, live.environment) or not self._may_access(live.owner, owner):
             raise _unknown_session(id, environment)
         live.used_at = time.monotonic()
         return live
 
-    async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str) -> LiveSession:
+    def _may_access(self, session_owner: str, caller: str | None) -> bool:
+        """Whether a caller may use a session: its owner, its agent, or the holder of the admin token."""
+        if caller is None or hmac.compare_digest(session_owner, caller):
+            return True
+        return self.settings.admin_token is not None and self.settings.is_admin(caller)
+
+    async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str | None) -> LiveSession:
         claim = await self.journal.claim(_key(id), self._worker)
         if claim is None:
             raise _unknown_session(id, environment)
         try:
             found = self.environments.get(claim.record.environment)
-            if found is None or environment not in (None, found) or not hmac.compare_digest(claim.record.owner, owner):
+            if found is None or environment not in (None, found) or not self._may_access(claim.record.owner, owner):
                 raise _unknown_session(id, environment)
             return await self._resume_claimed(id, found, claim)
         except BaseException:
@@ -124,9 +154,7 @@ class SessionRegistry:
         except BaseException:
             self.release_slot(claim.record.owner)
             raise
-        self._live[id] = live
-        self.opened_count += 1
-        return live
+        return self._register(live)
 
     @contextmanager
     def _transition(self, id: str) -> Generator[None]:
@@ -169,6 +197,7 @@ class SessionRegistry:
         await self._wait_for_transition(live.id)
         if not self._remove(live):
             return
+        self._agents.pop(live.agent_id, None)
         with self._transition(live.id):
             await self._record(live)
             await live.run(live.can_run_inline("close", {}), live.close)
@@ -274,7 +303,7 @@ class SessionRegistry:
         raise ServerError("SESSION_ERROR", f"no live session of yours has the view {shorten(watch_id)}")
 
     def _sessions_of(self, owner: str) -> list[LiveSession]:
-        return [live for live in list(self._live.values()) if hmac.compare_digest(live.owner, owner)]
+        return [live for live in list(self._live.values()) if self._may_access(live.owner, owner)]
 
 
 def _row(live: LiveSession) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Replays the entries of served sessions, to restore, fork and show them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from tropism.core.native.choice import EngineName
 from tropism.core.session.replay import ReplayEntry, replay
@@ -92,11 +92,11 @@ def checkpoint(session: Session, every: int) -> bytes | None:
 
 
 def restore_session(
-    environment: ServedEnvironment, point: RecoveryPoint, on_reply: Callable[[Entry, dict[str, Any]], None]
+    environment: ServedEnvironment, point: RecoveryPoint, on_reply: Callable[[Entry, Session], None]
 ) -> Session:
     """The session, bit for bit; a `DivergedError` if a replayed reply differs from the original one.
 
-    `on_reply` is called with each replayed entry that has a request id, and its reply. A replay that differs on
+    `on_reply` is called after each replayed entry that has a request id, with the session. A replay that differs on
     another engine is repeated on XLA, where the session then continues.
     """
     try:
@@ -111,7 +111,7 @@ def _restore_on(
     engine: EngineName,
     environment: ServedEnvironment,
     point: RecoveryPoint,
-    on_reply: Callable[[Entry, dict[str, Any]], None],
+    on_reply: Callable[[Entry, Session], None],
 ) -> Session:
     entries = [entry for entry in point.after if not entry.is_note]
     if entries and not environment.replayable:
@@ -125,7 +125,7 @@ def _restore_on(
     def compare(session: Session, entry: Entry) -> None:
         check_reply(environment, session, entry)
         if entry.request is not None:
-            on_reply(entry, environment.form.reply(session, session.timestep))
+            on_reply(entry, session)
 
     try:
         if point.snapshot is not None:

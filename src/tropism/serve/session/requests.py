@@ -27,6 +27,10 @@ RequestId = Annotated[
 ]
 WatchId = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]+$"})]
 Action = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Action"})]  # of the environment
+Options = Annotated[dict[str, Any], Meta(description="Options of this environment, such as params.")]
+EnvironmentId = Annotated[
+    str, Meta(description="Which environment.", extra_json_schema={"$ref": "#/$defs/Environment"})
+]
 
 T = TypeVar("T")
 
@@ -40,7 +44,7 @@ class ResetRequest(msgspec.Struct):
 
     seed: Seed = None
     episode_id: EpisodeId | None = None
-    options: Annotated[dict[str, Any], Meta(description="Options of this environment, such as params.")] | None = None
+    options: Options | None = None
 
 
 class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,6 +52,36 @@ class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     action: Action
     timeout_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
+    action: Annotated[Action | str, Meta(description="The action, or the action in words.")]
+
+
+class SessionToolRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    session_id: Annotated[str, Meta(description="The session_id that open_session returned.")]
+
+
+class OpenSessionRequest(msgspec.Struct, forbid_unknown_fields=True):
+    environment: EnvironmentId | None = None
+
+
+class BeginEpisodeRequest(SessionToolRequest):
+    seed: Seed = None
+    episode_id: EpisodeId | None = None
+    options: Options | None = None
+    request_id: RequestId | None = None
+
+
+class TakeActionRequest(SessionToolRequest):
+    action: Annotated[Action | str, Meta(description="The action, or the action in words.")]
+    request_id: RequestId | None = None
+
+
+class ForkSessionRequest(SessionToolRequest):
+    step: Annotated[Number, Meta(description="The step to fork at; by default the current one.")] | None = None
+    seed: Seed = None
+    request_id: RequestId | None = None
 
 
 class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,61 +1,72 @@
-"""MCP by the official SDK, over HTTP at /mcp and over stdio."""
+"""MCP: initialisation and tools, over HTTP without state, and over stdio."""
 
+import asyncio
+import sys
 from typing import Any
 
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
-
 from tropism import __version__
+from tropism.errors import ServerError
 from tropism.serve import errors
-from tropism.serve.http.auth import ANONYMOUS
-from tropism.serve.tools.tools import Tools
-from tropism.wire.codec import encode
+from tropism.serve.tools import rpc
+from tropism.serve.tools.rpc import ToolSet
+from tropism.wire.codec import decode, encode
 
-INSTRUCTIONS = (
-    "Environments to act in. Call list_environments, then reset with the environment's name: it returns a session_id "
-    "and the first observation. Then call step with that session_id and an action until done is true."
-)
+# The revisions of MCP with `initialize`; clients of later ones fall back to it.
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 
-def session_manager(tools: Tools) -> StreamableHTTPSessionManager:
-    """Serves MCP over HTTP; each request has the rights of its token."""
-    return StreamableHTTPSessionManager(mcp_server(tools), json_response=True)
+async def respond(message: Any, tools: ToolSet) -> dict[str, Any] | None:
+    """The reply to a message; None to a notification or to a reply."""
+    if not rpc.is_request(message):
+        return None if isinstance(message, dict) and "result" in message else rpc.invalid_request(message)
+    if "id" not in message:
+        return None
+    try:
+        return rpc.reply(message["id"], await _result(message["method"], rpc.read_params(message), tools))
+    except Exception as error:  # the outermost level: every error gets a reply
+        return rpc.exception_error(message["id"], error, tool=message["method"])
 
 
-def mcp_server(tools: Tools) -> Server[Any]:
-    """The tools as an MCP server."""
+async def _result(method: str, params: dict[str, Any], tools: ToolSet) -> dict[str, Any]:
+    match method:
+        case "initialize":
+            asked = params.get("protocolVersion")
+            return {
+                "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+                "capabilities": {"tools": {"listChanged": False}},
+                "serverInfo": {"name": "tropism", "version": __version__},
+                "instructions": await tools.instructions(),
+            }
+        case "ping":
+            return {}
+        case "tools/list":
+            return {"tools": await tools.list()}
+        case "tools/call":
+            return await _call(tools, *rpc.read_arguments(params))
+        case _:
+            raise rpc.unknown_method(method)
 
-    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
-        await tools.prepare_schemas()
-        return ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.list()])
 
-    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
-        request = getattr(context, "request", None)  # there is none over stdio
-        owner = ANONYMOUS if request is None else request.scope["owner"]
+async def _call(tools: ToolSet, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The result of a tool; an error is a result too, so that the agent reads it."""
+    try:
+        value = await tools.call(name, arguments)
+    except Exception as error:  # the outermost level: every error gets a reply
+        return _content(errors.error_json(errors.to_server_error(error, tool=name))) | {"isError": True}
+    return _content(value) | {"structuredContent": value, "isError": False}
+
+
+def _content(value: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": encode(value).decode()}]}
+
+
+async def serve_stdio(tools: ToolSet) -> None:
+    """Serve MCP on standard input and output, one JSON message per line, until the input closes."""
+    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
         try:
-            value = await tools.call(params.name, params.arguments or {}, owner)
-        except Exception as error:  # the outermost level: the agent gets the error as a result
-            data = errors.error_json(errors.to_server_error(error, tool=params.name))
-            return CallToolResult(content=[_text(data)], is_error=True)
-        return CallToolResult(content=[_text(value)], structured_content=value)
-
-    return Server(
-        "tropism",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
-
-
-async def serve_stdio(tools: Tools) -> None:
-    """Serve MCP on standard input and output until they close."""
-    server = mcp_server(tools)
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
-
-
-def _text(value: Any) -> TextContent:
-    return TextContent(type="text", text=encode(value).decode())
+            reply = await respond(decode(line), tools)
+        except ServerError as error:
+            reply = rpc.error(None, rpc.PARSE_ERROR, error.message)
+        if reply is not None:
+            sys.stdout.buffer.write(encode(reply) + b"\n")
+            sys.stdout.buffer.flush()

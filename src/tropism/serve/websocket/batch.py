@@ -3,14 +3,13 @@
 import secrets
 from typing import Any
 
-import jax
 import msgspec
 import numpy as np
 
-from tropism.core.compiled.batch import batch_device, batch_program_of
-from tropism.core.compiled.batch_actions import batch_reader
+from tropism.core.compiled.batch import batch_program_of
 from tropism.core.compiled.packing import WORD, Layout, reader
 from tropism.core.episode import check_seed, seed_words
+from tropism.core.native.batch_engine import make_batch_engine
 from tropism.core.spaces import Dict, Space, Tuple
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import ServerError, StateError, ValidationError
@@ -44,20 +43,16 @@ class Batch:
     """`count` environments of one kind; environment i equals a session with seed i. Performs one request at a time."""
 
     def __init__(self, environment: ServedEnvironment, sessions: SessionRegistry, count: int, mode: Mode):
-        layout = Layout(environment.params)
+        env, params = environment.env, environment.params
         self.count = count
         self._threads = sessions.threads
-        self._space = environment.env.action_space(environment.params)
+        self._space = env.action_space(params)
         self._mode = mode
-        self._program = batch_program_of(environment.env, layout, count, mode)
-        if self._program.layout.size * WORD > MAX_BYTES:
+        if batch_program_of(env, Layout(params), count, mode).layout.size * WORD > MAX_BYTES:
             raise ValidationError("count", count, f"fewer: a batch may use {MAX_BYTES} bytes")
-        self._params = jax.device_put(layout.write(environment.params), batch_device())
-        self._read_actions = batch_reader(self._space, count)
+        self._engine = make_batch_engine(env, params, count, mode, environment.engine)
         self._finished = np.zeros(count, bool)
-        self._buffer: Any = np.zeros(self._program.layout.size, np.uint32)
-        out = self._program.out
-        self._read = {name: reader(slots) for name, slots in out._asdict().items() if slots}
+        self._read = {name: reader(slots) for name, slots in self._engine.program.out._asdict().items() if slots}
 
     @classmethod
     async def open(cls, environment: ServedEnvironment, data: dict[str, Any], sessions: SessionRegistry) -> "Batch":
@@ -75,9 +70,9 @@ class Batch:
 
     def reset_reply(self) -> dict[str, Any]:
         """The reply to a reset."""
-        words = np.asarray(self._buffer)
+        words = self._engine.words
         info_values = self._read["info"](words) if "info" in self._read else {}
-        info = {name: info_values[name] for name in self._program.reset_info}
+        info = {name: info_values[name] for name in self._engine.program.reset_info}
         return {"count": self.count, "observation": self._read["obs"](words), "info": info}
 
     async def reset(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -91,11 +86,11 @@ class Batch:
     def _begin(self, seeds: list[int] | None, mask: Any) -> None:
         seeded = np.full(self.count, seeds is not None)
         keys = np.stack([seed_words(seed) for seed in seeds or [0] * self.count])
-        self._buffer = self._program.reset(self._buffer, keys, seeded, mask, self._params)
+        self._engine.reset(keys, seeded, mask)
         self._finished = self._finished & ~mask
 
     async def step(self, data: dict[str, Any]) -> dict[str, Any]:
-        actions = self._read_actions(_actions(self._space, convert(data, StepBatch).actions))
+        actions = self._engine.read_actions(_actions(self._space, convert(data, StepBatch).actions))
         if self._mode == "disabled" and self._finished.any():
             finished = np.flatnonzero(self._finished)
             message = f"cannot step: {finished} have finished; reset those first"
@@ -103,8 +98,8 @@ class Batch:
         return await in_thread(self._threads, self._advance, actions)
 
     def _advance(self, actions: Any) -> dict[str, Any]:
-        self._buffer = self._program.step(self._buffer, actions, self._params, self._params)
-        words = np.asarray(self._buffer)
+        self._engine.step(actions)
+        words = self._engine.words
         out = {name: read(words) for name, read in self._read.items()}
         out["observation"] = out.pop("obs")
         self._finished = out["terminated"] | out["truncated"]

@@ -12,9 +12,11 @@ from tropism.errors import ServerError, StateError
 from tropism.serve import errors
 from tropism.serve.metrics import Metrics
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.session.json_form import public_info
 from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
-from tropism.serve.session.registry import SessionRegistry
+from tropism.serve.session.registry import ADMIN_KINDS, SessionRegistry
 from tropism.serve.session.requests import convert
+from tropism.serve.tools import openenv
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
 from tropism.wire.codec import Frame, FrameId, Id, decode_frame, encode, frame_id, pack, unpack
@@ -36,6 +38,7 @@ class Connection:
         self.session: LiveSession | None = None
         self.batch: Batch | None = None
         self._journal = sessions.journal
+        self._forbidden = () if sessions.settings.is_admin(owner) else ADMIN_KINDS
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve frames until the socket closes; the session stays open unless the caller closed it."""
@@ -119,7 +122,7 @@ class Connection:
         except ServerError:
             return False
         kind, data = frame.type, frame.data or {}
-        if not session.can_run_inline(kind, data):
+        if kind in self._forbidden or not session.can_run_inline(kind, data):
             return False
         try:
             reply = session.perform_inline(kind, data, frame.request_id)
@@ -150,6 +153,9 @@ class Connection:
         if self.sessions.stopping:
             raise ServerError("STOPPING", "the server is stopping")
         kind, data, session = frame.type, frame.data or {}, await self._live_session()
+        self.sessions.check_rights(kind, self.owner)
+        if kind == "mcp":
+            return kind, encode(await self._rpc_reply(data))
         if kind in BATCH_KINDS:
             return "batch", encode(await self._batch_reply(kind, data))
         if session is None:
@@ -163,6 +169,14 @@ class Connection:
         else:
             reply = await session.perform(kind, data, frame.request_id)
         return self._reply_type(kind), reply
+
+    async def _rpc_reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The reply to OpenEnv's JSON-RPC in a frame; opens a session if the socket has none."""
+        if self.session is None:
+            self._attach(await self.sessions.open(self.environment, self.owner))
+        assert self.session is not None
+        self.metrics.count("mcp")
+        return await openenv.respond_in_session(message, self.session, self.sessions)
 
     async def _live_session(self) -> LiveSession | None:
         """The session of this socket, reloaded if it was lost; raises if another caller has closed it."""
@@ -194,11 +208,18 @@ class Connection:
 
     async def _batch_reply(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         if kind == "open":
-            return await self._open_batch(data)
+            return self._public(await self._open_batch(data))
         if self.batch is None:
             raise StateError("batch", None, "open first", f"cannot {kind}: send a frame of type open first")
         self.metrics.count(kind)
-        return await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data))
+        return self._public(await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data)))
+
+    def _public(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a request for a batch without private info, unless the caller may see that."""
+        hidden = self.environment.env.private_info
+        if not hidden or self.sessions.settings.shows_private_info(self.owner):
+            return reply
+        return reply | {name: public_info(reply[name], hidden) for name in ("info", "final_info") if name in reply}
 
     async def _open_batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """Open a batch in place of the previous one; it counts as one session while the socket is open."""

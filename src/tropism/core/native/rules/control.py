@@ -1,12 +1,14 @@
 """Calls, branches, loops and random numbers."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import threefry_prng_impl
+from jax.extend.random import threefry2x32_p, threefry_prng_impl
 
 from tropism.core.native.builder import Builder, Scalar, Unsupported
 from tropism.core.native.rules.elementwise import dtype_of
@@ -119,7 +121,25 @@ def random_split(b: Builder, equation: Any, keys: Scalars) -> list[Value]:
 @rule("random_bits")
 def random_bits(b: Builder, equation: Any, keys: Scalars) -> list[Value]:
     width, shape = equation.params["bit_width"], equation.params["shape"]
+    if b.batch_lane is not None:
+        return _batch_bits(b, equation, keys)
     return _random(b, equation, lambda key: threefry_prng_impl.random_bits(key, width, shape), keys)
+
+
+def _batch_bits(b: Builder, equation: Any, key: Scalars) -> list[Value]:
+    """The bits of one environment in a draw for the batch, whose elements JAX numbers one after another."""
+    width, shape = equation.params["bit_width"], equation.params["shape"]
+    if width > 32 or equation.invars[0].aval.shape or not jax.config.jax_threefry_partitionable:  # pyright: ignore
+        raise Unsupported("random_bits", "a draw for the batch whose elements are not numbered")
+
+    def draw(key: Any, lane: Any) -> Any:
+        numbers = lane * math.prod(shape) + jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+        zeros = jnp.zeros_like(numbers)
+        high, low = threefry2x32_p.bind(*(jnp.broadcast_to(word, shape) for word in key), zeros, numbers)
+        return (high ^ low).astype(f"uint{width}")
+
+    lane = as_scalars([b.batch_lane], ())
+    return trace_into(b, draw, [equation.invars[0].aval, jax.ShapeDtypeStruct((), WORD)], [key, lane])
 
 
 def _random(b: Builder, equation: Any, function: Callable[..., Any], *inputs: Scalars) -> list[Value]:

@@ -199,6 +199,8 @@ def formula(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     name = equation.primitive.name
     if dtype_of(equation) != FLOAT:
         raise Unsupported(name, f"it is native for float32 only, not for {dtype_of(equation).name}")
+    if name in b.functions:
+        return elementwise(equation, lambda dtype, item: b.op(name, dtype, item), x)
     return [map_scalars(lambda item: FORMULAS[name](Float(b, item)).scalar, x)]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tropism.core.native.builder import Builder, StridedView, Unsupported
-from tropism.core.native.scalarize import Scalars, Value, constants, rule
+from tropism.core.native.scalarize import Scalars, Value, constants, physical_shape, rule
 
 
 @rule("stop_gradient", "copy", "optimization_barrier", "random_wrap", "random_unwrap")
@@ -71,6 +71,12 @@ def concatenate(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
 @rule("stack")
 def stack(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
     return [np.stack(arrays, axis=equation.params["axis"])]
+
+
+@rule("unstack")
+def unstack(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
+    axis, shape = equation.params["axis"], physical_shape(equation.outvars[0].aval)
+    return [part.reshape(shape) for part in np.split(x, x.shape[axis], axis)]
 
 
 @rule("split")

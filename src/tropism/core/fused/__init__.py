@@ -1,0 +1,1 @@
+"""The fused engine: a whole rollout as one kernel, for accelerators."""

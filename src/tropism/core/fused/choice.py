@@ -1,0 +1,136 @@
+"""Chooses how a rollout runs: as one kernel where that is verified to equal XLA's to rounding, else compiled by XLA."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from tropism.core.fused.engine import lane_program, run_fused
+from tropism.core.fused.kernel import Kernel
+from tropism.core.fused.program import LaneProgram
+from tropism.core.native.builder import Unsupported
+from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
+from tropism.core.rollout.plan import RolloutPlan
+from tropism.core.rollout.policy import jax_key
+from tropism.core.rollout.scan import run_steps, start_rollout, transition_shapes
+from tropism.errors import ValidationError
+
+log = logging.getLogger(__name__)
+
+RolloutEngine = Literal["auto", "fused", "xla"]
+Run = Callable[..., tuple[Any, Any]]
+
+MAX_CHOICES = 64  # cached for the next rollout with the same plan
+SAMPLES = 4  # environments of the test of `reduce`
+# The comparison with XLA: after every `LENGTH` steps both start again from XLA's state, because rounding errors grow.
+NUM_ENVS, LENGTH, PARTS = 128, 16, 64
+TOLERANCE = 1e-4  # relative, and absolute below 1
+MAX_DIFFERENT = 2e-3  # of environments after a part: rounding can move a value across a threshold
+
+
+def check_rollout_engine(engine: Any) -> None:
+    if engine not in get_args(RolloutEngine):
+        raise ValidationError("engine", engine, f"one of {', '.join(get_args(RolloutEngine))}")
+
+
+def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine) -> Run:
+    """The function that runs the steps of this rollout.
+
+    `auto` takes the kernel on a GPU, unless the rollout is part of another compiled function, which may be
+    differentiated or mapped.
+    """
+    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params)))
+    if engine == "xla" or (engine == "auto" and (jax.default_backend() != "gpu" or is_traced)):
+        return run_steps
+    reason = _reason(plan, key, params, engine == "auto")
+    if not reason:
+        return run_fused
+    if engine == "fused":
+        raise ValidationError("engine", engine, "auto or xla", f"this rollout cannot be fused: {reason}")
+    log.info("rollout of %s on XLA: %s", type(plan.env).__name__, reason)
+    return run_steps
+
+
+_reasons: dict[Any, str] = {}
+
+
+def _reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
+    """Why a rollout is not fused; empty if it is."""
+    leaves, structure = jax.tree.flatten((plan, params))
+    shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
+    identity = structure, shapes, key.shape, str(key.dtype), verified, jax.config.jax_enable_x64  # pyright: ignore
+    if identity not in _reasons:
+        _reasons[identity] = _find_reason(plan, key, params, verified)
+        if len(_reasons) > MAX_CHOICES:
+            del _reasons[next(iter(_reasons))]
+    return _reasons[identity]
+
+
+def _find_reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
+    try:
+        carry = jax.eval_shape(lambda: start_rollout(plan, key, params))
+        program, required = lane_program(plan, carry, key, params, not verified)
+        Kernel(program, required)
+        if plan.reduce is not None:
+            _check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
+    except Unsupported as error:
+        return str(error)
+    if not verified:
+        return ""
+    digest = _digest(program)
+    verdict = load_verdict(digest)
+    if verdict is None:
+        difference = compare(plan, params)
+        verdict = Verdict(not difference, not difference, difference)
+        save_verdict(digest, verdict)
+    return verdict.reason
+
+
+def _check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
+    """Refuse a `reduce` whose result is neither one value for each environment nor a sum over them."""
+    rng = np.random.default_rng(0)
+    batch = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 2, leaf.shape).astype(leaf.dtype)), shapes)
+    singles = [reduce(jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], batch)) for i in range(SAMPLES)]
+    for whole, *parts in zip(*map(jax.tree.leaves, (reduce(batch), *singles)), strict=True):
+        is_sum = jnp.shape(whole) == jnp.shape(parts[0])
+        expected = sum(parts[1:], parts[0]) if is_sum else jnp.concatenate(list(map(jnp.atleast_1d, parts)))
+        if jnp.shape(whole) != expected.shape or not np.allclose(whole, expected, 1e-4, 1e-4):
+            raise Unsupported("reduce", "it combines environments")
+
+
+def compare(plan: RolloutPlan, params: Any) -> str:
+    """The first part in which too many environments differ from XLA's; empty if none."""
+    plan, key, number = replace(plan, num_envs=NUM_ENVS), jax_key(0), 0
+    carry = eqx.filter_jit(start_rollout)(plan, key, params)
+    for part in range(PARTS):
+        steps = plan, carry, key, params, jnp.int32(part * LENGTH), LENGTH, False, False
+        carry, fused = run_steps(*steps)[0], run_fused(*steps)[0]
+        different = np.zeros(NUM_ENVS, bool)
+        for x, y in zip(jax.tree.leaves(carry), jax.tree.leaves(fused), strict=True):
+            if x.shape[:1] == (NUM_ENVS,):
+                different |= ~_is_close(x, y).reshape(NUM_ENVS, -1).all(1)
+        number += int(different.sum())
+        if number > MAX_DIFFERENT * NUM_ENVS * PARTS:
+            return f"{number} environments differ from XLA's within {(part + 1) * LENGTH} steps"
+    return ""
+
+
+def _is_close(x: Any, y: Any) -> Any:
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x, y = jax.random.key_data(x), jax.random.key_data(y)
+    return np.isclose(np.asarray(y, np.float64), np.asarray(x, np.float64), TOLERANCE, TOLERANCE, equal_nan=True)
+
+
+def _digest(program: LaneProgram) -> str:
+    """Of the graph, the compiler and the device."""
+    nodes = ((n.name, n.dtype.str, n.level, n.detail, *(x.number for x in n.operands)) for n in program.b.nodes)
+    variables = [[node.number for node in variable] for variable in program.variables]
+    text = repr((list(nodes), variables, jax.__version__, jax.devices()[0].device_kind))
+    return blake2b(text.encode(), digest_size=16).hexdigest()

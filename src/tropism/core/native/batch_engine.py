@@ -1,0 +1,139 @@
+"""The native engine of a batch, its comparison with XLA's, and the choice between both."""
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tropism.core.compiled.batch import BatchProgram, batch_program_of
+from tropism.core.compiled.batch_actions import batch_reader
+from tropism.core.compiled.batch_engine import BatchEngine
+from tropism.core.compiled.packing import WORD, Layout
+from tropism.core.environment import Environment
+from tropism.core.episode import seed_words
+from tropism.core.native.batch import NativeBatchProgram
+from tropism.core.native.choice import EngineName, check_engine, compile_natively, require_native, verdict_of
+from tropism.core.native.lanes import LaneTable, check_threads, run_lanes
+from tropism.core.native.verdicts import Verdict
+from tropism.core.native.verification import FIRST_SEED, first_difference
+from tropism.core.transforms.auto_reset import Mode
+
+LANES = 160  # of the comparison with XLA; enough for XLA to gather finished environments
+STEPS = 500  # of each lane
+ACTIONS = 64  # different batches of actions
+RESET_EVERY = 97  # steps
+
+
+class NativeBatchEngine(BatchEngine):
+    """Steps the buffer in place, on several threads where that pays; rendering is inherited."""
+
+    def __init__(self, program: BatchProgram, params: Any, native: NativeBatchProgram, num_threads: int):
+        self.program, self.native, self.num_threads = program, native, num_threads
+        self.base, self.rows = program.params_layout.write(params), None
+        self._all = range(program.num_envs)
+        self._buffer = np.zeros(program.layout.size, np.uint32)
+        self._table = LaneTable(native.size)
+        self._set_slots(native.buffer, program.layout, self._buffer)
+        self._set_slots(native.params, program.params_layout, self.base)
+        self._set_slots(native.next_params, program.params_layout, self.base)
+        self._actions = [
+            np.zeros((program.num_envs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(native.action)
+        ]
+        for position, array in zip(jax.tree.leaves(native.actions), self._actions, strict=True):
+            self._table.set(position, array)
+        self._table.set(native.restarts, np.zeros(program.num_envs, bool))
+        fill = self._actions[0].__setitem__ if len(self._actions) == 1 else None
+        self.read_actions = batch_reader(
+            program.env.action_space(params), program.num_envs, self._fill if fill is None else lambda x: fill(..., x)
+        )
+
+    def _set_slots(self, positions: Any, layout: Layout, words: NDArray[Any]) -> None:
+        for position, slot in zip(jax.tree.leaves(positions), layout.slots, strict=True):
+            self._table.set(position, words, slot.start * WORD)
+
+    def _fill(self, actions: Any) -> None:
+        for target, leaf in zip(self._actions, jax.tree.leaves(actions), strict=True):
+            target[...] = leaf
+
+    def load(self, words: NDArray[Any]) -> None:
+        self._buffer[:] = words
+
+    def set_rows(self, rows: NDArray[Any] | None) -> None:
+        self.rows = rows
+        self._set_slots(self.native.params, self.program.params_layout, self.base)
+
+    def reset(self, keys: NDArray[Any], seeded: NDArray[Any], mask: NDArray[Any]) -> None:
+        for position, array in zip(self.native.reset_arguments, (keys, seeded, mask), strict=True):
+            self._table.set(position, np.ascontiguousarray(array))
+        for lanes in self._lanes_by_params():
+            run_lanes(self.native.reset, self._table, lanes, 1, self.native.cost, self.num_threads)
+
+    def step(self, actions: Any) -> None:
+        for lanes in (self._all,) if self.rows is None else self._lanes_by_params():
+            run_lanes(self.native.step, self._table, lanes, 1, self.native.cost, self.num_threads)
+
+    def _lanes_by_params(self) -> Iterator[range]:
+        """Ranges of environments with the same params, which the table then points to."""
+        if self.rows is None:
+            yield self._all
+            return
+        changes = np.flatnonzero((self.rows[1:] != self.rows[:-1]).any(1)) + 1
+        for first, end in zip([0, *changes], [*changes, len(self.rows)], strict=True):
+            self._set_slots(self.native.params, self.program.params_layout, self.rows[first])
+            yield range(first, end)
+
+
+def verify_batch(native: NativeBatchProgram, env: Environment, params: Any, mode: Mode, steps: int = STEPS) -> Verdict:
+    """Run both at fixed seeds, and some environments to new episodes in between."""
+    program = batch_program_of(env, Layout(params), LANES, mode)
+    engines = BatchEngine(program, params), NativeBatchEngine(program, params, native, 1)
+    batches = jax.tree.map(np.asarray, env.action_space(params).sample(jax.random.key(0), (ACTIONS, LANES)))
+    keys = np.stack([seed_words(FIRST_SEED + lane) for lane in range(LANES)])
+    every, rng = np.ones(LANES, bool), np.random.default_rng(0)
+    for step in range(steps):
+        if step % RESET_EVERY == 0:
+            seeded, mask = (every, every) if step == 0 else rng.random((2, LANES)) < 0.5
+            for engine in engines:
+                engine.reset(keys, seeded, mask)
+        actions = jax.tree.map(itemgetter(rng.integers(ACTIONS)), batches)
+        for engine in engines:
+            engine.step(engine.read_actions(actions))
+        if path := first_difference(program.layout, *(np.asarray(engine.words) for engine in engines)):
+            return Verdict(False, False, f"{path} in step {step} of a batch")
+    return Verdict(True, True)
+
+
+_natives: dict[Any, tuple[NativeBatchProgram | None, str]] = {}
+
+
+def choose_batch_engine(
+    env: Environment, params: Any, mode: Mode, engine: EngineName = "auto"
+) -> tuple[NativeBatchProgram | None, str]:
+    """The native program of a batch of this environment, or None and the reason."""
+    check_engine(engine)
+    if engine == "xla":
+        return None, "requested"
+    layout = Layout(params)
+    key = env, layout.cache_key, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
+    if key not in _natives:
+        program, space = batch_program_of(env, layout, LANES, mode), env.action_space(params)
+        _natives[key] = compile_natively(env, lambda: NativeBatchProgram(program, space))
+    native, reason = _natives[key]
+    if native is None or engine == "native":
+        require_native(env, engine, native, reason)
+        return native, reason
+    verdict = verdict_of(native.digest, lambda: verify_batch(native, env, params, mode))
+    return (native, "") if verdict.step else (None, f"native steps differ: {verdict.reason}")
+
+
+def make_batch_engine(
+    env: Environment, params: Any, num_envs: int, mode: Mode, engine: EngineName = "auto", num_threads: Any = None
+) -> BatchEngine:
+    """`num_envs` environments; `num_threads` is for the native engine, by default the number of cores."""
+    threads = check_threads(num_threads)
+    native, _ = choose_batch_engine(env, params, mode, engine)
+    program = batch_program_of(env, Layout(params), num_envs, mode)
+    return BatchEngine(program, params) if native is None else NativeBatchEngine(program, params, native, threads)

@@ -1,0 +1,67 @@
+"""The actions of one session as tools: all that an agent may do, and nothing else."""
+
+import re
+from typing import Any
+
+from tropism.errors import ValidationError
+from tropism.serve import errors
+from tropism.serve.http.openapi import json_schema
+from tropism.serve.session.json_form import public_reply
+from tropism.serve.session.live import LiveSession
+from tropism.serve.session.requests import ActRequest, convert
+from tropism.wire.codec import decode
+
+ACT = "act"
+RESERVED = ("reset", "step", "state", "close")  # by OpenEnv
+RETURNS = "Returns the observation, the reward, and whether the episode is done."
+
+
+class ActionTools:
+    """The tool of an agent that plays one session: its action, named after the message type, or else `act`."""
+
+    def __init__(self, session: LiveSession):
+        self._session = session
+        form, language = session.environment.form, session.environment.env.language
+        self._message = form.action_message()
+        self.name = ACT if self._message is None else tool_name(language.tool or self._message.__name__)
+
+    async def instructions(self) -> str:
+        """How to act, and the current observation, which no tool returns before the first action."""
+        return (
+            f"Act in one environment with the tool {self.name} until done is true. Now: {await self._session.observe()}"
+        )
+
+    async def list(self) -> list[dict[str, Any]]:
+        form = self._session.environment.form
+        if self._message is None:
+            return [
+                tool(ACT, f"Take one action. {RETURNS}", json_schema(ActRequest, {"Action": form.schema()["action"]}))
+            ]
+        about = " ".join((self._message.__doc__ or "Take one action.").split())
+        return [tool(self.name, f"{about} {RETURNS}", form.message_schema())]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        session = self._session
+        try:
+            if name != self.name:
+                raise ValidationError("tool", name, self.name)
+            action = arguments if self._message is not None else read_action(convert(arguments, ActRequest).action)
+            body = await session.perform("step", action)
+            return decode(public_reply(body, session.environment.env.private_info))
+        except Exception as error:  # converted here, where the session is known for the log
+            raise errors.to_server_error(error, tool=name, **session.log_context) from None
+
+
+def read_action(action: dict[str, Any] | str) -> dict[str, Any]:
+    """The action of a tool call: an object, or words."""
+    return {"text": action} if isinstance(action, str) else action
+
+
+def tool_name(name: str) -> str:
+    """A name for a tool from that of a message type: DropDiscAction becomes drop_disc."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Action")).lower()
+    return snake if snake and snake not in RESERVED else ACT
+
+
+def tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": schema}

@@ -1,0 +1,144 @@
+"""The files in deploy/, the root path, readiness, and a server that drains."""
+
+import configparser
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.serve.replies import assert_refused
+from tests.serve.running import Running, labs, process, running, talk, until
+from websockets.sync.client import connect
+
+from tropism import ValidationError
+from tropism.cli.serve import serve
+from tropism.serve.settings import Settings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+HOST = "environments.example"
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def nginx(server: Running, folder: Path) -> Generator[str]:
+    """nginx with our configuration and a certificate of our own in front of a server; yields its address."""
+    key, certificate, port = folder / "key.pem", folder / "certificate.pem", free_port()
+    subject = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *files, *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    text = (DEPLOY / "nginx.conf").read_text().replace("listen 443", f"listen 127.0.0.1:{port}")
+    text = re.sub(r"/etc/ssl/certs/\S+(?=;)", str(certificate), text)
+    text = re.sub(r"/etc/ssl/private/\S+(?=;)", str(key), text).replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+    paths = "".join(f"{name}_temp_path {folder};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    whole = f"daemon off; pid {folder}/pid; error_log stderr; events {{}}\nhttp {{ {paths} access_log off; {text} }}"
+    (folder / "nginx.conf").write_text(whole)
+    started = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder)])
+    try:
+        until(lambda: _listens(port))
+        yield f"https://127.0.0.1:{port}/tropism"
+    finally:
+        started.terminate()
+        started.wait(10)
+
+
+def _listens(port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed (apt-get install nginx-light)")
+def test_nginx_serves_http_and_sockets_over_tls_below_a_path(tmp_path: Path):
+    with running("Echo-v0", root_path="/tropism", allowed_hosts=(HOST,)) as server, nginx(server, tmp_path) as url:
+        trust = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+        with httpx.Client(base_url=url, verify=trust, headers={"Host": HOST}, trust_env=False) as caller:
+            begun = caller.post("/envs/Echo-v0/reset", json={"seed": 1})
+            assert "Path=/tropism/envs/Echo-v0;" in begun.headers["set-cookie"]
+            assert caller.post("/envs/Echo-v0/step", json={"action": {"message": "hi"}}).json()["done"] is False
+            assert 'href="/tropism/page/style.css"' in caller.get("/").text
+            assert caller.get("/page/app.js").status_code == 200
+            assert caller.get("/openapi.json").json()["servers"] == [{"url": "/tropism"}]
+        address = url.replace("https", "wss") + "/envs/Echo-v0/ws"
+        headers = {"Host": HOST}
+        with connect(address, ssl=trust, server_hostname=HOST, proxy=None, additional_headers=headers) as socket:
+            talk(socket, "reset")
+            assert talk(socket, "step", {"message": "hi"})["data"]["observation"]["echoed_message"] == "hi"
+
+
+def test_a_proxy_may_leave_the_root_path_in_requests():
+    with running("Echo-v0", root_path="/tropism") as server, server.http() as caller:
+        for path in ("/tropism/envs/Echo-v0", "/envs/Echo-v0", "/tropism"):
+            assert caller.post(f"{path}/reset", json={}).status_code == 200
+        assert_refused(caller.get("/tropisms/health"), "NOT_FOUND")
+    for wrong in ("tropism", "/tropism/", "/"):
+        with pytest.raises(ValidationError, match="root_path"):
+            Settings(root_path=wrong)
+
+
+def test_a_server_is_ready_until_it_stops():
+    with running(own=labs(), tokens=("secret",)) as server, server.http() as caller:
+        assert caller.get("/ready").json() == {"status": "ready"}
+        server.app.sessions.stopping = True
+        assert_refused(caller.get("/ready"), "STOPPING")
+        assert caller.get("/health").status_code == 200
+
+
+def test_a_stopping_server_answers_running_steps_and_exits_with_0(tmp_path: Path):
+    arguments = ("-m", "tropism", "serve", "tests.serve.lab:Lab", "--port", "0", "--log-level", "info")
+    with process(*arguments) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        caller.post("/reset", json={"seed": 1})
+        with ThreadPoolExecutor(1) as thread:
+            step = thread.submit(caller.post, "/step", json={"action": {"value": 4}}, timeout=30)  # sleeps
+            until(lambda: 'type="reset"' in httpx.get(f"{url}/metrics", trust_env=False).text)
+            import time
+
+            time.sleep(0.5)  # the step is running
+            os.kill(server.pid, signal.SIGTERM)
+            assert step.result().json()["reward"] == 1.0
+        assert server.wait(30) == 0
+        assert server.stderr is not None
+        for line in server.stderr.read().splitlines():
+            assert {"time", "level", "message"} <= set(json.loads(line))
+
+
+def test_the_unit_of_systemd_starts_a_command_that_exists():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # pyright: ignore
+    unit.read(DEPLOY / "tropism.service")
+    command = unit["Service"]["ExecStart"].split()
+    options = {word for word in command if word.startswith("--")}
+    known = {"--" + name.replace("_", "-") for name in serve.__annotations__}
+    assert command[1] == "serve"
+    assert options <= known
+
+
+def test_the_proxies_agree_with_each_other():
+    """Both serve the same path from the same address, and never log an agent's path."""
+    caddy, conf = ((DEPLOY / name).read_text() for name in ("Caddyfile", "nginx.conf"))
+    for text in (caddy, conf):
+        assert "127.0.0.1:8000" in text
+        assert "/tropism/" in text
+        assert HOST in text
+    assert "access_log off" in conf
+    assert "log" not in caddy.partition("{")[2]
