@@ -53,7 +53,7 @@ def test_steps_are_the_published_ones() -> None:
         _, state = reset(random.key(seed), params)
         mine = (float(state.agent.x), float(state.agent.y), float(state.agent.heading))
         # Towards the source at first; then anywhere, far from the plume.
-        for number in range(120):
+        for number in range(280):
             goal = math.atan2(-mine[1], -mine[0]) if seed < 2 else math.pi / 2
             turn = np.clip(math.remainder(goal - mine[2], 2 * math.pi) / math.radians(22.5), -1, 1)
             action = np.array([np.clip(turn + rng.normal(0, 0.1), -1, 1), rng.uniform(0.5, 1)], np.float32)
