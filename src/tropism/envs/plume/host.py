@@ -21,10 +21,10 @@ from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.host_parts import (
     SceneParts,
+    SmallBox,
     compute_reward,
     move,
     sense,
-    small_box_test,
     start_pose,
     to_pose,
 )
@@ -64,7 +64,7 @@ class HostSearch:
         self.shape, self.low, self.high, self.trail = base.shape, base.low, base.high, base.trail
         self.on_grid = base.motion.on_grid
         self.engine: CompiledEngine | None = None  # moves the agent and the plume if both are the library's
-        self._is_small_obs = small_box_test(base.sensor.space(base.shape)) if parts.sensor is not None else None
+        self._small_obs = SmallBox.of(base.sensor.space(base.shape))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "engine": None}  # a copy replays its episode
@@ -217,7 +217,7 @@ class HostSearch:
             obs, state.memory = self._run(sense, params.sensor, known, (state,), params)
             return jax.tree.map(np.array, obs)
         obs = sensor.get_observation(self._surroundings(state))
-        if self._is_small_obs is not None and self._is_small_obs(obs):
+        if self._small_obs is not None and self._small_obs.contains(obs):
             return obs.copy()
         return params.sensor.space(self.shape).coerce(obs, return_label(sensor, "get_observation", step))
 

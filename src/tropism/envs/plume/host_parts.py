@@ -1,6 +1,5 @@
 """Library parts of a search on the host, compiled one by one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,23 +30,23 @@ def to_pose(position: Any, degrees: Any, moved: Any) -> AgentPose:
     return AgentPose.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), pair(moved), jnp.zeros((), bool))
 
 
-def small_box_test(space: Space) -> Callable[[Any], bool] | None:
-    """A fast test whether an array is in a small box and needs no conversion; None for other spaces."""
-    if not isinstance(space, Box) or len(space.shape) != 1 or space.shape[0] > SMALL:
-        return None
-    shape, dtype = space.shape, space.dtype
-    bounds = list(zip(space.low.tolist(), space.high.tolist(), strict=True))
+class SmallBox:
+    """A fast test whether an array is in a small box and needs no conversion."""
 
-    low, high = bounds[0]
+    def __init__(self, space: Box):
+        self.shape, self.dtype = space.shape, space.dtype
+        self.bounds = list(zip(space.low.tolist(), space.high.tolist(), strict=True))
 
-    def contains(obs: Any) -> bool:
-        if type(obs) is not np.ndarray or obs.dtype != dtype or obs.shape != shape:
+    @classmethod
+    def of(cls, space: Space) -> "SmallBox | None":
+        """None if the space is not a small box."""
+        is_small = isinstance(space, Box) and len(space.shape) == 1 and 0 < space.shape[0] <= SMALL
+        return cls(space) if is_small else None
+
+    def contains(self, obs: Any) -> bool:
+        if type(obs) is not np.ndarray or obs.dtype != self.dtype or obs.shape != self.shape:
             return False
-        if len(bounds) == 1:
-            return low <= obs.item() <= high
-        return all(a <= value <= b for value, (a, b) in zip(obs.tolist(), bounds, strict=True))
-
-    return contains
+        return all(low <= value <= high for value, (low, high) in zip(obs.tolist(), self.bounds, strict=True))
 
 
 def _scene(parts: SceneParts) -> Scene:

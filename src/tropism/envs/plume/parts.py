@@ -163,9 +163,11 @@ class _SteppedPart:
 class PlumeView(_SteppedPart):
     """A library field with the interface of a user's plume; `configure` sets the params of an episode."""
 
+    _engine: Any = None  # the engine whose state this is, if there is one
+
     def configure(self, field: Field, arena: Arena) -> None:
         self.field, self.arena = field, arena
-        self._engine: Any = None
+        self._engine = None
 
     def follow(self, engine: Any, here: Any, concentration: float) -> None:
         """Use the state of an engine, in which the agent is at `here`."""
