@@ -10,19 +10,19 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (7400, 5900),
+    "core": (9080, 5900),
     "check": (1605, 1100),
-    "isolation": (660, 650),
-    "envs": (3330, 2600),
-    "plume": (3560, 3000),
+    "isolation": (670, 650),
+    "envs": (3960, 2600),
+    "plume": (4200, 3000),
     "gym": (1940, 1600),
-    "serve": (7100, 4700),
-    "client": (860, 800),
-    "wire": (340, 300),
+    "serve": (7260, 4700),
+    "client": (890, 800),
+    "wire": (360, 300),
     "record": (1150, 1050),
-    "train": (2600, 1900),
-    "cli": (2080, 1700),
-    "sandbox": (2650, 3000),
+    "train": (2700, 1900),
+    "cli": (2095, 1700),
+    "sandbox": (3400, 3400),
     "drawing": (250, 250),
 }
 

@@ -11,7 +11,7 @@ DEVICE = Comparison(
     title="Compiled rollout, CartPole, accelerator",
     case="rollout",
     sizes=(1_024, 65_536, 1_048_576),
-    rivals=(Rival("gymnax", "gymnax", "rollout", {1_024: 1, 65_536: 1, 1_048_576: 1}),),
+    rivals=(Rival("gymnax", "gymnax", "rollout", {1_024: 15, 65_536: 8, 1_048_576: 4}),),
     accelerator=True,
 )
 

@@ -44,7 +44,7 @@ class Worker:
 
 
 def workers(skips: tuple[str, ...]) -> list[Worker]:
-    scripts = "benchmarks/workers"
+    scripts = "benchmarks/clients"
     return [
         Worker("openenv", f"{scripts}/openenv_client.py"),
         Worker("openenv", f"{scripts}/openenv_client.py", "/envs/Echo-v0"),
@@ -75,7 +75,7 @@ def our_server() -> Iterator[tuple[str, tuple[str, ...]]]:
     unavailable = import_module("tropism.core.registry").unavailable_reasons()
     coding = [] if "Coding-v0" in unavailable else ["Coding-v0"]
     port = free_port()
-    ids = ["Echo-v0", "ConnectFour-v0", "GridWorld-v0", *coding, "benchmarks.workers.bytes_chat:BytesChat"]
+    ids = ["Echo-v0", "ConnectFour-v0", "GridWorld-v0", *coding, "benchmarks.clients.bytes_chat:BytesChat"]
     with running("tropism", [sys.executable, "-m", "tropism", "serve", *ids, "--port", str(port)], port, ""):
         yield f"http://127.0.0.1:{port}", () if coding else ("typed client, Coding",)
 

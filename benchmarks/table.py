@@ -5,7 +5,7 @@ from typing import Any
 
 COLUMNS = ("environments", "peer", "ours", "theirs", "ours / theirs", "spread", "target", "outcome")
 FIGURES = ("what", "ours", "spread", "OpenEnv's", "target", "outcome")
-RATES = ("environment", "agents", "steps/s")
+RATES = ("environment", "agents", "engine", "steps/s", "steps/s of XLA's loop")
 
 
 def number(value: float) -> str:
@@ -84,7 +84,16 @@ def rows_as_markdown(result: dict[str, Any]) -> str:
 
 def rates_as_markdown(result: dict[str, Any]) -> str:
     """The table of a result without peers."""
-    rows = [(case_label(row), f"{row['agents']:,}", number(row["steps/s"])) for row in result["rows"]]
+    rows = [
+        (
+            case_label(row),
+            f"{row['agents']:,}",
+            row["engine"],
+            number(row["steps/s"]),
+            number(row["xla steps/s"]) if row["xla steps/s"] else "",
+        )
+        for row in result["rows"]
+    ]
     return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
 
 

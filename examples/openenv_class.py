@@ -2,6 +2,8 @@
 
 from tropism.openenv import as_class
 
+RIGHT, DOWN = 1, 2
+
 
 def main() -> None:
     grid = as_class("GridWorld-v0", size=3)
@@ -9,10 +11,10 @@ def main() -> None:
     observation = env.reset(seed=0)
     total = 0.0
     while not observation.done:
-        action = "right" if observation.value[1] < 1 else "down"
+        action = RIGHT if observation.value[1] < 1 else DOWN
         observation = env.step(grid.Action(value=action))
         total += observation.reward
-        print(f"step {env.state.step_count}: {action}, {observation.text.splitlines()[0]}")
+        print(f"step {env.state.step_count}: action {action}, {observation.text.splitlines()[0]}")
     print(f"return {total:.2f}")
     env.close()
 

@@ -1,5 +1,6 @@
 """The README, the docs and the examples are run, each page as one program."""
 
+import json
 import re
 import subprocess
 import sys
@@ -32,6 +33,16 @@ def test_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
 def test_example_runs(script: str, tmp_path: Path) -> None:
     path = ROOT / "examples" / script
     done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "examples" / "search_times.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    script = tmp_path / "notebook.py"
+    script.write_text(code.replace("SEARCHES = 1000", "SEARCHES = 40"))
+    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

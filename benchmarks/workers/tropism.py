@@ -1,7 +1,6 @@
 """Tropism's CartPole and plume search: compiled rollouts, and single or vector environments in Gymnasium."""
 
 import importlib
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,18 +15,13 @@ def checksum(transition: Any) -> jax.Array:
 
 
 def rollout(num_envs: int, id: str = "CartPole-v1") -> Run:
-    """Params are constants of the compiled function, as in the other libraries."""
     tropism: Any = importlib.import_module("tropism")
     env, params = tropism.make(id)
     policy = tropism.random_policy(env, params)
 
-    @partial(jax.jit, static_argnums=0)
-    def compiled(num_steps: int, key: jax.Array) -> jax.Array:
-        result = tropism.rollout(env, policy, key, num_envs, num_steps, params=params, collect=False, reduce=checksum)
-        return result.totals.sum()
-
     def run(num_steps: int, seed: int) -> float:
-        return float(compiled(num_steps, jax.random.key(seed)))
+        result = tropism.rollout(env, policy, seed, num_envs, num_steps, params=params, collect=False, reduce=checksum)
+        return float(result.totals.sum())
 
     return run
 

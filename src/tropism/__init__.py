@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         UnknownEnvironmentError,
         ValidationError,
     )
-    from tropism.wire.messages import Action, ChatAction, CodeAction, EchoAction, Observation, State
+    from tropism.wire.messages import Action, ChatAction, CodeAction, EchoAction, Observation, ShellAction, State
 
 __version__ = "0.1.0"
 
@@ -87,6 +87,7 @@ __all__ = [
     "Record",
     "Reply",
     "Session",
+    "ShellAction",
     "Space",
     "State",
     "StateError",
@@ -142,7 +143,7 @@ _NAMES = {
     "tropism.errors": (
         "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
     ),
-    "tropism.wire.messages": "Action ChatAction CodeAction EchoAction Observation State",
+    "tropism.wire.messages": "Action ChatAction CodeAction EchoAction Observation ShellAction State",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -2,6 +2,7 @@
 
 TropismError
 ├── ValidationError(ValueError)          a value from a caller is invalid
+│   ├── MissingFileError                   a workspace has no such file
 │   ├── ObservationError                   an environment returned a value that it does not declare
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
 ├── StateError(RuntimeError)             the call is not allowed in the object's state
@@ -41,6 +42,10 @@ class ValidationError(TropismError, ValueError):
 
 class ObservationError(ValidationError):
     """An environment returned a value that it does not declare: a fault of the environment, not of the caller."""
+
+
+class MissingFileError(ValidationError):
+    """The workspace of an episode has no file with this path."""
 
 
 class UnknownEnvironmentError(ValidationError, KeyError):

@@ -4,15 +4,22 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 from tests.sandbox.processes import stable_count
-from tests.serve.running import Running, running, talk
+from tests.serve.replies import assert_refused
+from tests.serve.running import Running, Servers, running, talk
 
 from tropism.client import Client
 from tropism.envs.coding.coding import Coding
+from tropism.envs.coding.tasks import Task
+from tropism.sandbox.pool import SESSION_MEMORY
+from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.sqlite import LOG_SIZE
 from tropism.wire.messages import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
@@ -113,6 +120,64 @@ def test_a_step_given_up_after_its_timeout_leaves_no_worker(server: Running):
         assert http.post("/step", json={"action": {"code": "print(x)"}}).json()["observation"]["stdout"] == "7\n"
         assert stable_count() <= before
         assert 'tropism_errors_total{code="TIMEOUT"} 3' in root.get("/metrics").text
+
+
+def test_the_state_has_the_last_exit_code(server: Running):
+    with server.http("Coding-v0") as http:
+        http.post("/reset", json={"seed": 0})
+        assert http.get("/state").json()["last_exit_code"] == 0
+        http.post("/step", json={"action": {"code": "1 / 0"}})
+        assert http.get("/state").json()["last_exit_code"] == 1
+
+
+def test_sessions_are_limited_by_the_memory_of_the_machine(monkeypatch: pytest.MonkeyPatch):
+    memory = {"SC_PHYS_PAGES": 2 * 2 * SESSION_MEMORY // 4096, "SC_PAGE_SIZE": 4096}  # half of it is for two sessions
+    monkeypatch.setattr(os, "sysconf", memory.__getitem__)
+    with running("Coding-v0", "Echo-v0") as server, ExitStack() as callers:
+        one, two, three = (callers.enter_context(server.http("Coding-v0")) for _ in range(3))
+        ids = [http.post("/reset", json={"seed": 0}).json()["session_id"] for http in (one, two)]
+        assert "memory for 2 sessions" in assert_refused(three.post("/reset", json={}), "CAPACITY_REACHED")["message"]
+        assert_refused(one.post("/fork", json={}), "CAPACITY_REACHED")
+        with server.http("Echo-v0") as echo:
+            assert echo.post("/reset", json={}).status_code == 200
+        assert one.post("/close", json={}).status_code == 200
+        assert three.post("/reset", json={}).status_code == 200
+        assert len(set(ids)) == 2
+
+
+def test_a_grade_is_recorded_and_survives_a_restart(tmp_path: Path):
+    task = Task("chance", "Write f().", ("f",), ("assert f() == 1",) * 16, submissions=3, feedback=True)
+    env = Coding(tasks=(task,))
+    own = {"Chance-v0": ServedEnvironment("Chance-v0", env, env.default_params(), "Graded by chance.")}
+    submission = {"action": {"code": "import os\ndef f(): return os.urandom(1)[0] % 2", "submit": True}}
+    with ExitStack() as started:
+        servers = Servers(tmp_path, started, own=own, log_size=LOG_SIZE)
+        with servers.now.http("Chance-v0") as http:
+            id = http.post("/reset", json={"seed": 0}).json()["session_id"]
+            graded = http.post("/step", json=submission | {"request_id": "1"}).json()
+        servers.crash()
+        with servers.now.http("Chance-v0", headers={"X-Session-Id": id}) as http:
+            assert http.post("/step", json=submission | {"request_id": "1"}).json() == graded
+            assert http.get("/history").json()["steps"][0]["reward"] == graded["reward"]
+            fork = http.post("/fork", json={}).json()["session_id"]
+        with servers.now.http("Chance-v0", headers={"X-Session-Id": fork}) as http:
+            assert http.get("/state").json()["step_count"] == 1
+
+
+@pytest.mark.slow
+def test_slow_forks_do_not_delay_the_forks_of_others(server: Running):
+    with ExitStack() as callers, ThreadPoolExecutor(8) as threads:
+        slow = [callers.enter_context(server.http("Coding-v0")) for _ in range(8)]
+        other = callers.enter_context(server.http("Coding-v0"))
+        for http in (*slow, other):
+            http.post("/reset", json={"seed": 0})
+        other.post("/step", json={"action": {"code": "x = 1"}})
+        wait = {"action": {"code": "import time; time.sleep(4)"}}
+        list(threads.map(lambda http: http.post("/step", json=wait), slow))
+        forks = [threads.submit(http.post, "/fork", json={}) for http in slow]  # each sleeps again
+        assert other.post("/fork", json={}).status_code == 200
+        assert not any(fork.done() for fork in forks)
+        assert [fork.result().status_code for fork in forks] == [200] * 8
 
 
 class TypedCodeObservation(BaseModel):

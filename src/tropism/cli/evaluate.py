@@ -36,8 +36,10 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
-            "FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. Repeatable."
+            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; for source tracking infotaxis, "
+            "space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, qmdp; a folder of "
+            "`tropism train`; FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. "
+            "Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
@@ -185,6 +187,7 @@ def print_evaluations(results: list[Any]) -> None:
         "path_efficiency": "path efficiency",
         "return": "return",
         "steps": "steps",
+        "not_found": "P(not found)",
     }
     rows = [result.summary() for result in results]
     table = Table(caption=f"mean [95 % interval] over the same {rows[0]['episodes']} episodes")
@@ -209,4 +212,6 @@ FORMATS = {  # of a mean and its interval; short, so that four columns fit a ter
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, float):
+        return f"{value:.2g}"
     return escape(FORMATS.get(name, "{:.4g} [{:.4g}, {:.4g}]".format)(*value))

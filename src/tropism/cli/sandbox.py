@@ -14,11 +14,11 @@ def examine_sandbox(
     tier: Annotated[str | None, typer.Option(help="A or B; by default the first that is available.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack the sandbox of Coding-v0 on this machine; the exit code is 1 if an attack succeeds.
+    """Attack the sandboxes of Coding-v0 and Shell-v0 on this machine; the exit code is 1 if an attack succeeds.
 
     Example: tropism sandbox doctor
     """
-    from tropism.sandbox.doctor import examine
+    from tropism.sandbox.doctor import examine, examine_shell
     from tropism.sandbox.pool import TIERS
 
     chosen: list[Any] = [known for known in TIERS if tier is None or tier == known]
@@ -27,18 +27,23 @@ def examine_sandbox(
     with progress_bar() as bar:
         task = bar.add_task("attacking the sandbox", total=None)
         report = examine(chosen, progress=lambda done, total: bar.update(task, completed=done, total=total))
-    rows = [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
+        shell = examine_shell() if report.tier == "A" else None
     if as_json:
         summary = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
-        print_json({**summary, "attacks": rows, "cannot block": report.cannot_block})
+        about_shell = None if shell is None else {"reason": shell.reason, "attacks": _rows(shell)}
+        print_json({**summary, "attacks": _rows(report), "shell": about_shell, "cannot block": report.cannot_block})
     else:
-        _show_report(report, rows)
-    raise typer.Exit(0 if report.ok else 1)
+        _show_report(report, shell)
+    raise typer.Exit(0 if report.ok and (shell is None or shell.ok or not shell.outcomes) else 1)
 
 
-def _show_report(report: Any, rows: list[dict[str, Any]]) -> None:
-    table = Table("attack", "outcome")
-    for row in rows:
+def _rows(report: Any) -> list[dict[str, Any]]:
+    return [{"attack": each.attack.name, "got through": each.succeeded} for each in report.outcomes]
+
+
+def _show_report(report: Any, shell: Any) -> None:
+    table, rows = Table("attack", "outcome"), _rows(report)
+    for row in [*rows, *([] if shell is None else _rows(shell))]:
         table.add_row(row["attack"], "[red]got through[/]" if row["got through"] else "blocked")
     if rows:
         console.print(table)
@@ -50,5 +55,9 @@ def _show_report(report: Any, rows: list[dict[str, Any]]) -> None:
         console.print("This tier cannot block:")
         for line in report.cannot_block:
             console.print(f"- {line}", soft_wrap=True)
+    if shell is not None and shell.reason is not None:
+        console.print(f"[red]Shell-v0 is absent:[/] {escape(shell.reason)}", soft_wrap=True)
+    elif shell is not None:
+        console.print(f"Shell-v0: {len(shell.outcomes)} of {len(shell.outcomes)} attacks were blocked.")
     if report.reason is not None:
         console.print(f"[red]Coding-v0 is absent:[/] {escape(report.reason)}", soft_wrap=True)

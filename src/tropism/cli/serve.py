@@ -92,6 +92,7 @@ def serve(
 
     Example: tropism serve Echo-v0 ConnectFour-v0 --port 8000
     Example: tropism serve ConnectFour-v0 --arg "opponent=minimax(3)"
+    Example: tropism serve Coding-v0 Echo-v0 --arg Coding-v0:wall=10
     Example: tropism serve Echo-v0 --journal sessions.journal --durability power
     """
     from tropism.serve.app import App

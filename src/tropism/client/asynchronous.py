@@ -72,8 +72,19 @@ class AsyncClient:
     async def history(self, start: int = 0) -> dict[str, Any]:
         return await self._run(self._protocol.history(start))
 
+    async def files(self) -> dict[str, int]:
+        """The files of the episode: their sizes in bytes, by path."""
+        return await self._run(self._protocol.files())
+
+    async def read_file(self, path: str) -> bytes:
+        return await self._run(self._protocol.read_file(path))
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file of the episode; forks and snapshots have it too."""
+        await self._run(self._protocol.write_file(path, data))
+
     async def tools(self) -> list[dict[str, Any]]:
-        return await self._driver.run(self._protocol.tools())
+        return await self._run(self._protocol.tools())
 
     async def close(self) -> None:
         await self._run(self._protocol.close())

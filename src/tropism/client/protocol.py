@@ -5,6 +5,7 @@ All rules of the protocol are here; `Client` and `AsyncClient` only perform the 
 
 import json
 import secrets
+from base64 import b64decode, b64encode
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -129,6 +130,15 @@ class Protocol:
 
     def history(self, start: int) -> EffectGenerator[dict[str, Any]]:
         return (yield from self.request("history", {"from": start}))
+
+    def files(self) -> EffectGenerator[dict[str, int]]:
+        return (yield from self.request("files", {}))["files"]
+
+    def read_file(self, path: str) -> EffectGenerator[bytes]:
+        return b64decode((yield from self.request("read_file", {"path": path}))["data"])
+
+    def write_file(self, path: str, data: bytes) -> EffectGenerator[None]:
+        yield from self.request("write_file", {"path": path, "data": b64encode(data).decode()})
 
     def tools(self) -> EffectGenerator[list[dict[str, Any]]]:
         reply = yield from self.request("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})

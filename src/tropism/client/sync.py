@@ -154,6 +154,17 @@ class Client:
     def history(self, start: int = 0) -> dict[str, Any]:
         return self._driver.run(self._protocol.history(start))
 
+    def files(self) -> dict[str, int]:
+        """The files of the episode: their sizes in bytes, by path."""
+        return self._driver.run(self._protocol.files())
+
+    def read_file(self, path: str) -> bytes:
+        return self._driver.run(self._protocol.read_file(path))
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file of the episode; forks and snapshots have it too."""
+        self._driver.run(self._protocol.write_file(path, data))
+
     def tools(self) -> list[dict[str, Any]]:
         """The action as tools for a language model: name, description and input schema of each."""
         return self._driver.run(self._protocol.tools())

@@ -14,6 +14,7 @@ from tropism.core.host import PURE, Host
 from tropism.core.module import Module
 from tropism.core.params import EnvParams, override
 from tropism.core.spaces import Discrete, Space
+from tropism.core.workspace import Workspace
 from tropism.errors import ValidationError
 
 Info = dict[str, Any]
@@ -117,13 +118,32 @@ class Environment(Module):
         """Further fields of a served session's state, as JSON values."""
         return {}
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
         """Functions that make scripted policies for this environment, by the names that commands take."""
         return {}
 
     def state_is_lost(self, state: Any) -> bool:
         """Whether a host environment's state no longer exists, so that the episode has to be replayed."""
         return False
+
+    def workspace(self, state: Any, params: Any) -> Workspace | None:
+        """The files of the state; None if the environment has none."""
+        return None
+
+    def recorded_outcome(self, state: Any) -> Any:
+        """What a replay of the last step must not compute again, as JSON; None if there is nothing."""
+        return None
+
+    def recall(self, state: Any, outcome: Any) -> None:
+        """Called before a step is replayed, with its recorded outcome if it had one."""
+
+    def save_state(self, state: Any, params: Any) -> bytes:
+        """The state as bytes, if `host.copyable`."""
+        raise NotImplementedError
+
+    def load_state(self, data: bytes, params: Any) -> Any:
+        """A new state from the bytes of `save_state`."""
+        raise NotImplementedError
 
     def close(self, state: Any) -> None:
         """Release the resources of a host environment's state."""

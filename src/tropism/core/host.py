@@ -8,11 +8,13 @@ class Host:
     """Marks a host environment: Python state, plain calls, never compiled."""
 
     replayable: bool = True  # the same seed, options and actions give the same episode
+    copyable: bool = False  # `save_state` and `load_state` copy a state that cannot be replayed
     seedable: bool = True  # a reset takes a seed
     reseedable: bool = True  # the steps use their keys, so that a fork can continue with another seed
     takes_episode_id: bool = False  # a reset takes the option "episode_id"
     blocking: bool = True  # a step may be slow, so a server runs it in a thread
     isolated: bool = False  # each episode has its own process already
+    session_memory: int = 0  # bytes that an idle session takes in other processes; a server limits their sum
     interruptible: bool = False  # a state may be closed during a step
 
 

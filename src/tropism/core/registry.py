@@ -32,12 +32,18 @@ BUILT_IN = {
     "Echo-v0": "tropism.envs.echo:Echo",
     "Chat-v0": "tropism.envs.chat:Chat",
     "Coding-v0": "tropism.envs.coding.coding:Coding",
+    "Shell-v0": "tropism.envs.shell:Shell",
     "PlumeNav-v0": "tropism.envs.plume.nav:PlumeNav",
     "PlumeNavMeander-v0": "tropism.envs.plume.tasks:meander",
     "PlumeNavPuffs-v0": "tropism.envs.plume.tasks:puffs",
     "PlumeNavSingh-v0": "tropism.envs.plume.tasks:singh",
     "PlumeNavFilaments-v0": "tropism.envs.plume.tasks:filaments",
     "PlumeNavMovie-v0": "tropism.envs.plume.tasks:movie",
+    "SourceTracking-v0": "tropism.envs.source_tracking:isotropic",
+    "SourceTracking1D-v0": "tropism.envs.source_tracking:line",
+    "SourceTracking19x19-v0": "tropism.envs.source_tracking:small",
+    "SourceTracking53x53-v0": "tropism.envs.source_tracking:large",
+    "SourceTrackingWindy-v0": "tropism.envs.source_tracking:windy",
 }
 
 

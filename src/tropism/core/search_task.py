@@ -1,6 +1,8 @@
-"""The interface of a search: an environment whose agent looks for a goal in a plane."""
+"""The interfaces of a search: an environment whose agent looks for a goal."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 
 @runtime_checkable
@@ -27,6 +29,23 @@ class SearchTask(Protocol):
         The result has, per episode, `found`, `steps`, `reward` and `efficiency` (straight distance over path length),
         and `path`, (steps + 1, episodes, 2), where the last position is repeated after an episode ends.
         """
+        ...
+
+
+class SearchTimes(NamedTuple):
+    """Distributions of search times, each from one episode; an episode with a drawn source has a single time."""
+
+    found: NDArray[Any]  # (steps + 1,): the probability to find the source in each step, the mean of all episodes
+    steps: NDArray[Any]  # (episodes,): the mean time, given that the source is found; NaN if it never is
+    not_found: NDArray[Any]  # (episodes,): the probability that the source is not found
+
+
+@runtime_checkable
+class TimedSearch(Protocol):
+    """An environment with this member is evaluated by the distribution of its search times."""
+
+    def search_times(self, policy: Any, seed: int, num_episodes: int, params: Any) -> SearchTimes:
+        """Run a pure policy, compiled; episode i is that of a `Session` with the seed `seed + i`."""
         ...
 
 

@@ -7,6 +7,7 @@ from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, EnvParams, Info
 from tropism.core.host import Host
 from tropism.core.spaces import Space
+from tropism.core.workspace import Workspace
 
 
 class Wrapper(Environment):
@@ -77,8 +78,8 @@ class Wrapper(Environment):
     def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
         return self.env.state_fields(*self.unwrap(state, params))
 
-    def strategies(self) -> Mapping[str, Callable[[], Any]]:
-        return self.env.strategies()
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Any]]:
+        return self.env.strategies(params)
 
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         inner, inner_params = self.unwrap(state, params)
@@ -89,6 +90,21 @@ class Wrapper(Environment):
 
     def state_is_lost(self, state: Any) -> bool:
         return self.env.state_is_lost(state)
+
+    def workspace(self, state: Any, params: Any) -> Workspace | None:
+        return self.env.workspace(*self.unwrap(state, params))
+
+    def recorded_outcome(self, state: Any) -> Any:
+        return self.env.recorded_outcome(self.unwrap(state, None)[0])
+
+    def recall(self, state: Any, outcome: Any) -> None:
+        self.env.recall(self.unwrap(state, None)[0], outcome)
+
+    def save_state(self, state: Any, params: Any) -> bytes:
+        return self.env.save_state(*self.unwrap(state, params))
+
+    def load_state(self, data: bytes, params: Any) -> Any:
+        return self.env.load_state(data, params)
 
     def close(self, state: Any) -> None:
         self.env.close(state)

@@ -32,7 +32,7 @@ class IsolatedEnvironment(Wrapper):
 
     @property
     def host(self) -> Host:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return replace(self.env.traits, isolated=True, interruptible=True)
+        return replace(self.env.traits, copyable=False, isolated=True, interruptible=True)
 
     def reset(self, key: Any, params: Any) -> tuple[Any, EpisodeProcess]:
         process = self.start_process()
@@ -77,6 +77,12 @@ class IsolatedEnvironment(Wrapper):
 
     def state_is_lost(self, state: Any) -> bool:
         return isinstance(state, EpisodeProcess) and not state.alive
+
+    def workspace(self, state: EpisodeProcess, params: Any) -> None:
+        """None: files of another process cannot be reached."""
+
+    def recorded_outcome(self, state: EpisodeProcess) -> None:
+        """None: a replay computes everything again."""
 
     def close(self, state: EpisodeProcess) -> None:
         state.close()

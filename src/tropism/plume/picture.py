@@ -61,14 +61,18 @@ def paint_plume(scene: Scene) -> Float[Array, "height width 3"]:
     """The concentration in colours, on a logarithmic scale; row 0 is the lowest y."""
     strength = scene.raster()
     fraction = strength / jnp.maximum(strength.max(), 1e-30)
-    level = 1 - jnp.log(jnp.maximum(fraction, FAINTEST)) / jnp.log(FAINTEST)
-    colors = jnp.array(COLORS, jnp.float32)
-    position = jnp.clip(level, 0, 1) * (len(COLORS) - 1)
-    step = jnp.minimum(position.astype(jnp.int32), len(COLORS) - 2)
-    interpolated = colors[step] + (position - step)[..., None] * (colors[step + 1] - colors[step])
+    interpolated = colorize(1 - jnp.log(jnp.maximum(fraction, FAINTEST)) / jnp.log(FAINTEST))
     if scene.arena.obstacles is None:
         return interpolated
     return jnp.where(scene.arena.obstacles[..., None], jnp.array(OBSTACLE, jnp.float32), interpolated)
+
+
+def colorize(level: Float[Array, "height width"]) -> Float[Array, "height width 3"]:
+    """Levels from 0 to 1 as colours."""
+    colors = jnp.array(COLORS, jnp.float32)
+    position = jnp.clip(level, 0, 1) * (len(COLORS) - 1)
+    step = jnp.minimum(position.astype(jnp.int32), len(COLORS) - 2)
+    return colors[step] + (position - step)[..., None] * (colors[step + 1] - colors[step])
 
 
 def _wind_arrow(canvas: Any, scene: Scene) -> Any:

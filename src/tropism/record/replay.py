@@ -61,7 +61,7 @@ def replay(session: Session, episode: RecordedEpisode) -> Iterator[Timestep]:
     if episode.seed is None:
         raise ValidationError("seed", None, f"a seed: episode {episode.number} was started without one")
     for entry in core_replay.replay(session, _entries(episode, session.env.traits.takes_episode_id)):
-        if entry.kind != "reseed":
+        if entry.kind in core_replay.TIMESTEPS:
             yield session.timestep
 
 

@@ -1,6 +1,7 @@
 """An attack: its code, and the oracle, a check on the host that detects its success."""
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,12 +56,22 @@ def answers_for_later_step(targets: HostTargets, result: ExecutionResult) -> boo
     return prints_secret(targets, result) or result.exit_code == FORGED_EXIT_CODE
 
 
+def prints_secret_twice(targets: HostTargets, result: ExecutionResult) -> bool:
+    return result.stdout.count(targets.secret) > 1
+
+
+def leaves_processes(targets: HostTargets, result: ExecutionResult) -> bool:  # noqa: ARG001
+    """A process that has the secret in its arguments still runs after the step."""
+    return targets.kill_leftovers() > 0
+
+
 @dataclass(frozen=True)
 class Attack:
     """`harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
     as root. `later` is code of a second step, run after a pause. `changes_worker`: the worker is used for no other
     attack, because even a blocked one may end it or leave threads. `at_startup`: quick enough for every start of a
-    server. `submission`: the code is a wrong solution of a task, and succeeds by passing its hidden test."""
+    server. `submission`: the code is a wrong solution of a task, and succeeds by passing its hidden test. `shell`: the
+    code is a bash command."""
 
     name: str
     code: str
@@ -71,7 +82,18 @@ class Attack:
     changes_worker: bool = False
     at_startup: bool = True
     submission: bool = False
+    shell: bool = False
     limits: Limits = PATIENT
+
+    def code_for(self, targets: HostTargets) -> str:
+        """The code, after definitions of the targets' variables."""
+        variables = targets.variables().items()
+        if self.shell:
+            words = {name: value if isinstance(value, tuple) else (value,) for name, value in variables}
+            return "\n".join(
+                [*(f"{name}={shlex.quote(' '.join(map(str, parts)))}" for name, parts in words.items()), self.code]
+            )
+        return "\n".join([*(f"{name} = {value!r}" for name, value in variables), self.code])
 
 
 LIBC = "import ctypes, os, platform; libc = ctypes.CDLL(None, use_errno=True)\n"

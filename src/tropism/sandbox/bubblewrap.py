@@ -5,6 +5,7 @@ from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.monitor import WATCHED
 from tropism.sandbox.mounts import DEVICES, Mounts
+from tropism.sandbox.shell import shell_options
 
 CANNOT_BLOCK = (
     "kernel vulnerabilities in the system calls that Python needs (tier S, a gVisor or Kata container for each "
@@ -15,8 +16,8 @@ CANNOT_BLOCK = (
 )
 
 
-def command(mounts: Mounts, limits: Limits) -> list[str]:
-    """The command prefix for the interpreter. Only /tmp, a small tmpfs, is writable."""
+def command(mounts: Mounts, limits: Limits, shell: bool = False) -> list[str]:
+    """The command prefix for the interpreter. Only /tmp, a small tmpfs, is writable. A shell has programs and /proc."""
     program = open_program("bwrap")
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
@@ -34,6 +35,7 @@ def command(mounts: Mounts, limits: Limits) -> list[str]:
         command += ["--remount-ro", folder]
     for device in DEVICES:
         command += ["--dev-bind", device, device]
+    command += shell_options(mounts.interpreter) if shell else []
     command += ["--remount-ro", "/", "--chdir", "/tmp"]
     command += ["--hostname", "sandbox", "--"]
     return command

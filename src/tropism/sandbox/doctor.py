@@ -14,10 +14,12 @@ from tropism.sandbox.grading import Grading
 from tropism.sandbox.host_targets import HostTargets
 from tropism.sandbox.pool import CANNOT_BLOCK, TIERS, SandboxSpec, Tier, unavailable_reason
 from tropism.sandbox.sandbox import ExecutionResult, Sandbox
+from tropism.sandbox.shell_attacks import SHELL_ATTACKS
 from tropism.sandbox.submission_attacks import FUNCTION, HIDDEN_TEST
 
 MAX_PARALLEL = 4
 PAUSE = 0.3  # seconds between the two steps of an attack
+SHELL_SPEC = SandboxSpec("A", (), shell=True)
 STARTUP_ATTACKS = tuple(attack for attack in ATTACKS if attack.at_startup)
 Progress = Callable[[int, int], None]
 
@@ -68,22 +70,52 @@ def examine(
     for tier in tiers:
         reason = unavailable_reason(tier)
         if reason is None:
-            return _examine(tier, attacks, refusals, progress)
+            return _examine(SandboxSpec(tier), attacks, refusals, progress)
         refusals.append(reason)
     return DoctorReport(None, tuple(refusals), ())
 
 
-def _examine(tier: Tier, attacks: Iterable[Attack], refusals: list[str], progress: Progress | None) -> DoctorReport:
+def _examine(
+    spec: SandboxSpec, attacks: Iterable[Attack], refusals: list[str], progress: Progress | None
+) -> DoctorReport:
     try:
-        return DoctorReport(tier, tuple(refusals), run_attacks(SandboxSpec(tier), attacks, progress))
+        return DoctorReport(spec.tier, tuple(refusals), run_attacks(spec, attacks, progress))
     except (OSError, SandboxError) as error:  # an attack that could not be run might succeed
-        return DoctorReport(tier, (*refusals, f"tier {tier}: {error}"), ())
+        return DoctorReport(spec.tier, (*refusals, f"tier {spec.tier}: {error}"), ())
 
 
 @cache
 def cached_report(*tiers: Tier) -> DoctorReport:
     """The report of the attacks that are run at start-up, computed once per process."""
     return examine(tiers or TIERS, STARTUP_ATTACKS)
+
+
+def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS, progress: Progress | None = None) -> DoctorReport:
+    """Attack the sandbox of a shell."""
+    reason = _shell_unavailable_reason()
+    return DoctorReport(None, (reason,), ()) if reason else _examine(SHELL_SPEC, attacks, [], progress)
+
+
+@cache
+def cached_shell_report() -> DoctorReport:
+    """As `cached_report`, for a shell."""
+    return examine_shell(tuple(attack for attack in SHELL_ATTACKS if attack.at_startup))
+
+
+def _shell_unavailable_reason() -> str | None:
+    try:
+        with Sandbox(SHELL_SPEC) as sandbox:
+            result = sandbox.run("true")
+    except SandboxError as error:
+        return str(error)
+    return None if result.exit_code == 0 else f"bash does not run in the sandbox ({result.stderr.strip()})"
+
+
+def check_shell() -> None:
+    """Raise SandboxError if commands may not be run."""
+    report = cached_shell_report()
+    if not report.ok:
+        raise SandboxError("sandbox", report.tier, "a sandbox that blocks every attack", report.reason)
 
 
 def run_attacks(
@@ -130,8 +162,7 @@ def _run_in_own_sandbox(attack: Attack, targets: HostTargets, spec: SandboxSpec)
 def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOutcome:
     if attack.submission:
         return _submit(attack, sandbox)
-    definitions = "\n".join(f"{name} = {value!r}" for name, value in targets.variables().items())
-    result = sandbox.start().run(f"{definitions}\n{attack.code}", attack.limits)
+    result = sandbox.start().run(attack.code_for(targets), attack.limits)
     if attack.later and sandbox.is_started:
         time.sleep(PAUSE)
         result = sandbox.run(attack.later, attack.limits)

@@ -7,12 +7,15 @@ it writes to its parent is treated as an answer and tested as such.
 import json
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tropism.sandbox.pool import SandboxSpec
 from tropism.sandbox.process import WorkerReply, WorkerRequest
 from tropism.sandbox.sandbox import Sandbox
 
+RUN_MODULE = "runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+RUN_FILE = "runpy.run_path({!r}, run_name='__main__')"
 TIME_FACTOR = 4  # all tests together may take this many times the limit of a step
 SUBMISSION_ENDED = WorkerReply(b"X", b'["Exception", "the submission ended"]')
 
@@ -58,3 +61,17 @@ class Grading:
             return reply
         self._submission.close()
         return SUBMISSION_ENDED
+
+
+def passes_command(spec: SandboxSpec, words: Sequence[str], files: Mapping[str, bytes]) -> bool:
+    """Whether Python with these arguments, `-m MODULE ...` or `FILE ...`, exits with 0 in a new sandbox with these
+    files. The tests are not isolated from the code that they test."""
+    module, arguments = (words[1], words[2:]) if words[0] == "-m" else ("", words[1:])
+    start = RUN_MODULE.format(module) if module else RUN_FILE.format(words[0])
+    limits = replace(spec.limits, wall=TIME_FACTOR * spec.limits.wall, cpu=TIME_FACTOR * spec.limits.cpu)
+    with Sandbox(spec) as sandbox:
+        for path, data in files.items():
+            sandbox.files.write(path, data)
+        code = f"import runpy, sys\nsys.argv[:] = {[module or words[0], *arguments]!r}\n{start}"
+        result = sandbox.run(code, limits, name="<command>")
+    return result.exit_code == 0 and not result.interpreter_lost

@@ -1,8 +1,10 @@
 """Files, sockets and a process of the host that attacks aim at, so that the host can detect a success."""
 
+import contextlib
 import fcntl
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -10,11 +12,11 @@ import stat
 import struct
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from typing import Any
 
-from tropism.sandbox.launcher import WORKER_UID, start_unprivileged
+from tropism.sandbox.launcher import WORKER_UID, Launcher, start_unprivileged
+from tropism.sandbox.mounts import mounts_for
 
 SECRET_VARIABLE = "TROPISM_SANDBOX_SECRET"
 MODE = 0o644
@@ -22,6 +24,7 @@ FOLDER, SECRET, NEW, SOCKET, DATAGRAM = "t", "secret", "new", "socket", "datagra
 NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 FLOCK = struct.Struct("hhqqi4x")  # the kernel's struct flock: type, whence, start, length, process id
 START_TIMEOUT = 5.0  # seconds
+DECOY = "import os, time; os.write(1, b'x'); time.sleep(300)"
 OLD_MTIME = 1_000_000_000  # seconds; the modification time of the target file
 
 
@@ -85,6 +88,7 @@ class HostTargets:
         finally:
             os.close(fd)
         if self.decoy.poll() is not None:
+            _end(self.decoy)
             self.decoy = _start_decoy()
 
     def variables(self) -> dict[str, Any]:
@@ -118,6 +122,18 @@ class HostTargets:
     def new_file_exists(self) -> bool:
         return self._status(NEW) is not None
 
+    def kill_leftovers(self) -> int:
+        """Kill all processes that have the secret in their arguments; returns their number."""
+        found = 0
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/cmdline", "rb") as arguments:
+                    has_secret = self.secret.encode() in arguments.read()
+                if has_secret:
+                    os.kill(int(pid), signal.SIGKILL)
+                    found += 1
+        return found
+
     def _status(self, name: str) -> os.stat_result | None:
         try:
             return os.stat(name, dir_fd=self.folder_fd, follow_symlinks=False)
@@ -128,8 +144,7 @@ class HostTargets:
         os.environ.pop(SECRET_VARIABLE, None)
         for sock in self.sockets.values():
             sock.close()
-        self.decoy.kill()
-        self.decoy.wait()
+        _end(self.decoy)
         os.close(self.folder_fd)
         shutil.rmtree(self.outer)  # does not follow links
 
@@ -190,16 +205,22 @@ def _bind(family: int, kind: int, address: Any) -> socket.socket:
 
 def _start_decoy() -> "subprocess.Popen[bytes]":
     """Start a sleeping process of the workers' user; `close` ends it."""
-    decoy = start_unprivileged(["sleep", "300"])
-    deadline = time.monotonic() + START_TIMEOUT
-    while _process_name(decoy.pid) != "sleep" and time.monotonic() < deadline:
-        time.sleep(0.001)
+    interpreter = mounts_for(()).interpreter
+    launcher = Launcher([interpreter])  # Python is always there; a program such as `sleep` might not be
+    try:
+        decoy = launcher.run(lambda: start_unprivileged([interpreter, "-S", "-c", DECOY], output=subprocess.PIPE))
+        assert decoy.stdout is not None
+        if not select.select([decoy.stdout], [], [], START_TIMEOUT)[0] or not decoy.stdout.read(1):
+            decoy.kill()
+            raise OSError("the process that attacks aim at did not start")
+    finally:
+        launcher.close()
     return decoy
 
 
-def _process_name(pid: int) -> str:
-    with open(f"/proc/{pid}/comm") as name:
-        return name.read().strip()
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.communicate()
 
 
 def _memory_address(pid: int) -> int:

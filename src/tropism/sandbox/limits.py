@@ -29,7 +29,7 @@ class Limits:
             if not number or not 0 < value < math.inf or (field.type is int and not isinstance(value, int)):
                 raise ValidationError(field.name, value, f"a positive number like {field.default}")
 
-    def resources(self, without_namespaces: bool) -> dict[str, int]:
+    def resources(self, without_namespaces: bool, shell: bool = False) -> dict[str, int]:
         """The kernel's limits of one worker. Threads are counted per user namespace, if it has one."""
         return {
             "RLIMIT_AS": self.memory,
@@ -38,7 +38,7 @@ class Limits:
             "RLIMIT_FSIZE": self.files,
             "RLIMIT_MEMLOCK": 0,
             "RLIMIT_MSGQUEUE": 0,
-            "RLIMIT_NOFILE": 128,
+            "RLIMIT_NOFILE": 1024 if shell else 128,
             "RLIMIT_NPROC": MAX_SHARED_THREADS if without_namespaces else self.threads,
             "RLIMIT_SIGPENDING": 128,
         }

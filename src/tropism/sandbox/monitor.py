@@ -32,7 +32,7 @@ class WorkerMonitor:
             if has_namespaces:
                 _check_namespaces(pid)
             self._status = self._open(f"/proc/{pid}/status", os.O_RDONLY)
-            self._folder = self._open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY) if has_namespaces else None
+            self.folder = self._open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY) if has_namespaces else None
             self._autogroup = -1  # a kernel may have none
             with contextlib.suppress(FileNotFoundError):
                 self._autogroup = self._open(f"/proc/{pid}/autogroup", os.O_WRONLY)
@@ -63,9 +63,9 @@ class WorkerMonitor:
             os.setpriority(os.PRIO_PROCESS, self._pid, nice)
 
     def _count_files(self) -> int:
-        if self._folder is None:
+        if self.folder is None:
             return 0
-        usage = os.fstatvfs(self._folder)
+        usage = os.fstatvfs(self.folder)
         return usage.f_files - usage.f_ffree
 
     def _open(self, path: str, flags: int) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tropism.errors import SandboxError, ValidationError
-from tropism.sandbox import bubblewrap, landlock, seccomp
+from tropism.sandbox import bubblewrap, landlock, seccomp, shell
 from tropism.sandbox.launcher import Launcher, start_unprivileged
 from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.mounts import mounts_for
@@ -28,15 +28,19 @@ from tropism.sandbox.worker import HEADER, NO_TOKEN
 Tier = Literal["A", "B"]
 TIERS: tuple[Tier, ...] = ("A", "B")
 CANNOT_BLOCK: dict[Tier, tuple[str, ...]] = {"A": bubblewrap.CANNOT_BLOCK, "B": landlock.CANNOT_BLOCK}
+SESSION_MEMORY = 16 * MEBIBYTE  # of an idle worker and its files; benchmarks/sandbox_load.py measures it
 SPARE_WORKERS = max(2, os.cpu_count() or 1)  # workers started in advance
 REFILL_DELAY = 0.01  # seconds
-# Reads the worker's compiled source from standard input.
+# Reads the worker's compiled modules from standard input; the last one has `main`.
 BOOTSTRAP = """
-import marshal, os
+import marshal, os, sys, types
 size, source = int.from_bytes(os.read(0, 4), "little"), b""
 while len(source) < size:
     source += os.read(0, size - len(source))
-exec(marshal.loads(source), {"__name__": "worker"})
+for name, code in marshal.loads(source):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(code, vars(module))
+module.main()
 """
 INTERPRETER_OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8", "-X", "frozen_modules=on")
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "HOME": "/tmp"}
@@ -49,15 +53,18 @@ class SandboxSpec:
     tier: Tier
     packages: tuple[str, ...] = ("numpy",)
     limits: Limits = field(default_factory=Limits)
+    shell: bool = False  # runs commands, with any number of processes, in place of Python code
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
             raise ValidationError("tier", self.tier, "'A' or 'B'")
+        if self.shell and self.tier != "A":
+            raise ValidationError("tier", self.tier, "'A' for a shell: tier B cannot start processes")
         mounts_for(self.packages)  # raises for a package that is not installed
 
     def command(self) -> list[str]:
         mounts = mounts_for(self.packages)
-        prefix = bubblewrap.command(mounts, self.limits) if self.tier == "A" else []
+        prefix = bubblewrap.command(mounts, self.limits, self.shell) if self.tier == "A" else []
         return [*prefix, mounts.interpreter, *INTERPRETER_OPTIONS, "-c", BOOTSTRAP]
 
     def config(self) -> dict[str, Any]:
@@ -66,9 +73,9 @@ class SandboxSpec:
         return {
             "without_namespaces": without_namespaces,
             "parent": os.getpid(),
-            "limits": self.limits.resources(without_namespaces),
+            "limits": self.limits.resources(without_namespaces, self.shell),
             "landlock": landlock.rules(mounts) if without_namespaces else None,
-            "filter": seccomp.program(writing=not without_namespaces).hex(),
+            "filter": seccomp.program(writing=not without_namespaces, processes=self.shell).hex(),
             "packages": dict(mounts.packages),
             "folders": [] if without_namespaces else ["/tmp"],
             "explanations": self._explanations(),
@@ -90,7 +97,7 @@ class Pool:
     def __init__(self, spec: SandboxSpec, spares: int = SPARE_WORKERS, source: Callable[[], str] | None = None):
         self.spec = spec
         self._spares = spares
-        self._program = marshal.dumps(compile((source or worker_source)(), "worker", "exec"))
+        self._program = marshal.dumps(_modules(spec, (source or worker_source)()))
         self._waiting: deque[Worker] = deque()
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -152,7 +159,8 @@ class Pool:
         parent_end, child_end = socket.socketpair()
         parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
-            process = start_unprivileged(command, ENVIRONMENT, child_end.fileno(), subprocess.PIPE)
+            environment = ENVIRONMENT | (shell.environment(self.spec.packages) if self.spec.shell else {})
+            process = start_unprivileged(command, environment, child_end.fileno(), subprocess.PIPE)
         except OSError as error:
             parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None
@@ -166,7 +174,18 @@ class Pool:
 
 @cache
 def worker_source() -> str:
-    return Path(__file__).with_name("worker.py").read_text()
+    return _source("worker")
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.py").read_text()
+
+
+def _modules(spec: SandboxSpec, worker: str) -> list[tuple[str, Any]]:
+    """The compiled modules of a worker's program; the last one has its function `main`."""
+    sources = {"remote_calls": _source("remote_calls"), "worker": worker}
+    sources |= {"shell_worker": _source("shell_worker")} if spec.shell else {}
+    return [(f"tropism.sandbox.{name}", compile(source, name, "exec")) for name, source in sources.items()]
 
 
 def shared_pool(spec: SandboxSpec) -> Pool:

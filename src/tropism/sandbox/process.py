@@ -10,10 +10,12 @@ import subprocess
 import threading
 import time
 import weakref
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tropism.errors import SandboxError
+from tropism.errors import SandboxError, StateError
+from tropism.sandbox.cgroup import ControlGroup
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
 from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
@@ -24,6 +26,7 @@ KILL_TIMEOUT = 5.0  # seconds a killed worker may take to end
 MAX_FRAME = 2**20  # bytes; longer frames are rejected
 READ_SIZE = 65536
 CREDENTIALS = struct.Struct("3i")
+KILLED_LATER = 500  # oom_score_adj: if the memory of its group runs out, a process it has started is killed first
 MIN_WAIT = 0.02  # seconds between two reads of the CPU clock
 CHECK_INTERVAL = 0.05  # seconds between two checks of the monitor
 CORES = os.cpu_count() or 1
@@ -95,11 +98,24 @@ class Worker:
             os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
         self._fds: list[int] = []  # file descriptors
-        self._finalizer = weakref.finalize(self, _end, process, channel, self._fds)
+        self._groups: list[ControlGroup] = []
+        self._finalizer = weakref.finalize(self, _end, process, channel, self._fds, self._groups)
 
     @property
     def alive(self) -> bool:
         return self._finalizer.alive
+
+    @property
+    def has_files(self) -> bool:
+        return self._has_namespaces
+
+    @contextlib.contextmanager
+    def open_folder(self) -> Generator[int]:
+        """The worker's folder, as an open file; the worker is not ended while it is in use."""
+        with self._in_use:
+            if not self.alive or self._monitor is None or self._monitor.folder is None:
+                raise StateError("worker", "ended", "a worker with files", "the worker has ended")
+            yield self._monitor.folder
 
     def await_ready(self) -> None:
         """Wait until the worker has confined itself; a failure before that raises SandboxError."""
@@ -147,7 +163,23 @@ class Worker:
             self._signal(signal.SIGSTOP)
             self._set_priority(request, NORMAL_PRIORITY)
             self._drain(request)
-            return NO_REPLY if self._exceeds_limit(request) else reply
+            return NO_REPLY if self._exceeds_limit(request) or self._left_processes() else reply
+
+    def join(self, group: ControlGroup) -> None:
+        """Move the worker, and with it every process that it starts, into a group, which ends with the worker."""
+        self._groups.append(group)
+        group.add(self.pid)
+        with open(f"/proc/{self.pid}/oom_score_adj", "w") as score:
+            score.write(str(KILLED_LATER))
+
+    def _left_processes(self) -> bool:
+        """Whether processes that the worker has started are still running after its reply."""
+        deadline = time.monotonic() + EXIT_TIMEOUT
+        while any(group.processes() - {self.pid} for group in self._groups):
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(0.002)
+        return False
 
     def end(self, timeout: float = 0.0) -> int:
         """Kill the worker, unless it exits within `timeout` seconds; returns its exit code.
@@ -155,7 +187,7 @@ class Worker:
         Another thread may be waiting for a reply; it gets none.
         """
         if self._in_use.locked():
-            self._kill()
+            self.kill()
         with self._in_use:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout)
@@ -203,7 +235,7 @@ class Worker:
             request.nice = nice
 
     def _exceeds_limit(self, request: WorkerRequest) -> bool:
-        if self._monitor is not None:
+        if self._monitor is not None and not self._groups:  # a group enforces all that the monitor checks
             request.exceeded = self._monitor.exceeded_limit(request.limits)
         return request.exceeded is not None
 
@@ -277,7 +309,8 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Kill the worker, but keep its files open until `end`."""
         self._signal(signal.SIGKILL)
         self.process.kill()
 
@@ -287,7 +320,9 @@ def _exit_code(code: int) -> int:
     return 128 - code if 128 < code < 128 + 65 else code
 
 
-def _end(process: "subprocess.Popen[bytes]", channel: socket.socket, fds: list[int]) -> None:
+def _end(
+    process: "subprocess.Popen[bytes]", channel: socket.socket, fds: list[int], groups: list[ControlGroup]
+) -> None:
     """Kill the worker and close its files; also runs at interpreter exit."""
     channel.close()
     process.kill()
@@ -297,3 +332,5 @@ def _end(process: "subprocess.Popen[bytes]", channel: socket.socket, fds: list[i
             stream.close()
     while fds:
         os.close(fds.pop())
+    while groups:
+        groups.pop().remove()

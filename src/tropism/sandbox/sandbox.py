@@ -1,10 +1,13 @@
 """A sandbox: a separate interpreter for the code of one episode."""
 
 import codecs
+import contextlib
 import struct
 from dataclasses import dataclass
 
-from tropism.errors import StateError
+from tropism.errors import StateError, ValidationError
+from tropism.sandbox.cgroup import ControlGroup
+from tropism.sandbox.files import SandboxFiles
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.monitor import MAX_FILES
 from tropism.sandbox.pool import SandboxSpec, Tier, shared_pool
@@ -33,14 +36,20 @@ class Sandbox:
     ...     sandbox.run("print(6 * 7)").stdout
     """
 
-    def __init__(self, spec: SandboxSpec):
+    def __init__(self, spec: SandboxSpec, archive: bytes | None = None):
+        """`archive` has the first files of a shell, packed by `SandboxFiles.pack`."""
         self.spec = spec
+        self._archive = archive  # of the files with which a worker starts
         self._worker: Worker | None = None
 
     def start(self, seed: int | None = None) -> "Sandbox":
         """Take a worker from the pool, unless started; `seed` seeds its module `random`."""
         if self._worker is None:
             self._worker = shared_pool(self.spec).take()
+            if self.spec.shell:
+                self._worker.join(ControlGroup(self.spec.limits.memory, self.spec.limits.threads))
+            if self._archive is not None:
+                self.files.unpack(self._archive)
             if seed is not None:
                 self._worker.notify(b"S", str(seed).encode())
         return self
@@ -57,7 +66,8 @@ class Sandbox:
         exit_code = struct.unpack("<i", reply.payload)[0] if completed else self._end(worker, request)
         stderr = _text(request.err)
         if not completed:
-            stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {_explain(request, exit_code)}\n"
+            reason = f"{_explain(request, exit_code, self.spec.shell)}; {self._loss()}"
+            stderr += f"{'' if stderr[-1:] in ('', NEWLINE) else NEWLINE}[sandbox] {reason}\n"
         return ExecutionResult(
             stdout=_text(request.out),
             stderr=stderr,
@@ -78,6 +88,15 @@ class Sandbox:
         return self._worker
 
     @property
+    def files(self) -> SandboxFiles:
+        """The files in /tmp, of which tier B has none."""
+        worker = self._started_worker()
+        if not worker.has_files:
+            message = "a sandbox of tier B has no workspace, because nothing is writable in it; tier A has one"
+            raise StateError("tier", self.spec.tier, "tier A", message)
+        return SandboxFiles(worker)
+
+    @property
     def is_started(self) -> bool:
         return self._worker is not None
 
@@ -90,7 +109,20 @@ class Sandbox:
     def _end(self, worker: Worker, request: WorkerRequest) -> int:
         if self._worker is worker:
             self._worker = None
+        if self.spec.shell:
+            worker.kill()
+            self._archive = None
+            with contextlib.suppress(
+                StateError, ValidationError, OSError
+            ):  # closed by another thread; or too many files
+                self._archive = SandboxFiles(worker).pack()
         return worker.end(0.0 if request.exceeded else EXIT_TIMEOUT)
+
+    def _loss(self) -> str:
+        """What was lost with the worker."""
+        if not self.spec.shell:
+            return "all variables are lost"
+        return "its files are lost, because there were too many" if self._archive is None else "its files are kept"
 
     def __enter__(self) -> "Sandbox":
         return self.start()
@@ -99,8 +131,8 @@ class Sandbox:
         self.close()
 
 
-def _explain(request: WorkerRequest, exit_code: int) -> str:
-    """Why the interpreter ended."""
+def _explain(request: WorkerRequest, exit_code: int, shell: bool) -> str:
+    """Why the worker ended."""
     limits = request.limits
     reasons = {
         "wall": f"the step was stopped because it took longer than {limits.wall:g} s",
@@ -110,8 +142,8 @@ def _explain(request: WorkerRequest, exit_code: int) -> str:
         "files": f"the step was stopped because it had more than {MAX_FILES} files",
     }
     ended = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
-    reason = reasons[request.exceeded] if request.exceeded else f"the interpreter {ended}"
-    return f"{reason}; all variables are lost"
+    program = "shell" if shell else "interpreter"
+    return reasons[request.exceeded] if request.exceeded else f"the {program} {ended}"
 
 
 def _text(stream: CapturedStream) -> str:

@@ -43,6 +43,15 @@ kill 62 129, tgkill 234 131, clone 56 220, prctl 157 167, prlimit64 302 261, ioc
 436 436, socketpair 53 199, getsockopt 55 209, sendto 44 206, sendmsg 46 211, recvfrom 45 207, recvmsg 47 212,
 clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115, timerfd_create 283 85
 """
+PROCESSES = """
+fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, wait4 61 260, waitid 247 95, kill 62 129, tkill 200 130, tgkill
+234 131, setpgid 109 154, setsid 112 157, setrlimit 160 164, prlimit64 302 261, setpriority 141 140, flock 73 32, chown
+92 -, fchown 93 55, lchown 94 -, fchownat 260 54, fchmodat2 452 452, getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10,
+listxattr 194 11, llistxattr 195 12, flistxattr 196 13, capget 125 90, splice 275 76, tee 276 77, mincore 27 232, preadv
+295 69, pwritev 296 70, preadv2 327 286, pwritev2 328 287, sched_setaffinity 203 122, timer_create 222 107,
+timer_settime 223 110, timer_gettime 224 108, timer_getoverrun 225 109, timer_delete 226 111
+"""
+PIPES = "mknod 133 -, mknodat 259 33"
 MISSING = "clone3 435 435, openat2 437 437"  # fail with ENOSYS, so that the C library falls back to older calls
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
@@ -104,14 +113,27 @@ DENY: Instruction = (RETURN, 0, 0, ERRNO | errno.EPERM)
 PERMIT: Instruction = (RETURN, 0, 0, ALLOW)
 
 
-def program(writing: bool, machine: str = "") -> bytes:
-    """The filter; `writing` allows calls that change files, which only the file system then restricts."""
+FIFO, FILE_KIND = 0o010000, 0o170000  # bits of a mode
+# The checks of a shell, whose processes have namespaces and a control group of their own.
+SHELL_CHECKS: dict[str, tuple[Check, ...]] = {
+    "clone": (Check(0, (0,), NAMESPACES),),
+    "fcntl": (Check(1, (*FCNTL_COMMANDS, SET_LOCK, SET_LOCK_WAIT, 36, 37, 38)),),  # also locks of open files
+    "prctl": (Check(0, (1, 2, 3, 4, 15, 16, 23, 36, 37, 38, 39)),),  # death signal, dumpable, name, subreaper
+    "mknod": (Check(1, (FIFO,), FILE_KIND),),
+    "mknodat": (Check(2, (FIFO,), FILE_KIND),),
+}
+
+
+def program(writing: bool, machine: str = "", processes: bool = False) -> bytes:
+    """The filter; `writing` allows calls that change files, which only the file system then restricts, and
+    `processes` those that start other processes."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         raise SandboxError("machine", machine, f"one of {', '.join(ARCHITECTURES)}: others have no filter")
     column, architecture = ARCHITECTURES[machine]
-    conditional = _numbers(CONDITIONAL, column)
-    allowed = [*_numbers(READING, column).values(), *(_numbers(WRITING, column).values() if writing else ())]
+    conditional = _numbers(CONDITIONAL, column) | (_numbers(PIPES, column) if processes else {})
+    tables = [READING, *([WRITING] if writing else []), *([PROCESSES] if processes else [])]
+    allowed = [number for table in tables for number in _numbers(table, column).values()]
     instructions: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_EQUAL, 1, 0, architecture),
@@ -124,9 +146,10 @@ def program(writing: bool, machine: str = "") -> bytes:
         instructions += _if_call(number, [PERMIT])
     for number in _numbers(MISSING, column).values():
         instructions += _if_call(number, [(RETURN, 0, 0, ERRNO | errno.ENOSYS)])
-    for name, checks in CHECKS.items():
-        first = _pretend_to_lock() if name == "fcntl" else []
-        instructions += _if_call(conditional[name], [*first, *_allow_if(checks)])
+    for name, checks in (CHECKS | SHELL_CHECKS if processes else CHECKS).items():
+        first = _pretend_to_lock() if name == "fcntl" and not processes else []
+        if name in conditional:
+            instructions += _if_call(conditional[name], [*first, *_allow_if(checks)])
     instructions += _if_call(conditional["prlimit64"], _allow_null(2))
     instructions.append(DENY)
     return b"".join(struct.pack("<HBBI", *line) for line in instructions)

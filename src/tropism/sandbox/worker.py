@@ -1,7 +1,7 @@
 """The program inside a sandbox: confines itself, then runs the code it receives, step by step.
 
-Its source is sent to a fresh interpreter, so it imports nothing from this package. The code it runs may forge its
-replies: the parent does not trust them.
+Its source is sent to a fresh interpreter, so it imports nothing from this package but `remote_calls`, which is sent
+too. The code it runs may forge its replies: the parent does not trust them.
 """
 
 import _ast
@@ -20,10 +20,12 @@ import struct
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import Any
+
+from tropism.sandbox.remote_calls import SubmissionError, call, proxy
 
 NOT_CONFINED = 97  # exit code of a worker that could not confine itself
 HEADER = struct.Struct("<c8sI")  # kind of frame, token of the request, length of the payload in bytes
@@ -199,79 +201,6 @@ def _exit_code(code: Any) -> int:
     return 1
 
 
-def pack(value: Any) -> Any:
-    """Encode a plain Python value as JSON; raises TypeError for other values."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple | set | frozenset):
-        kind = next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))
-        return [kind.__name__, [pack(item) for item in value]]
-    if isinstance(value, dict):
-        return ["dict", [[pack(name), pack(item)] for name, item in value.items()]]
-    if isinstance(value, bytes):
-        return ["bytes", value.hex()]
-    if isinstance(value, complex):
-        return ["complex", [value.real, value.imag]]
-    if type(value).__module__ == "numpy":
-        return pack(value.tolist())
-    raise TypeError(f"{type(value).__name__} is not a plain value and cannot be passed between sandboxes")
-
-
-UNPACK: dict[str, Callable[[Any], Any]] = {
-    "list": lambda items: [unpack(item) for item in items],
-    "tuple": lambda items: tuple([unpack(item) for item in items]),
-    "set": lambda items: {unpack(item) for item in items},
-    "frozenset": lambda items: frozenset([unpack(item) for item in items]),
-    "dict": lambda items: {unpack(name): unpack(item) for name, item in items},
-    "bytes": bytes.fromhex,
-    "complex": lambda parts: complex(*parts),
-}
-
-
-def unpack(data: Any) -> Any:
-    if not isinstance(data, list):
-        return data
-    kind, content = data
-    return UNPACK[kind](content)
-
-
-class SubmissionError(Exception):
-    """Raised in a test if a call of the submission fails, whatever it raised: an exception that Python itself
-    interprets, such as StopIteration, could end the test's own loops. `name` is the name of the original type."""
-
-    def __init__(self, name: str, message: str):
-        super().__init__(message)
-        self.name = name
-
-
-def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Call a function of the submission; returns its value or the name and message of the exception it raised."""
-    try:
-        name, args, kwargs = unpack(json.loads(payload))
-        return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
-    except BaseException as error:  # noqa: BLE001  raised again in the caller
-        with contextlib.suppress(BaseException):
-            return b"X", json.dumps([type(error).__name__[:100], str(error)[:1000]]).encode()
-        return b"X", b'["Exception", "an exception that cannot be printed"]'
-
-
-def proxy(channel: Channel, name: str) -> Callable[..., Any]:
-    """A function that runs in another sandbox; arguments and results are plain values."""
-
-    def remote(*args: Any, **kwargs: Any) -> Any:
-        channel.send(b"C", json.dumps(pack([name, list(args), kwargs])).encode())
-        kind, payload = channel.receive()
-        try:
-            if kind == b"V":
-                return unpack(json.loads(payload))
-            type_name, message = map(str, json.loads(payload))
-        except Exception as error:  # noqa: BLE001  a forged answer can be anything
-            raise SubmissionError(type(error).__name__, "the answer is malformed") from None
-        raise SubmissionError(type_name, message)
-
-    return remote
-
-
 def run_test(payload: bytes, channel: Channel) -> int:
     source, names = json.loads(payload)
     proxies = {name: proxy(channel, name) for name in names}
@@ -325,7 +254,8 @@ def open_channel() -> Channel:
     return Channel(CHANNEL)
 
 
-def main() -> None:
+def start() -> Channel:
+    """Confine this process; if that fails, it exits."""
     try:
         channel = open_channel()
         config = json.loads(channel.receive()[1])
@@ -340,10 +270,11 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         os._exit(NOT_CONFINED)
+    return channel
+
+
+def main() -> None:
+    channel = start()
     run(b"pass", "<start>", {})  # loads what the first step needs
     channel.send(b"R")
     serve(channel)
-
-
-if __name__ == "worker":
-    main()

@@ -82,7 +82,7 @@ class App:
                 known = ", ".join(self.environments)
                 raise ServerError("NOT_FOUND", f"no environment at {root!r}; this server has: {known}")
             route, parameters = routes.find_route(scope["method"], path, root)
-            data = {} if route.request is None else await read_data(scope, receive, self.settings)
+            data = {} if route.request is None else await read_data(scope, receive, self.settings, route.request)
             request = HttpRequest(scope, root, environment, route.path[1:], route.request, parameters, data)
             response = await route.handler(self._api, request)
             if request.session is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tropism.errors import (
     DivergedError,
+    MissingFileError,
     ObservationError,
     ProcessError,
     ServerError,
@@ -41,6 +42,7 @@ STATUS = {
 
 CODES: dict[type[Exception], str] = {
     UnknownEnvironmentError: "NOT_FOUND",
+    MissingFileError: "NOT_FOUND",
     ValidationError: "VALIDATION_ERROR",
     StateError: "STATE_ERROR",
     DivergedError: "DIVERGED",

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -35,16 +35,27 @@ LOG_FIELDS = ("session_id", "episode_id", "environment", "path", "error_id", "to
 def load_environments(
     ids: Iterable[str] = (), params: Any = None, engine: EngineName = "auto", **arguments: Any
 ) -> dict[str, ServedEnvironment]:
-    """The environments with these ids, or all registered ones; `params` and `arguments` need exactly one id."""
-    chosen = [find(id) for id in ids] or list(registered())
-    if (params or arguments) and len(chosen) != 1:
-        raise ValidationError(
-            "ids", [spec.id for spec in chosen], "exactly one id, because params or arguments are given"
-        )
+    """The environments with these ids, or all registered ones; of several, the names in `params` and `arguments` are
+    preceded by the id of their environment and a colon."""
+    chosen = {spec.id: spec for spec in [find(id) for id in ids] or registered()}
+    params_of, arguments_of = (_by_environment(list(chosen), values or {}) for values in (params, arguments))
     return {
-        spec.id: ServedEnvironment(spec.id, *make(spec.id, params=params, **arguments), spec.summary, engine)
-        for spec in chosen
+        id: ServedEnvironment(id, *make(id, params=params_of[id], **arguments_of[id]), spec.summary, engine)
+        for id, spec in chosen.items()
     }
+
+
+def _by_environment(ids: list[str], values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values by environment and name; a name without an environment is for the only one."""
+    found: dict[str, dict[str, Any]] = {id: {} for id in ids}
+    for text, value in values.items():
+        id, colon, name = text.partition(":")
+        if not colon and len(ids) == 1:
+            id, name = ids[0], text
+        if id not in found or not name:
+            raise ValidationError(text, value, f"ID:NAME=VALUE, where ID is one of {', '.join(ids)}")
+        found[id][name] = value
+    return found
 
 
 def unavailable_environments(ids: Iterable[str] = ()) -> dict[str, str]:

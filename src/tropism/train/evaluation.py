@@ -15,12 +15,13 @@ from tropism.core.environment import Environment
 from tropism.core.rollout.episodes import run_episodes
 from tropism.core.rollout.policy import Policy, observes_text
 from tropism.core.rollout.stepped import SteppedPolicy
-from tropism.core.search_task import SearchTask, rate_interval
+from tropism.core.search_task import SearchTask, SearchTimes, TimedSearch, rate_interval
 from tropism.train.runner import EpisodeRunner, StepOutcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
 MAX_BATCH = 1024  # episodes that run at once
+QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.99)  # of search times
 MAX_REFUSED = 5  # consecutive invalid actions before an episode is abandoned
 
 
@@ -53,10 +54,13 @@ class Evaluation:
     returns: NDArray[Any]
     lengths: NDArray[Any]
     search: SearchResults | None = None  # of a SearchTask
+    times: SearchTimes | None = None  # of a TimedSearch
 
     def summary(self) -> dict[str, Any]:
         """Summary statistics; time and efficiency cover only episodes that found the source."""
         figures: dict[str, Any] = {"policy": self.policy, "episodes": len(self.returns), "seed": self.seed}
+        if self.times is not None:
+            return figures | _time_figures(self.times)
         if self.search is None:
             return figures | {"return": bootstrap_interval(self.returns), "steps": bootstrap_interval(self.lengths)}
         found = self.search.found
@@ -82,6 +86,8 @@ def evaluate(
 ) -> Evaluation:
     """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch."""
     params = env.evaluation_params(params)
+    if isinstance(env, TimedSearch):  # it has batches of its own
+        return _evaluate_batch(name, env, params, policy, seed, num_episodes)
     size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
     batches: list[Evaluation] = []
     for done in range(0, num_episodes, size):
@@ -97,6 +103,9 @@ def num_batches(num_episodes: int) -> int:
 def _evaluate_batch(
     name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
+    if isinstance(env, TimedSearch):
+        times = env.search_times(policy, seed, num_episodes, params)
+        return Evaluation(name, seed, times.steps, times.steps, times=times)
     if isinstance(env, SearchTask):
         outcome = env.search(policy, seed, num_episodes, params)
         results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
@@ -117,6 +126,23 @@ def _concatenate(batches: list[Evaluation], num_episodes: int) -> Evaluation:
     found, efficiency = (np.concatenate([each[i] for each in searches])[:num_episodes] for i in (0, 1))
     paths = np.concatenate([each.paths for each in searches], 1)[:, :num_episodes]
     return Evaluation(batches[0].policy, batches[0].seed, returns, lengths, SearchResults(found, efficiency, paths))
+
+
+def _time_figures(times: SearchTimes) -> dict[str, Any]:
+    """The mean time, given that the source is found, with its standard error; and quantiles of the distribution."""
+    steps = times.steps[~np.isnan(times.steps)]
+    if not steps.size:
+        return {"steps": None, "standard_error": None, "not_found": 1.0, "step_quantiles": None}
+    error = float(steps.std() / len(steps) ** 0.5)
+    mean = float(np.arange(len(times.found)) @ times.found / times.found.sum())
+    cumulative = np.cumsum(times.found)
+    quantiles = [int(np.argmax(cumulative >= q)) if cumulative[-1] >= q else None for q in QUANTILES]
+    return {
+        "steps": Interval(mean, mean - 1.96 * error, mean + 1.96 * error),
+        "standard_error": error,
+        "not_found": float(times.not_found.mean()),
+        "step_quantiles": dict(zip(map(str, QUANTILES), quantiles, strict=True)),
+    }
 
 
 def _no_probe(_note: Any, _state: Any, _timestep: Any) -> tuple[()]:

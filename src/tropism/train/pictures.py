@@ -21,6 +21,7 @@ from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 WINDOW = 5  # reports that a learning curve is smoothed over
+SHOWN_SHARE = 0.9  # of the searches that find the source: the range of times in a plot of their distribution
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one arena
 COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
@@ -76,7 +77,9 @@ def _smooth(returns: NDArray[Any]) -> NDArray[Any]:
 
 
 def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
-    """Searches: paths over the arena of each episode, and success by start; other tasks: returns."""
+    """Searches: paths over the arena of each episode, and success by start, or search times; other tasks: returns."""
+    if all(each.times is not None for each in evaluations):
+        return draw_search_times(id, evaluations, path)
     if not isinstance(env, SearchTask) or any(each.search is None for each in evaluations):
         return _draw_returns(id, evaluations, path)
     shown = min(EPISODES_SHOWN, len(evaluations[0].returns))
@@ -114,6 +117,25 @@ def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> Non
     axes.set(xlabel="steps", ylabel="found the source", ylim=(0, 1.02))
     axes.legend(frameon=False)
     _save(figure, axes, path)
+
+
+def draw_search_times(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
+    """The distribution of search times, and the probability to have found the source, by step."""
+    figure = Figure((10, 4), layout="constrained")
+    density, cumulative = figure.subplots(1, 2)
+    last = 1
+    for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
+        if each.times is not None:
+            found = np.cumsum(each.times.found)
+            last = max(last, int(np.argmax(found >= SHOWN_SHARE * found[-1])))
+            density.plot(each.times.found, color=color, linewidth=1.6, label=each.policy)
+            cumulative.plot(found, color=color, linewidth=1.6, label=each.policy)
+    density.set(title=id, xlabel="steps to find the source", ylabel="probability", xlim=(0, last), ylim=(0, None))
+    cumulative.set(xlabel="steps", ylabel="probability that the source is found", xlim=(0, last), ylim=(0, 1.02))
+    cumulative.legend(frameon=False)
+    density.spines[["top", "right"]].set_visible(False)
+    density.grid(alpha=0.25)
+    _save(figure, cumulative, path)
 
 
 def _draw_returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:

@@ -66,7 +66,7 @@ def _split_agent(name: str) -> tuple[Path, int | None]:
 def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Policy:
     path, number = _split_agent(name)
     if not path.exists():
-        names = ", ".join(("random", *env.strategies()))
+        names = ", ".join(("random", *env.strategies(params)))
         forms = "a folder of `tropism train` (FOLDER@2: one of its agents), module:function, or llm:MODEL@URL"
         raise ValidationError("policy", name, f"{names}, {forms}")
     trained_env, trained_params = checkpoint.load_training(path).environment()

@@ -101,6 +101,25 @@ class CodeObservation(Observation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShellAction(Action):
+    """A bash command, and its time limit in seconds, if not the default."""
+
+    command: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellObservation(Observation):
+    """The output and exit code of the command; minus the signal if it was killed by one."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    timed_out: bool = False
+    truncated_output: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConnectFourAction(Action):
     """The column to drop a disc into, from 0."""
 
@@ -125,4 +144,5 @@ MESSAGES: dict[str, type[Observation]] = {
     "Chat-v0": ChatObservation,
     "Coding-v0": CodeObservation,
     "ConnectFour-v0": ConnectFourObservation,
+    "Shell-v0": ShellObservation,
 }

@@ -21,7 +21,7 @@ Restarts = Literal["auto", "finished", "select"]
 SMALLEST_GATHERED_BATCH = 128
 # Measured on an H200: a loop over the finished members takes as long as about this many operations. On the CPU it
 # takes less than any reset.
-LOOP_OPERATIONS = 2e9
+LOOP_OPERATIONS = 1e9
 SMALLEST_CHUNK = 64
 CHUNKS_PER_BATCH = 64
 

@@ -78,7 +78,7 @@ class GraphBuilder:
 
     def op(self, name: str, dtype: DType, *operands: Node) -> Node:
         dtype = _narrow(dtype)
-        if name in ("clz", "popcount") and dtype.itemsize < 4:
+        if name in ("clz", "popcount") and dtype != np.dtype(np.int32):
             return self._count_bits(name, dtype, *operands)
         if dtype.kind in "iu" and name in FOLDED and _are_constant(operands):
             with np.errstate(over="ignore"):
@@ -90,10 +90,13 @@ class GraphBuilder:
         return self._node(name, dtype, operands)
 
     def _count_bits(self, name: str, dtype: DType, x: Node) -> Node:
-        unsigned, word = np.dtype(f"u{dtype.itemsize}"), np.dtype(np.uint32)
-        count = self.op(name, word, self.convert(self.bitcast(x, dtype, unsigned), unsigned, word))
-        extra = self.constant(32 - 8 * dtype.itemsize if name == "clz" else 0, word)
-        return self.convert(self.op("sub", word, count, extra), word, dtype)
+        """Triton counts the bits of int32 only."""
+        unsigned, word, wide = np.dtype(f"u{dtype.itemsize}"), np.dtype(np.uint32), np.dtype(np.int32)
+        bits = self.convert(self.bitcast(x, dtype, unsigned), unsigned, word)
+        extra = self.constant(32 - 8 * dtype.itemsize if name == "clz" else 0, wide)
+        return self.convert(
+            self.op("sub", wide, self.op(name, wide, self.bitcast(bits, word, wide)), extra), wide, dtype
+        )
 
     def compare(self, direction: str, dtype: DType, x: Node, y: Node) -> Node:
         if dtype.kind in "iu" and direction in COMPARED and _are_constant((x, y)):
@@ -162,6 +165,11 @@ class GraphBuilder:
 def constant_value(node: Node) -> Any:
     bits = np.array(node.detail, np.dtype(f"u{node.dtype.itemsize}"))
     return bits.astype(bool)[()] if node.dtype.kind == "b" else bits.view(node.dtype)[()]
+
+
+def sort_nodes(nodes: Iterable[Node]) -> list[Node]:
+    """In the order in which they can be computed."""
+    return sorted(nodes, key=lambda node: node.number)
 
 
 def reachable(roots: Iterable[Node]) -> set[Node]:

@@ -9,7 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, reachable
+from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, reachable, sort_nodes
 from tropism.core.fused.operations import broadcast, evaluate_nodes, from_word, to_word
 from tropism.core.fused.program import KEYS, LaneProgram
 from tropism.core.native.builder import Unsupported
@@ -59,8 +59,8 @@ class Kernel:
     def _tables(self, words: Any, times: Any, arrays: dict[int, Any]) -> tuple[Any, Any]:
         """What is the same for all environments, computed before the kernel: for the rollout and for each step."""
         known: dict[Node, Any] = {}
-        evaluate_nodes(_ordered(reachable(self._rollout_inputs)), known, arrays)
-        needed = _ordered(reachable(self._step_inputs))
+        evaluate_nodes(sort_nodes(reachable(self._rollout_inputs)), known, arrays)
+        needed = sort_nodes(reachable(self._step_inputs))
         evaluate_nodes([node for node in needed if node.level <= ROLLOUT], known, arrays)
 
         def of_step(words: Any, time: Any) -> Any:
@@ -117,21 +117,17 @@ class Kernel:
         return broadcast(values[node], (BLOCK,))
 
 
-def _ordered(nodes: set[Node]) -> list[Node]:
-    return sorted(nodes, key=lambda node: node.number)
-
-
 def _in_lanes(nodes: set[Node]) -> list[Node]:
     """What a kernel computes; constants are part of it."""
     return [
-        node for node in _ordered(nodes) if node.name != "input" and (node.level == LANE or node.name == "constant")
+        node for node in sort_nodes(nodes) if node.name != "input" and (node.level == LANE or node.name == "constant")
     ]
 
 
 def _uniform(nodes: list[Node], roots: list[Node]) -> list[Node]:
     """The nodes that these use and that are the same for all environments."""
     used = {operand for node in nodes for operand in node.operands} | set(roots)
-    return _ordered({node for node in used if node.level < LANE and node.name != "constant"})
+    return sort_nodes({node for node in used if node.level < LANE and node.name != "constant"})
 
 
 def _as_words(values: list[Any]) -> Any:

@@ -165,22 +165,22 @@ def _lane_shape(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
-def _typed(words: Any) -> Any:
+def _wrap_key(words: Any) -> Any:
     return random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _act_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-    return plan.act_one(_typed(key), lane, memory, obs)
+    return plan.act_one(_wrap_key(key), lane, memory, obs)
 
 
 def _draw_one(plan: RolloutPlan, _: Any, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-    return plan.policy.act(_typed(key), memory, obs)
+    return plan.policy.act(_wrap_key(key), memory, obs)
 
 
 def _step_one(
     plan: RolloutPlan, params: Any, key: Any, time: Any, lane: Any, obs: Any, state: Any, action: Any, episodes: Any
 ) -> tuple[Any, ...]:
-    timestep, state = plan.advance(_typed(key), lane, state, action, params)
+    timestep, state = plan.advance(_wrap_key(key), lane, state, action, params)
     transition = Transition(obs, action, *timestep[1:4], timestep.obs, timestep.info)
     summand = plan.reduce(jax.tree.map(lambda leaf: leaf[None], transition)) if plan.reduce else None
     episodes = None if episodes is None else episodes.after(timestep, time)
@@ -190,5 +190,5 @@ def _step_one(
 def _restart_one(
     plan: RolloutPlan, params: Any, policy_key: Any, next_key: Any, lane: Any, state: Any
 ) -> tuple[Any, ...]:
-    obs, state = plan.restart((_typed(next_key), lane, state, params))
-    return obs, state, plan.memory(random.fold_in(_typed(policy_key), FIRST_MEMORIES), lane)
+    obs, state = plan.restart((_wrap_key(next_key), lane, state, params))
+    return obs, state, plan.memory(random.fold_in(_wrap_key(policy_key), FIRST_MEMORIES), lane)

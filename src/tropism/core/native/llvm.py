@@ -3,7 +3,8 @@
 import platform
 import re
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ INTEGER_OPS = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr"}
 BLOCK = 256  # lanes whose state stays in the fastest cache for several steps
 LANE = "%lane"
 OPERAND = re.compile(r"%\w+")
+DIVISION = re.compile(r"  (?P<register>%\w+) = fdiv (?P<kind>\w+) (?P<x>\S+), (?P<y>\S+)")
 CONSTANT = ", !invariant.load !{}"  # memory that is not written
 LANE_ARGUMENTS = "ptr %table, i64 %time, i64 %first, i64 %end"
 # Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not.
@@ -111,18 +113,11 @@ class LlvmBuilder:
         kind = type_of(dtype)
         if name == "neg":
             return self.emit(f"fneg contract {kind} {operands[0]}")
-        if name == "div" and self._is_shared_divisor(*operands):
-            inverse = self.emit(f"fdiv {kind} {self.constant(1, dtype)}, {operands[1]}")
-            return self.emit(f"{FLOAT_OPS['mul']} {kind} {operands[0]}, {inverse}")
         if name in FLOAT_OPS:
             return self.emit(f"{FLOAT_OPS[name]} {kind} {', '.join(operands)}")
         if name in LIBM:
             return self._call(name + ("f" if kind == "float" else ""), kind, kind, *operands)
         return self._call(f"llvm.{FLOAT_INTRINSICS[name]}.f{dtype.itemsize * 8}", kind, kind, *operands)
-
-    def _is_shared_divisor(self, x: Scalar, y: Scalar) -> bool:
-        """Whether all lanes divide by the same number, which depends on params: XLA multiplies by its inverse."""
-        return x in self._lane_values and y in self._shared_values
 
     def _integer_op(self, name: str, dtype: DType, operands: tuple[Scalar, ...]) -> Scalar:
         kind, sign = type_of(dtype), "s" if dtype.kind == "i" else "u"
@@ -185,7 +180,8 @@ class LlvmBuilder:
             return self.emit(f"trunc i8 {self.load(pointer, np.dtype(np.uint8), index)} to i1")
         address = self.emit(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
         note = self._notes.get(pointer, "")
-        value = self.emit(f"load {kind}, ptr {address}, align {min(dtype.itemsize, 4)}{note}", pure=False)
+        text = f"load {kind}, ptr {address}, align {min(dtype.itemsize, 4)}{note}"
+        value = self.emit(text, pure=note == CONSTANT)
         if value not in self._lane_values:
             (self._shared_values if note == CONSTANT else self._lane_values).add(value)
         return value
@@ -223,14 +219,14 @@ class LlvmBuilder:
         """Declarations and the assembly of a function of `%table`, a table of pointers, with what was emitted."""
         body = "\n".join((*self._entry, *self._lines))
         inner = f"define internal void @{name}.body(ptr %table) noinline {{\n{body}\n  ret void\n}}\n"
-        return self._declarations, inner + _exported(name, "ptr %table", f"  call void @{name}.body(ptr %table)\n")
+        return self._declarations, inner + _export(name, "ptr %table", f"  call void @{name}.body(ptr %table)\n")
 
     def loop(self, name: str, mask: Scalar | None) -> tuple[set[str], str]:
         """Declarations and a function that runs what was emitted for `%lane` from `%first` to `%end`.
 
         With a pointer to a mask, only for the lanes where it is true.
         """
-        entry, body = "\n".join(self._entry), "\n".join(self._lines)
+        entry, body = "\n".join(self._entry), "\n".join(self._with_inverses())
         test = "  br label %body\n"
         if mask is not None:
             test = (
@@ -245,6 +241,19 @@ class LlvmBuilder:
             f"  br i1 %more, label %loop, label %exit, !llvm.loop {'!2' if mask is None else '!5'}\n"
             "exit:\n  ret void\n}\n"
         )
+
+    def _with_inverses(self) -> Iterator[str]:
+        """The instructions, with the inverse of a divisor that all lanes share, if it has no other use, as in XLA."""
+        uses = Counter(operand for line in self._lines for operand in OPERAND.findall(line.rpartition(" = ")[2]))
+        for line in self._lines:
+            match = DIVISION.match(line)
+            shared = match is not None and match["x"] in self._lane_values and match["y"] in self._shared_values
+            if match is None or not shared or uses[match["y"]] > 1:
+                yield line
+                continue
+            register, kind = match["register"], match["kind"]
+            yield f"  {register}.inverse = fdiv {kind} 1.0, {match['y']}"
+            yield f"  {register} = {FLOAT_OPS['mul']} {kind} {match['x']}, {register}.inverse"
 
 
 def assemble(builders: dict[str, LlvmBuilder]) -> str:
@@ -280,10 +289,10 @@ def _run(name: str, loops: Sequence[str]) -> str:
         "exit:\n  ret void\n}\n"
     )
     arguments = "ptr %table, i64 %start, i64 %stop, i64 %steps"
-    return inner + _exported(name, arguments, f"  call void @{name}.blocks({arguments})\n")
+    return inner + _export(name, arguments, f"  call void @{name}.blocks({arguments})\n")
 
 
-def _exported(name: str, arguments: str, call: str) -> str:
+def _export(name: str, arguments: str, call: str) -> str:
     if not IS_X86:
         return f"define void @{name}({arguments}) {{\n{call}  ret void\n}}\n"
     return (

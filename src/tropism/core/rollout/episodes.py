@@ -54,7 +54,7 @@ def run_episodes(
     return _run(env, policy, params, seeds, probe, trace_length, params_axes)
 
 
-class _Lane(eqx.Module):
+class Lane(eqx.Module):
     """One episode and its outcome so far; steps after its end do not change the outcome."""
 
     episode: Episode
@@ -77,18 +77,18 @@ def _run(
     trace_length: int,
     params_axes: Any,
 ) -> EpisodeOutcomes:
-    def start_lane(seed: Any, lane_params: Any) -> _Lane:
-        return _start(env, policy, lane_params, probe, seed)
+    def start(seed: Any, lane_params: Any) -> Lane:
+        return start_lane(env, policy, lane_params, probe, seed)
 
-    def step_lane(lane: _Lane, lane_params: Any) -> _Lane:
-        return _step(env, policy, lane_params, probe, lane)
+    def step_one(lane: Lane, lane_params: Any) -> Lane:
+        return step_lane(env, policy, lane_params, probe, lane)
 
-    lanes = jax.vmap(start_lane, in_axes=(0, params_axes))(seeds, params)
+    lanes = jax.vmap(start, in_axes=(0, params_axes))(seeds, params)
     trace = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (trace_length, *leaf.shape)), lanes.probe_value)
 
     def step(carry: Any) -> Any:
         time, lanes, trace = carry
-        lanes = jax.vmap(step_lane, in_axes=(0, params_axes))(lanes, params)
+        lanes = jax.vmap(step_one, in_axes=(0, params_axes))(lanes, params)
         if trace_length:
             trace = jax.tree.map(lambda rows, row: rows.at[time + 1].set(row, mode="drop"), trace, lanes.probe_value)
         return time + 1, lanes, trace
@@ -106,14 +106,14 @@ def _run(
     return EpisodeOutcomes(lanes.steps, lanes.reward, lanes.terminated, lanes.probe_value, trace)
 
 
-def _start(env: Environment, policy: Any, params: Any, probe: Probe, seed: UInt32[Array, " 2"]) -> _Lane:
+def start_lane(env: Environment, policy: Any, params: Any, probe: Probe, seed: UInt32[Array, " 2"]) -> Lane:
     episode, timestep = start_episode(env, seed, params)
     memory, false = policy.init(policy_key(episode.key)), jnp.bool_(False)
     value = probe(None, episode.state, timestep)
-    return _Lane(episode, memory, timestep.obs, false, jnp.int32(0), jnp.float32(0), false, value)
+    return Lane(episode, memory, timestep.obs, false, jnp.int32(0), jnp.float32(0), false, value)
 
 
-def _step(env: Environment, policy: Any, params: Any, probe: Probe, lane: _Lane) -> _Lane:
+def step_lane(env: Environment, policy: Any, params: Any, probe: Probe, lane: Lane) -> Lane:
     key = random.fold_in(policy_key(lane.episode.key), lane.episode.time)
     action, memory = policy.act(key, lane.memory, lane.obs)
     episode, timestep = step_episode(env, lane.episode, action, params)
@@ -125,7 +125,7 @@ def _step(env: Environment, policy: Any, params: Any, probe: Probe, lane: _Lane)
         probe(lane.probe_value, episode.state, timestep),
     )
     outcome = jax.tree.map(lambda old, new: jnp.where(lane.ended, old, new), before, after)
-    return _Lane(episode, memory, timestep.obs, lane.ended | timestep.terminated | timestep.truncated, *outcome)
+    return Lane(episode, memory, timestep.obs, lane.ended | timestep.terminated | timestep.truncated, *outcome)
 
 
 def policy_key(seed: UInt32[Array, " 2"]) -> Any:

@@ -14,7 +14,7 @@ def named_policy(name: str, env: Environment, params: Any) -> Policy | None:
     """The policy of this name for an environment; None if it is another kind of name."""
     if name == "random":
         return RandomPolicy(env.action_space(params))
-    strategies = env.strategies()
+    strategies = env.strategies(params)
     if name in strategies:
         return strategies[name]()
     return user_policy(name) if is_user_policy(name) else None

@@ -151,6 +151,14 @@ def _map_lanes(function: Callable[..., Any], *batches: Any) -> Any:
     """Apply a function to each environment: to all at once, or to as many as memory allows if its values are large."""
     members = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batches)
     size, needed = jax.tree.leaves(batches)[0].shape[0], estimate(function, *members).bytes
-    if size * needed <= MAX_BYTES:
+    chunk = min(size, max(1, int(MAX_BYTES // max(needed, 1))))
+    if chunk == size:
         return jax.vmap(function)(*batches)
-    return lax.map(lambda batch: function(*batch), batches, batch_size=max(1, int(MAX_BYTES // needed)))
+    whole = size // chunk * chunk
+    chunks = jax.tree.map(lambda leaf: leaf[:whole].reshape(size // chunk, chunk, *leaf.shape[1:]), batches)
+    results = lax.map(lambda batch: jax.vmap(function)(*batch), chunks)
+    results = jax.tree.map(lambda leaf: leaf.reshape(whole, *leaf.shape[2:]), results)
+    if whole == size:
+        return results
+    rest = jax.vmap(function)(*jax.tree.map(lambda leaf: leaf[whole:], batches))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), results, rest)

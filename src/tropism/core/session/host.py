@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
@@ -13,6 +14,7 @@ from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key_function
 from tropism.core.session.copying import defensive_copy
 from tropism.core.session.replay import ReplayEntry, replay
+from tropism.core.workspace import Workspace
 from tropism.errors import DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,20 @@ class Reseeding(NamedTuple):
     """A transcript entry: the keys of the following steps come from another seed."""
 
     seed: int
+
+
+class RecordedStep(NamedTuple):
+    """A transcript entry: an action, and what its replay must not compute again."""
+
+    action: Any
+    outcome: Any
+
+
+class Upload(NamedTuple):
+    """A transcript entry: a file that was written from outside."""
+
+    path: str
+    data: bytes
 
 
 class HostEngine:
@@ -35,7 +51,7 @@ class HostEngine:
         # Plain functions: Equinox wraps every bound method in a module, which makes calls slow.
         self._coerce = partial(type(self.space).coerce, self.space)
         self._env_step, self._env_info = partial(type(env).step, env), partial(type(env).info, env)
-        self._state_is_lost = partial(type(env).state_is_lost, env)
+        self._state_is_lost, self._recorded_outcome = partial(type(env).state_is_lost, env), env.recorded_outcome
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -43,7 +59,7 @@ class HostEngine:
         self._seed = 0
         self._key = host_key_function(0)
         self._options: dict[str, Any] = {}
-        self._transcript: list[Any] = []  # actions; a Reseeding where a fork changed the seed
+        self._transcript: list[Any] = []  # actions, uploads; a Reseeding where a fork changed the seed
         self._time = 0
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
@@ -66,11 +82,31 @@ class HostEngine:
         time = self._time + 1
         obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
         self._state, self._time = state, time
-        self._transcript.append(defensive_copy(value))
+        outcome, action = self._recorded_outcome(state), defensive_copy(value)
+        self._transcript.append(action if outcome is None else RecordedStep(action, outcome))
         info = {**self._env_info(state, self._params), **info}
         terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
         self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
         return last._replace(obs=defensive_copy(obs)) if self.copies else last
+
+    def recall(self, outcome: Any) -> None:
+        """Set the outcome of the next step, which is replayed."""
+        self.env.recall(self._state, outcome)
+
+    def recorded_outcome(self) -> Any:
+        """The outcome of the last step, if a replay must not compute it again."""
+        last = self._transcript[-1] if self._transcript else None
+        return last.outcome if isinstance(last, RecordedStep) else None
+
+    def workspace(self) -> Workspace | None:
+        return self.env.workspace(self.state(), self._params)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        workspace = self.workspace()
+        if workspace is None:
+            raise no_workspace(self.env)
+        self._state = workspace.write(path, data)
+        self._transcript.append(Upload(path, data))
 
     def last(self) -> Timestep:
         """A copy, so that changes by the caller do not affect the digest of a snapshot."""
@@ -104,7 +140,13 @@ class HostEngine:
         return twin
 
     def restore_point(self) -> Callable[[], "HostEngine"]:
-        """A function that returns an engine at the current step, by replay; nothing is replayed before it is called."""
+        """A function that returns an engine at the current step, by replay; nothing is replayed before it is called.
+
+        A state that is copied instead is copied at once.
+        """
+        if self._copies_state:
+            dumped = self.dump()
+            return lambda: self._load_copy(dumped)
         self._check_replayable()
         reset, last = (self._seed, self._options), self._last
         transcript, length = self._transcript, len(self._transcript)
@@ -117,6 +159,15 @@ class HostEngine:
 
         return restore
 
+    @property
+    def _copies_state(self) -> bool:
+        return self.env.traits.copyable and not self.env.traits.replayable
+
+    def _load_copy(self, dumped: tuple[dict[str, Any], bytes]) -> "HostEngine":
+        twin = self.new_like()
+        twin.load(*dumped)
+        return twin
+
     def _check_reseedable(self, seed: int) -> None:
         if not self.env.traits.reseedable:
             raise ValidationError("seed", seed, f"None: {name_of(self.env)} draws its randomness when it is reset")
@@ -128,14 +179,13 @@ class HostEngine:
         self._transcript.append(Reseeding(seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
+        header: dict[str, Any] = {"seed": self._seed, "options": self._options}
+        if self._copies_state:
+            obs, *rest = self._last
+            header |= {"time": self._time, "last": [self.obs_space.to_json(obs), *rest]}
+            return header, self.env.save_state(self._state, self._params)
         self._check_replayable()
-        header = {
-            "seed": self._seed,
-            "options": self._options,
-            "transcript": self._events(),
-            "digest": self._digest(self._last),
-        }
-        return header, b""
+        return header | {"transcript": self._events(), "digest": self._digest(self._last)}, b""
 
     def _check_replayable(self) -> None:
         if not self.env.traits.replayable:
@@ -144,17 +194,40 @@ class HostEngine:
 
     def _events(self) -> list[dict[str, Any]]:
         """The transcript as JSON."""
-        return [
-            {"seed": item.seed} if isinstance(item, Reseeding) else {"action": self.space.to_json(item)}
-            for item in self._transcript
-        ]
+        return [self._event(item) for item in self._transcript]
+
+    def _event(self, item: Any) -> dict[str, Any]:
+        if isinstance(item, Reseeding):
+            return {"seed": item.seed}
+        if isinstance(item, Upload):
+            return {"file": item.path, "data": b64encode(item.data).decode()}
+        if isinstance(item, RecordedStep):
+            return {"action": self.space.to_json(item.action), "outcome": item.outcome}
+        return {"action": self.space.to_json(item)}
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
-        transcript = [
-            Reseeding(event["seed"]) if "seed" in event else self.space.from_json(event["action"])
-            for event in header["transcript"]
-        ]
+        if "last" in header:
+            self._load_state(header, body)
+            return
+        transcript = [self._transcript_item(event) for event in header["transcript"]]
         self.replay(header["seed"], header["options"], transcript, header["digest"])
+
+    def _load_state(self, header: dict[str, Any], body: bytes) -> None:
+        obs, *rest = header["last"]
+        self._params = self.env.configure(self._base_params, header["options"])
+        self._state = self.env.load_state(body, self._params)
+        self._last = Timestep(self.obs_space.from_json(obs), *rest)
+        self._seed, self._options, self._time = header["seed"], header["options"], header["time"]
+        self._key = host_key_function(self._seed)
+
+    def _transcript_item(self, event: dict[str, Any]) -> Any:
+        """The inverse of `_event`."""
+        if "seed" in event:
+            return Reseeding(event["seed"])
+        if "file" in event:
+            return Upload(event["file"], b64decode(event["data"]))
+        action = self.space.from_json(event["action"])
+        return RecordedStep(action, event["outcome"]) if "outcome" in event else action
 
     def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
         """Replay the episode and compare its last observation."""
@@ -187,4 +260,13 @@ class HostEngine:
 
 
 def _entry(item: Any) -> ReplayEntry:
+    if isinstance(item, Upload):
+        return ReplayEntry("upload", item)
+    if isinstance(item, RecordedStep):
+        return ReplayEntry("step", item.action, outcome=item.outcome)
     return ReplayEntry("reseed", item.seed) if isinstance(item, Reseeding) else ReplayEntry("step", item)
+
+
+def no_workspace(env: Environment) -> StateError:
+    message = f"{name_of(env)} has no workspace, so it has no files"
+    return StateError("workspace", None, "an environment with a workspace", message)

@@ -5,14 +5,16 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 
 class ReplayEntry(NamedTuple):
-    """The arguments of a reset, the action of a step, or the seed from which the following steps draw.
+    """The arguments of a reset, the action of a step, the path and content of an uploaded file, or the seed from which
+    the following steps draw.
 
-    `expected` is what `compare` compares the result with.
+    `expected` is what `compare` compares the result with; `outcome` is what a step must not compute again.
     """
 
-    kind: Literal["reset", "step", "reseed"]
+    kind: Literal["reset", "step", "upload", "reseed"]
     value: Any
     expected: Any = None
+    outcome: Any = None
 
 
 class Replayable(Protocol):
@@ -21,10 +23,13 @@ class Replayable(Protocol):
     @property
     def reset(self) -> Callable[..., Any]: ...
     def step(self, action: Any) -> Any: ...
+    def write_file(self, path: str, data: bytes) -> None: ...
+    def recall(self, outcome: Any) -> None: ...
     def reseed(self, seed: int) -> None: ...
 
 
 T = TypeVar("T", bound=Replayable)
+TIMESTEPS = ("reset", "step")  # kinds of entries that have a timestep
 
 
 def replay(
@@ -38,9 +43,13 @@ def replay(
         if entry.kind == "reset":
             session.reset(**entry.value)
         elif entry.kind == "step":
+            if entry.outcome is not None:
+                session.recall(entry.outcome)
             session.step(entry.value)
+        elif entry.kind == "upload":
+            session.write_file(*entry.value)
         else:
             session.reseed(entry.value)
-        if compare is not None and entry.kind != "reseed":
+        if compare is not None and entry.kind in TIMESTEPS:
             compare(session, entry.expected)
         yield entry

@@ -17,6 +17,8 @@ from tropism.core.params import override, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.engine import Engine, make_engine
+from tropism.core.session.host import HostEngine, no_workspace
+from tropism.core.workspace import Workspace
 from tropism.errors import StateError, ValidationError
 from tropism.wire.messages import State
 
@@ -137,6 +139,39 @@ class Session:
         elif timestep.truncated:
             self._lifecycle = EnvironmentState.TRUNCATED
         return timestep
+
+    def files(self) -> dict[str, int]:
+        """The files of the episode: their sizes in bytes, by path."""
+        return self._workspace().sizes()
+
+    def read_file(self, path: str) -> bytes:
+        return self._workspace().read(path)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file of the episode; forks and snapshots have it too."""
+        if self._lifecycle is not READY:
+            raise self._state_error("write a file")
+        if not isinstance(data, bytes):
+            raise ValidationError("data", data, "bytes")
+        if not isinstance(self._engine, HostEngine):
+            raise no_workspace(self.env)
+        self._engine.write_file(path, data)
+
+    def recorded_outcome(self) -> Any:
+        """What a replay of the last step must not compute again; None if there is nothing."""
+        return self._engine.recorded_outcome() if isinstance(self._engine, HostEngine) else None
+
+    def recall(self, outcome: Any) -> None:
+        """Set the recorded outcome of the next step, which is replayed."""
+        if isinstance(self._engine, HostEngine):
+            self._engine.recall(outcome)
+
+    def _workspace(self) -> Workspace:
+        self._require_episode("access files")
+        workspace = self._engine.workspace() if isinstance(self._engine, HostEngine) else None
+        if workspace is None:
+            raise no_workspace(self.env)
+        return workspace
 
     def render(self) -> Any:
         """An image of the state, (H, W, 3) uint8; None if the environment has none."""

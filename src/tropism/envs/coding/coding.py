@@ -15,60 +15,26 @@ from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
 from tropism.envs.coding.grades import grade
+from tropism.envs.coding.interpreter import Interpreter, Transcript, TranscriptEntry, UploadedFile
 from tropism.envs.coding.task_files import resolve_tasks
 from tropism.envs.coding.tasks import Exercise, Task, Tasks
-from tropism.errors import DivergedError
+from tropism.errors import StateError, ValidationError
 from tropism.sandbox import doctor
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.pool import SandboxSpec, Tier, start_failure
-from tropism.sandbox.sandbox import ExecutionResult, Sandbox
+from tropism.sandbox.pool import SESSION_MEMORY, SandboxSpec, Tier, start_failure
+from tropism.sandbox.sandbox import ExecutionResult
 from tropism.wire.messages import CodeAction, CodeObservation
 
 HOW_TO_ACT = (
     "Action: Python to run, as it is or in a ``` block; "
     'as JSON, {"code": "...", "submit": true} submits it as the answer.'
 )
+MAX_UPLOADS = 1000  # of an episode
 FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 class CodingParams(EnvParams):
     """No parameters can be changed."""
-
-
-class TranscriptEntry(NamedTuple):
-    code: str
-    result: ExecutionResult
-
-
-Transcript = tuple[TranscriptEntry, ...]
-
-
-class Interpreter:
-    """A sandbox and the transcript of the code that it has run."""
-
-    def __init__(self, sandbox_spec: SandboxSpec, seed: int):
-        self.transcript: Transcript | None = ()
-        self._sandbox = Sandbox(sandbox_spec)
-        self._seed = seed
-
-    def run(self, code: str, step: int) -> ExecutionResult:
-        return self._sandbox.start(self._seed).run(code, name=f"<step {step}>")
-
-    def replay(self, transcript: Transcript) -> None:
-        """Run the transcript from the last interpreter restart and compare the results."""
-        restart = max(
-            (number for number, entry in enumerate(transcript, 1) if entry.result.interpreter_lost), default=0
-        )
-        for number, entry in enumerate(transcript[restart:], restart + 1):
-            if self.run(entry.code, number) != entry.result:
-                self.close()
-                message = f"step {number} gave another result when the episode was replayed"
-                raise DivergedError("replay", number, "the same output", message)
-        self.transcript = transcript
-
-    def close(self) -> None:
-        self.transcript = None
-        self._sandbox.close()
 
 
 class CodingState(NamedTuple):
@@ -79,8 +45,10 @@ class CodingState(NamedTuple):
     task: Task | None
     transcript: Transcript
     digest: str
+    upload_bytes: int
     submissions: int
     best_score: float
+    last_grade: tuple[bool, ...] | None  # of the last step, if it was a submission
     interpreter: Interpreter
 
 
@@ -98,7 +66,7 @@ class Coding(Environment):
     them by commas. Without a working sandbox the environment is unavailable.
     """
 
-    host = Host(reseedable=False, isolated=True, interruptible=True)
+    host = Host(reseedable=False, isolated=True, interruptible=True, session_memory=SESSION_MEMORY)
     language = Language(tool="run_code", metadata_fields=("timed_out", "truncated_output", "lost", "prompt"))
 
     tasks: Tasks = eqx.field(static=True)
@@ -118,6 +86,9 @@ class Coding(Environment):
         names = packages.split(",") if isinstance(packages, str) else packages
         tiers = () if tier is None else (tier,)
         self.sandbox_spec = SandboxSpec(doctor.check(*tiers), tuple(filter(None, names)), Limits(**limits))
+        has_files = any(isinstance(task, Task) and task.command for task in self.tasks)
+        if has_files and self.sandbox_spec.tier == "B":
+            raise ValidationError("tasks", tasks, "tasks without files: tier B has no workspace")
 
     @classmethod
     def unavailable_reason(cls) -> str | None:
@@ -131,7 +102,7 @@ class Coding(Environment):
         random = Random(key)
         chosen = random.choice(self.tasks) if self.tasks else None
         task = chosen.task(random) if isinstance(chosen, Exercise) else chosen
-        state = CodingState(key, 0, task, (), "", 0, 0.0, self._new_interpreter(key, task))
+        state = CodingState(key, 0, task, (), "", 0, 0, 0.0, None, self._new_interpreter(key, task))
         return CodeObservation(prompt=task.instructions if task else "", metadata=self._metadata(state)), state
 
     def step(
@@ -146,14 +117,16 @@ class Coding(Environment):
             digest=_digest(state.digest, result),
             interpreter=interpreter,
         )
-        task, reward, solved, feedback = state.task, 0.0, False, {}
+        task, reward, solved, feedback, passed = state.task, 0.0, False, {}, None
         if action.submit and task is not None:
-            passed = grade(self.sandbox_spec, task, action.code, f"{state.seed} {state.digest}")
+            files = interpreter.read_files() if task.command else {}
+            passed = interpreter.take_recalled() or grade(self.sandbox_spec, task, action.code, files)
             score = sum(passed) / len(passed)
             reward = max(score - state.best_score, 0.0)
             state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
             solved = all(passed) or state.submissions >= task.submissions
             feedback = _feedback(task, passed)
+        state = state._replace(last_grade=passed)
         done, info = outcome(solved, state.time >= self.max_steps)
         metadata = self._metadata(state) | feedback
         obs = _observation(result, task, done=done, reward=reward, metadata=metadata)
@@ -170,7 +143,8 @@ class Coding(Environment):
     def _new_interpreter(self, key: int, task: Task | None) -> Interpreter:
         """An interpreter whose module `random` is seeded. With a task its seed does not depend on the episode's, from
         which the hidden tests are drawn: code could compute it from the state of `random`."""
-        return Interpreter(self.sandbox_spec, _interpreter_seed(str(key) if task is None else task.prompt))
+        seed = _interpreter_seed(str(key) if task is None else task.prompt)
+        return Interpreter(self.sandbox_spec, seed, {} if task is None else dict(task.files))
 
     def _metadata(self, state: CodingState) -> dict[str, Any]:
         task = {} if state.task is None else {"task": state.task.name}
@@ -181,6 +155,10 @@ class Coding(Environment):
 
     def action_space(self, params: Any) -> Record:
         return Record(CodeAction)
+
+    def state_fields(self, state: CodingState, params: Any) -> dict[str, Any]:
+        steps = (entry for entry in reversed(state.transcript) if isinstance(entry, TranscriptEntry))
+        return {"last_exit_code": next((entry.result.exit_code for entry in steps), 0)}
 
     def describe(self, state: CodingState, obs: CodeObservation, params: Any) -> str:
         parts = [f"Task: {obs.prompt}"] if obs.prompt else []
@@ -195,8 +173,46 @@ class Coding(Environment):
         """The code itself, the first fenced block, or the action as JSON."""
         return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_strip_fence(words)))
 
+    def recorded_outcome(self, state: CodingState) -> list[bool] | None:
+        return None if state.last_grade is None else list(state.last_grade)
+
+    def recall(self, state: CodingState, outcome: list[bool]) -> None:
+        """A replay takes the recorded grade; tests may depend on time or chance."""
+        state.interpreter.recalled = tuple(outcome)
+
+    def workspace(self, state: CodingState, params: Any) -> "CodingWorkspace":
+        if self.sandbox_spec.tier == "B":
+            message = "tier B has no workspace, because nothing is writable in it; tier A has one"
+            raise StateError("tier", "B", "tier A", message)
+        return CodingWorkspace(self.sandbox_spec.limits, state._replace(interpreter=self._interpreter(state)))
+
     def close(self, state: CodingState) -> None:
         state.interpreter.close()
+
+
+class CodingWorkspace:
+    """The files of an episode. Files written from outside are part of the transcript, so a replay has them too."""
+
+    def __init__(self, limits: Limits, state: CodingState):
+        self._limits = limits
+        self._state = state
+
+    def sizes(self) -> dict[str, int]:
+        return self._state.interpreter.files().sizes()
+
+    def read(self, path: str) -> bytes:
+        return self._state.interpreter.files().read(path)
+
+    def write(self, path: str, data: bytes) -> CodingState:
+        state, interpreter = self._state, self._state.interpreter
+        total = state.upload_bytes + len(data)
+        uploads = sum(isinstance(entry, UploadedFile) for entry in state.transcript)
+        if total > self._limits.files or uploads >= MAX_UPLOADS:
+            limit = f"{MAX_UPLOADS} uploads and {self._limits.files} bytes of them"
+            raise ValidationError("file", len(data), limit, f"an episode may have at most {limit}")
+        interpreter.write(path, data)
+        interpreter.transcript = transcript = (*state.transcript, UploadedFile(path, data))
+        return state._replace(transcript=transcript, upload_bytes=total)
 
 
 def _strip_fence(text: str) -> str:

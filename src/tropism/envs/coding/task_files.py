@@ -3,20 +3,22 @@
 import ast
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tropism.envs.coding.tasks import BUILT_IN, Exercise, Task, Tasks
+from tropism.envs.coding.tasks import BUILT_IN, Exercise, Files, Task, Tasks
 from tropism.errors import ValidationError
 
-REQUIRED = ("prompt", "functions", "tests")
-OPTIONAL = ("name", "examples", "submissions", "feedback")
+REQUIRED = ({"prompt", "functions", "tests"}, {"prompt", "command"})
+OPTIONAL = {"name", "examples", "submissions", "feedback", "files", "hidden_files"}
 EXPECTED = (
-    'an object with "prompt" (a string), "functions" and "tests" (lists of strings), and optionally "name", '
-    '"examples" (a list of strings), "submissions" (a number) and "feedback" (true or false); or a row of HumanEval '
-    "or MBPP"
+    'an object with "prompt" (a string), "functions" and "tests" (lists of strings) or "command" (a string), and '
+    'optionally "name", "examples" (a list of strings), "submissions" (a number), "feedback" (true or false), "files" '
+    'and "hidden_files" (objects of strings, by path); or a row of HumanEval or MBPP'
 )
 PROMPT, SETTINGS = "prompt.md", "task.json"
+FILES, HIDDEN_FILES = "files", "hidden"  # folders
 
 
 def resolve_tasks(source: Any) -> Tasks:
@@ -47,7 +49,8 @@ def load_tasks(path: str | Path) -> tuple[Task, ...]:
 
 
 def _load_folder(folder: Path) -> Task:
-    """`prompt.md`, `tests/*.py`, optionally `examples/*.py`; `task.json` has the functions and other settings."""
+    """`prompt.md`, and `task.json` with the functions or the command and other settings. Of functions: `tests/*.py`,
+    optionally `examples/*.py`; of a command: the folders `files` and `hidden`."""
     try:
         settings = json.loads(_read_text(folder / SETTINGS))
     except ValueError as error:
@@ -58,7 +61,16 @@ def _load_folder(folder: Path) -> Task:
         "tests": [_read_text(path) for path in sorted(folder.glob("tests/*.py"))],
         "examples": [_read_text(path) for path in sorted(folder.glob("examples/*.py"))],
     }
-    return _from_row(row | settings if isinstance(settings, dict) else settings, str(folder))
+    if isinstance(settings, dict) and "command" in settings:
+        row = {"name": folder.name, "prompt": row["prompt"]}
+    task = _from_row(row | settings if isinstance(settings, dict) else settings, str(folder))
+    return replace(task, files=_read_folder(folder / FILES), hidden_files=_read_folder(folder / HIDDEN_FILES))
+
+
+def _read_folder(folder: Path) -> Files:
+    """The files below a folder, by their paths in it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return tuple((path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths)
 
 
 def _read_text(path: Path) -> str:
@@ -87,27 +99,40 @@ def _from_row(row: Any, place: str) -> Task:
     return Task(
         name=str(row.get("name", place)),
         prompt=row["prompt"],
-        functions=tuple(row["functions"]),
-        tests=tuple(row["tests"]),
+        functions=tuple(row.get("functions", ())),
+        tests=tuple(row.get("tests", ())),
         examples=tuple(row.get("examples", ())),
         submissions=row.get("submissions", 1),
         feedback=row.get("feedback", False),
+        command=row.get("command", ""),
+        files=_encode_files(row.get("files", {})),
+        hidden_files=_encode_files(row.get("hidden_files", {})),
     )
 
 
+def _encode_files(files: dict[str, str]) -> Files:
+    return tuple((path, text.encode()) for path, text in files.items())
+
+
 def _is_valid(row: Any) -> bool:
-    if not isinstance(row, dict) or not set(REQUIRED) <= set(row) <= {*REQUIRED, *OPTIONAL}:
+    if not isinstance(row, dict) or not any(needed <= set(row) <= needed | OPTIONAL for needed in REQUIRED):
         return False
     submissions = row.get("submissions", 1)
     return (
         isinstance(row["prompt"], str)
-        and all(_is_strings(row[field]) and row[field] for field in ("functions", "tests"))
+        and all(_is_strings(row[field]) and row[field] for field in ("functions", "tests") if field in row)
         and _is_strings(row.get("examples", []))
-        and all(name.isidentifier() for name in row["functions"])
+        and all(name.isidentifier() for name in row.get("functions", ()))
+        and isinstance(row.get("command", ""), str)
+        and all(_is_file_map(row.get(field, {})) for field in ("files", "hidden_files"))
         and isinstance(row.get("feedback", False), bool)
         and isinstance(submissions, int)
         and submissions >= 1
     )
+
+
+def _is_file_map(value: Any) -> bool:
+    return isinstance(value, dict) and _is_strings([*value, *value.values()])
 
 
 def _is_strings(value: Any) -> bool:

@@ -1,13 +1,32 @@
 """Tasks for `Coding-v0`: a prompt and hidden tests of the functions to write."""
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
 
+from tropism.errors import ValidationError
+from tropism.sandbox.files import check_path
+
 SEEDED_TESTS = 8
+COMMAND = "a command such as 'python -m unittest' or 'python tests/run.py'"
+
+Files = tuple[tuple[str, bytes], ...]  # paths in the workspace, and contents
+
+
+def split_command(command: str) -> list[str]:
+    """The arguments of Python in a test command."""
+    try:
+        program, *words = shlex.split(command) or [""]
+    except ValueError:
+        raise ValidationError("command", command, COMMAND) from None
+    module = words[:1] == ["-m"] and len(words) > 1
+    if program not in ("python", "python3") or not words or (words[0].startswith("-") and not module):
+        raise ValidationError("command", command, COMMAND)
+    return words
 
 
 @dataclass(frozen=True)
@@ -17,15 +36,30 @@ class Task:
     Any exception of the submission is a `SubmissionError` in a test, with the name of its type in `name`.
 
     `examples` are tests that the agent sees. `submissions` is how many an episode may have; with `feedback`, each
-    shows which tests it passed."""
+    shows which tests it passed.
+
+    A task with a `command` is a small repository instead: the workspace has its `files` from the beginning. A
+    submission adds `hidden_files`, which replace the agent's, and passes if the command, such as
+    "python -m unittest", exits with 0. The tests run in the same interpreter as the code that they test."""
 
     name: str
     prompt: str
-    functions: tuple[str, ...]
-    tests: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     submissions: int = 1
     feedback: bool = False
+    command: str = ""
+    files: Files = ()
+    hidden_files: Files = ()
+
+    def __post_init__(self) -> None:
+        if self.command:
+            split_command(self.command)
+        elif not (self.functions and self.tests) or self.files or self.hidden_files:
+            raise ValidationError("task", self.name, "functions and tests, or a command, which may have files")
+        for path, _ in (*self.files, *self.hidden_files):
+            check_path(path)
 
     @property
     def instructions(self) -> str:

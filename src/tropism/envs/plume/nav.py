@@ -297,7 +297,7 @@ class PlumeNav(Environment):
     def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Outcome:
         return search(self, policy, seed, num_episodes, params=params, paths=True)
 
-    def strategies(self) -> Mapping[str, Callable[[], Strategy]]:
+    def strategies(self, params: Any) -> Mapping[str, Callable[[], Strategy]]:
         return {name: partial(make_strategy, name, self.sensor, self.motion) for name in NAMES}
 
 

@@ -1,5 +1,6 @@
 """The handlers of HTTP requests: sessions of the caller, inspection, and documents."""
 
+from base64 import b64decode
 from collections.abc import Mapping
 
 from tropism import __version__
@@ -16,8 +17,11 @@ from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.timeout import step_within
+from tropism.serve.tools.actions import current_observation
+from tropism.wire.codec import decode
 
 SESSION_HEADER = "x-session-id"
+BINARY = "application/octet-stream"
 
 
 class HttpApi:
@@ -58,7 +62,7 @@ class HttpApi:
     async def agent_observation(self, request: HttpRequest) -> Response:
         session = await self._agent_session(request)
         request.parse()
-        return Response(with_metadata(await session.observe()))
+        return Response(with_metadata(await current_observation(session)))
 
     async def _agent_session(self, request: HttpRequest) -> LiveSession:
         self._check_open()
@@ -71,6 +75,15 @@ class HttpApi:
         session = await self._session(request)
         body = await session.perform(request.kind, request.data, request.take_request_id())
         return Response(with_metadata(body) if request.kind == "restore" else body)
+
+    async def read_file(self, request: HttpRequest) -> Response:
+        request.parse()
+        reply = await (await self._session(request)).perform("read_file", {"path": request.parameters["path"]})
+        return Response(b64decode(decode(reply)["data"]), media_type=BINARY)
+
+    async def write_file(self, request: HttpRequest) -> Response:
+        data = {"path": request.parameters["path"], "data": request.data["data"]}
+        return Response(await (await self._session(request)).perform("write_file", data))
 
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)

@@ -10,7 +10,7 @@ from tropism.serve.http.routes import is_public
 from tropism.serve.settings import LOOPBACK, Settings, owner_of
 
 PREFLIGHT_HEADERS = [
-    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-methods", b"GET, POST, PUT"),
     (b"access-control-max-age", b"600"),
     (b"access-control-allow-headers", b"authorization, content-type, x-session-id"),
 ]

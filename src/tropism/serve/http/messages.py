@@ -86,8 +86,8 @@ class Trait(Flag):
 class Route(NamedTuple):
     """One request of the HTTP interface. Its path follows /envs/{id}, or stands alone for the default environment.
 
-    `request` is the type of the body, or of the query of a GET; None if neither is read. `reply` is the type of the
-    JSON reply, or the media types of another one.
+    `request` is the type of the body, or of the query of a GET; bytes for any body, None if neither is read. `reply`
+    is the type of the JSON reply, or the media types of another one.
     """
 
     method: str
@@ -141,9 +141,11 @@ def add_headers(send: Any, headers: Headers) -> Any:
     return send_with_headers
 
 
-async def read_data(scope: Any, receive: Any, settings: Settings) -> dict[str, Any]:
-    """The JSON body; for a GET, the query parameters too."""
+async def read_data(scope: Any, receive: Any, settings: Settings, kind: Any) -> dict[str, Any]:
+    """The JSON body, for a GET with the query parameters; a body of any other kind is the field `data`."""
     body = await read_body(scope, receive, settings)
+    if kind is bytes:
+        return {"data": body}
     data = decode(body) if body.strip() else {}
     if not isinstance(data, dict):
         raise ServerError("VALIDATION_ERROR", f"the body is a JSON {type(data).__name__}; expected an object")

@@ -13,7 +13,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.requests import EmptyRequest, Number, RequestId, WatchId
 
 PROTOCOL = "1.0.0"  # of the HTTP interface; OpenEnv's validator reads it
-PATH_PARAMETERS = {"view": WatchId, "number": Number}
+PATH_PARAMETERS = {"view": WatchId, "number": Number, "path": str}
 SESSION_HEADER = {"name": "X-Session-Id", "in": "header", "required": False, "schema": {"type": "string"}}
 ERROR = {
     "type": "object",
@@ -51,7 +51,10 @@ def _operation(route: Route, spaces: dict[str, Any]) -> dict[str, Any]:
         "parameters": _parameters(route, request),
         "responses": _responses(route, spaces),
     }
-    if route.method == "POST":
+    if route.request is bytes:
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": True, "content": content}
+    elif route.method == "POST":
         content = {"application/json": {"schema": request}}
         operation["requestBody"] = {"required": bool(request["required"]), "content": content}
     return operation
@@ -59,7 +62,7 @@ def _operation(route: Route, spaces: dict[str, Any]) -> dict[str, Any]:
 
 def request_schema(route: Route, spaces: dict[str, Any]) -> dict[str, Any]:
     """The schema of the body, or of the query."""
-    schema = json_schema(EmptyRequest if route.request is None else route.request, spaces)
+    schema = json_schema(EmptyRequest if route.request in (None, bytes) else route.request, spaces)
     if Trait.REQUEST_ID in route.traits:
         schema["properties"]["request_id"] = json_schema(RequestId | None, spaces)
     return schema

@@ -116,6 +116,17 @@ class TimelineReply(Struct):
     rows: list[dict[str, Any]]
 
 
+class FilesReply(Struct):
+    """The size of each file in bytes, by path."""
+
+    files: dict[str, int]
+
+
+class FileReply(Struct):
+    path: str
+    size: int
+
+
 class RecordingRow(Struct, omit_defaults=True):
     """`parent` is the episode and the step of a fork; `error` says why the recording cannot be read."""
 

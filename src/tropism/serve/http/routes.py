@@ -5,11 +5,13 @@ from typing import Any
 
 from tropism.errors import ServerError
 from tropism.serve.http import openapi
-from tropism.serve.http.api import HttpApi
+from tropism.serve.http.api import BINARY, HttpApi
 from tropism.serve.http.messages import HttpRequest, Response, Route, Trait, json_response
 from tropism.serve.http.replies import (
     CloseReply,
     EnvironmentReply,
+    FileReply,
+    FilesReply,
     ForkReply,
     HealthReply,
     HistoryReply,
@@ -75,6 +77,9 @@ ROUTES = (
         "The episode so far: seed, options and actions.",
         SESSION,
     ),
+    Route("GET", "/files", EmptyRequest, FilesReply, HttpApi.perform, "The files of the episode.", SESSION),
+    Route("GET", "/files/{path}", EmptyRequest, (BINARY,), HttpApi.read_file, "The content of a file.", SESSION),
+    Route("PUT", "/files/{path}", bytes, FileReply, HttpApi.write_file, "Create or replace a file.", SESSION),
     Route("POST", "/close", EmptyRequest, CloseReply, HttpApi.close, "Close the session.", SESSION),
     Route("GET", "/schema", None, SchemaReply, HttpApi.schema, "JSON Schemas of actions, observations and states."),
     Route("GET", "/metadata", None, EnvironmentReply, HttpApi.metadata, "Name and description of the environment."),
@@ -132,12 +137,16 @@ ROUTES = (
     Route("GET", "/page/{file}", None, FILES, HttpApi.page, "The files of the page.", PUBLIC | Trait.ROOT),
 )
 
+
+def _pattern(path: str) -> "re.Pattern[str]":
+    """Matches a path with parameters; only that of a file may have slashes."""
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path).replace("(?P<path>[^/]+)", "(?P<path>(?s:.+))"))
+
+
 _FIXED: dict[str, dict[str, Route]] = {}  # by path and method
 for _route in ROUTES:
     _FIXED.setdefault(_route.path, {})[_route.method] = _route
-_PATTERNS = [
-    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path
-]
+_PATTERNS = [(_pattern(path), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path]
 _AGENT_MCP = re.compile(r"/agent/([^/]+)/mcp")  # the id is the agent's credential
 
 

@@ -83,7 +83,7 @@ class TimelineFollower:
     async def _run(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
         try:
             async with gate:
-                return await self._replay_pool.run(call, *arguments)
+                return await self._replay_pool.run(self.source.environment, call, *arguments)
         finally:
             if self._closed:
                 await in_thread(self._threads, self.timeline.close)

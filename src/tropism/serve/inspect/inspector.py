@@ -169,10 +169,10 @@ class Inspector:
         """Fork at a step, into a new session of the caller."""
         source = follower.source
         make_fork = partial(replay_to_step, source, request.step, request.seed)
-        replay_pool = self.sessions.replay_pool
+        run, environment = self.sessions.replay_pool.run, source.environment
         if isinstance(source, LiveSession) and source.log.unrecorded:
             await source.record()  # the recording of the fork continues that of its origin
-        forked = await replay_pool.run(fork, self.sessions, source.environment, owner, make_fork, request.seed)
+        forked = await run(environment, fork, self.sessions, environment, owner, make_fork, request.seed)
         await forked.wait_durable()
         return fork_reply(forked)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from tropism.core.session.replay import TIMESTEPS
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, StateError, TropismError, ValidationError
 from tropism.serve.inspect.images import draw
@@ -79,7 +80,7 @@ class Timeline:
         try:
             for entry in replay_entries(self.environment, self._head, new, self.source.compare):
                 self.entries.append(entry)
-                if entry.kind != "reseed":
+                if entry.kind in TIMESTEPS:
                     self.rows.append(msgspec.Raw(encode(_row(self._head, entry))))
                     self.size += len(self.rows[-1])
                     self._mark()

@@ -13,6 +13,7 @@ from tropism.serve import errors
 from tropism.serve.recordings.protocol import RestorePoint
 from tropism.serve.session import ids
 from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.files import FILE_OPERATIONS, READS
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
 from tropism.serve.session.idempotency import reply_once, request_key
@@ -20,14 +21,7 @@ from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
-from tropism.serve.session.requests import (
-    EmptyRequest,
-    ForkRequest,
-    HistoryRequest,
-    RestoreRequest,
-    convert,
-    parse_reset,
-)
+from tropism.serve.session.requests import EmptyRequest, ForkRequest, RestoreRequest, convert, parse_reset
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
 from tropism.serve.storage.working_memory import reply_note, snapshot_note
 from tropism.wire.codec import encode
@@ -64,8 +58,7 @@ class LiveSession:
         self.opened_at = self.used_at = time.monotonic()
         limits = context.settings.session_limits
         self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
-        full = context.settings.shows_private_info(claim.record.owner)
-        self.form = environment.full_form if full else environment.form
+        self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
         self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
@@ -85,8 +78,7 @@ class LiveSession:
     @property
     def log_context(self) -> dict[str, Any]:
         """Fields that identify this session in log lines."""
-        ids = {"session_id": self.id, "episode_id": self.session.episode_id}
-        return ids | {"environment": self.environment.id}
+        return {"session_id": self.id, "episode_id": self.session.episode_id, "environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
@@ -109,7 +101,7 @@ class LiveSession:
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._context.replay_pool.run(function, *arguments)
+                return await self._context.replay_pool.run(self.environment, function, *arguments)
             return await self.in_thread(function, *arguments)
         finally:
             self.used_at = time.monotonic()
@@ -143,7 +135,7 @@ class LiveSession:
 
     def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
-        if request_id is None:
+        if request_id is None or kind in READS:
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
         return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request))
@@ -175,12 +167,6 @@ class LiveSession:
         """The reply to a reset, with the ids of this session."""
         return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
 
-    async def observe(self) -> bytes:
-        """The current observation in the form of a step's reply, without private info."""
-        await self.wait_durable()
-        inline, form = self.can_run_inline("state", {}), self.environment.form
-        return await self.run(inline, lambda: encode(form.reply(self.session, self.session.timestep)))
-
     @property
     def recording_number(self) -> int | None:
         return self.log.recording_number
@@ -208,7 +194,7 @@ class LiveSession:
         timestep = session.step(action)
         done = timestep.terminated or timestep.truncated
         reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key)
+        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
 
         def write() -> None:
             if directly:
@@ -324,7 +310,7 @@ class LiveSession:
         return self.session.lifecycle.value, self.session.step_count
 
     def history(self, data: dict[str, Any]) -> bytes:
-        return encode(history(self.entries(), convert(data, HistoryRequest).start, self.session.step_count))
+        return encode(history(self.entries(), data, self.session.step_count))
 
     def close(self) -> None:
         self.session.close()
@@ -332,7 +318,7 @@ class LiveSession:
     def evict(self) -> bytes | None:
         """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
         try:
-            snapshot = self.session.snapshot() if self.environment.env.traits.replayable else None
+            snapshot = self.session.snapshot() if self.environment.resumable else None
         except StateError:
             snapshot = None
         self.session.close()
@@ -349,8 +335,9 @@ OPERATIONS: dict[str, Operation] = {
     "fork": lambda session, data, _: session.fork(data),
     "restore": lambda session, data, _: session.restore(data),
     "history": lambda session, data, _: session.history(data),
+    **FILE_OPERATIONS,
 }
-NOT_REPLAYED = ("snapshot", "fork", "restore")  # a replay of the episode does not reproduce their replies
+NOT_REPLAYED = ("snapshot", "fork", "restore", "write_file")  # a replay of the episode does not reproduce their replies
 INLINE_KINDS = ("reset", "step", "state")  # the cost of the others grows with the episode, for host environments
 
 

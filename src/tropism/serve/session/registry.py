@@ -68,6 +68,7 @@ class SessionRegistry:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
+        self._check_memory(environment)
         self.reserve_slot(owner)
         try:
             session = await environment.open(self.threads)
@@ -80,6 +81,7 @@ class SessionRegistry:
         self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
     ) -> LiveSession:
         """Register a fork, in a slot already reserved; `entries` led to it."""
+        self._check_memory(environment)
         snapshot = session.snapshot()
         live = self._add(environment, owner, session)
         live.log.begin_episode(entries, snapshot)
@@ -145,6 +147,7 @@ class SessionRegistry:
             raise
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        self._check_memory(environment)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
@@ -169,6 +172,13 @@ class SessionRegistry:
     async def _wait_for_transition(self, id: str) -> None:
         while id in self._transitions:
             await self._transitions[id].wait()
+
+    def _check_memory(self, environment: ServedEnvironment) -> None:
+        """Raise if the machine has no memory for another session of this environment."""
+        limit = environment.max_sessions
+        if limit is not None and sum(live.environment is environment for live in list(self._live.values())) >= limit:
+            message = f"this machine has memory for {limit} sessions of {environment.id}; try again later"
+            raise ServerError("CAPACITY_REACHED", message)
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""

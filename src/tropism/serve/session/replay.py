@@ -1,10 +1,11 @@
 """Replays the entries of served sessions, to restore, fork and show them."""
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 from tropism.core.native.choice import EngineName
-from tropism.core.session.replay import ReplayEntry, replay
+from tropism.core.session.replay import TIMESTEPS, ReplayEntry, replay
 from tropism.core.session.session import Session
 from tropism.errors import DivergedError, ServerError, StateError, ValidationError
 from tropism.serve.session.environment import ServedEnvironment
@@ -54,7 +55,9 @@ def _replay_entry(environment: ServedEnvironment, entry: Entry) -> ReplayEntry:
         return ReplayEntry("reset", {name: entry.payload[name] for name in RESET_ARGUMENTS}, entry)
     if entry.kind == "reseed":
         return ReplayEntry("reseed", entry.payload["seed"], entry)
-    return ReplayEntry("step", environment.read_action(entry.payload), entry)
+    if entry.kind == "upload":
+        return ReplayEntry("upload", (entry.payload["path"], b64decode(entry.payload["data"])), entry)
+    return ReplayEntry("step", environment.read_action(entry.payload), entry, entry.outcome)
 
 
 def replay_to_end(environment: ServedEnvironment, session: Session, entries: Iterable[Entry], compare: Compare) -> None:
@@ -77,7 +80,7 @@ def compare_reward(session: Session, entry: Entry) -> None:
 
 def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
     """The entries up to this step."""
-    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind != "reseed"]
+    lengths = [index + 1 for index, entry in enumerate(entries) if entry.kind in TIMESTEPS]
     if not 0 <= step < len(lengths):
         raise ValidationError("step", step, f"a step of this episode: 0 to {len(lengths) - 1}")
     return entries[: lengths[step]]
@@ -129,7 +132,7 @@ def _restore_on(
 
     try:
         if point.snapshot is not None:
-            compare(session, next(entry for entry in reversed(point.before) if not entry.is_note))
+            compare(session, next(entry for entry in reversed(point.before) if entry.kind in TIMESTEPS))
     except BaseException:
         session.close()
         raise

@@ -107,6 +107,17 @@ class RestoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     origin: Annotated[str, Meta(description="The id of a snapshot of this session.")] = msgspec.field(name="from")
 
 
+class FileRequest(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+
+
+class UploadRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """On a socket, `data` is in base64; over HTTP it is the body."""
+
+    path: str
+    data: bytes
+
+
 class RecordingsRequest(msgspec.Struct, forbid_unknown_fields=True):
     before: Annotated[Number, Meta(description="Only recordings with a smaller number.")] | None = None
 

@@ -24,7 +24,10 @@ class RequestKey(NamedTuple):
 
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and never part of a reference cycle
-    """A reset, step or reseed with the digest of its reply, or a note; and its request if that had an id."""
+    """A reset, step, upload or reseed with the digest of its reply, or a note; and its request if that had an id.
+
+    `outcome` is what a replay of the step must not compute again, if anything.
+    """
 
     kind: str
     payload: Any
@@ -32,6 +35,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):  # numerous, and ne
     done: bool
     reply_digest: int = UNKNOWN_DIGEST
     request: RequestKey | None = None
+    outcome: Any = None
 
     @property
     def is_note(self) -> bool:

@@ -74,6 +74,8 @@ from sessions where number = ?
 """
 UPDATE_USED = "update sessions set used = ? where number = ?"
 
+SHRINK_PAGES = 4096  # returned at once
+WAL_BYTES = 2**23  # of the write-ahead log after a checkpoint
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
@@ -206,6 +208,15 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Return some free pages to the file system, if most of the file is free."""
+        ((free,), (pages,)) = (
+            self._file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
+        )
+        if free > SHRINK_PAGES and 2 * free > pages:
+            self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:
@@ -289,7 +300,9 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
     # connections.
     file.execute("pragma locking_mode = exclusive")
     file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
+    file.execute("pragma auto_vacuum = incremental")  # for a new file: it can shrink
     file.execute("pragma journal_mode = wal")
+    file.execute(f"pragma journal_size_limit = {WAL_BYTES}")
     file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
     file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
     (application,) = file.execute("pragma application_id").fetchone()

@@ -48,7 +48,7 @@ class WorkingMemory:
 
     def append(self, entry: Entry) -> None:
         """A reset begins a new episode."""
-        if entry.kind in ("step", "reseed"):
+        if entry.kind in ("step", "upload", "reseed"):
             if len(self._episode) < self._limits.max_entries:
                 self._episode.append(entry)
                 self.steps += entry.kind == "step"

@@ -3,13 +3,14 @@
 import re
 from typing import Any
 
+from tropism.core.session.session import EnvironmentState
 from tropism.errors import ValidationError
 from tropism.serve import errors
 from tropism.serve.http.openapi import json_schema
 from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.requests import ActRequest, convert
-from tropism.wire.codec import decode
+from tropism.wire.codec import decode, encode
 
 ACT = "act"
 RESERVED = ("reset", "step", "state", "close")  # by OpenEnv
@@ -27,9 +28,10 @@ class ActionTools:
 
     async def instructions(self) -> str:
         """How to act, and the current observation, which no tool returns before the first action."""
-        return (
-            f"Act in one environment with the tool {self.name} until done is true. Now: {await self._session.observe()}"
-        )
+        how = f"Act in one environment with the tool {self.name} until done is true."
+        if self._session.session.lifecycle is EnvironmentState.CREATED:
+            return f"{how} No episode has begun yet."
+        return f"{how} Now: {(await current_observation(self._session)).decode()}"
 
     async def list(self) -> list[dict[str, Any]]:
         form = self._session.environment.form
@@ -50,6 +52,13 @@ class ActionTools:
             return decode(public_reply(body, session.environment.env.private_info))
         except Exception as error:  # converted here, where the session is known for the log
             raise errors.to_server_error(error, tool=name, **session.log_context) from None
+
+
+async def current_observation(session: LiveSession) -> bytes:
+    """The current observation in the form of a step's reply, without private info."""
+    await session.wait_durable()
+    inline, form = session.can_run_inline("state", {}), session.environment.form
+    return await session.run(inline, lambda: encode(form.reply(session.session, session.session.timestep)))
 
 
 def read_action(action: dict[str, Any] | str) -> dict[str, Any]:

@@ -68,6 +68,8 @@ def _pick(b: Builder, dtype: Any, chosen: Scalar, swapped: bool, case: Scalar, o
 def scan(b: Builder, equation: Any, *inputs: Value) -> list[Value]:
     """Unrolled; a long one exceeds the limit on instructions."""
     params = equation.params
+    if "num_consts" not in params:
+        raise Unsupported("scan", "its form in this version of JAX")
     body, first, length = params["jaxpr"], params["num_consts"], params["length"]
     fixed, carry = inputs[:first], list(inputs[first : first + params["num_carry"]])
     sequences = [load_all(b, x) for x in inputs[first + params["num_carry"] :]]

@@ -1,0 +1,1 @@
+"""Clients and trainers of other packages, each run in the virtual environment of its package."""

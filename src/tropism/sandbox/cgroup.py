@@ -1,0 +1,126 @@
+"""Control groups: they limit the memory and the number of all processes of a shell together."""
+
+import contextlib
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from tropism.errors import SandboxError
+
+CONTROLLERS = ("memory", "pids")  # required; "cpu" is used where it is available
+PREFIX = "tropism-"
+REMOVE_TIMEOUT = 2.0  # seconds that killed processes have to leave their group
+MOUNT = re.compile(r"^\S+ \S+ \S+ \S+ (\S+) .* - (cgroup2?) \S+ (\S+)$", re.MULTILINE)
+VERSION_1 = {
+    "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    "pids": ("pids.max",),
+    "cpu": ("cpu.shares",),
+}
+VERSION_2 = {"memory": ("memory.max",), "pids": ("pids.max",), "cpu": ("cpu.weight",)}
+CPU_WEIGHTS = {"cpu.shares": "341", "cpu.weight": "33"}  # a third of the default: commands yield to the server
+OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "cpu.weight")  # not in every kernel
+
+_numbers = itertools.count()
+
+
+class ControlGroup:
+    """A new group; in version 1, one in each of two hierarchies."""
+
+    def __init__(self, memory: int, processes: int):
+        parents, names = _find_parents()
+        name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
+        self._folders = list(dict.fromkeys(parent / name for parent in parents.values()))
+        limits = {"memory": str(memory), "pids": str(processes)}
+        try:
+            for folder in self._folders:
+                folder.mkdir()
+            for controller, parent in parents.items():
+                for file in names[controller]:
+                    _write(parent / name / file, CPU_WEIGHTS.get(file) or limits[controller])
+            if names is VERSION_2:
+                _write(self._folders[0] / "memory.swap.max", "0")
+        except OSError as error:
+            self.remove()
+            raise _unavailable(str(error)) from None
+
+    def add(self, pid: int) -> None:
+        """Move a process into the group; processes that it starts will be in it, too."""
+        try:
+            for folder in self._folders:
+                (folder / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            raise _unavailable(str(error)) from None
+
+    def processes(self) -> set[int]:
+        return {int(pid) for pid in (self._folders[0] / "cgroup.procs").read_text().split()}
+
+    def remove(self) -> None:
+        """Remove the group, whose processes have been killed."""
+        deadline = time.monotonic() + REMOVE_TIMEOUT
+        for folder in self._folders:
+            while folder.exists() and time.monotonic() < deadline:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+                    break
+                time.sleep(0.005)
+
+
+def _write(file: Path, text: str) -> None:
+    if file.exists() or file.name not in OPTIONAL:
+        file.write_text(text)
+
+
+@cache
+def _find_parents() -> tuple[dict[str, Path], dict[str, tuple[str, ...]]]:
+    """The folder of each controller in which groups can be made, and the names of the files with its limits."""
+    mounts = MOUNT.findall(Path("/proc/self/mountinfo").read_text())
+    parents = {
+        controller: Path(path)
+        for path, kind, options in mounts
+        if kind == "cgroup"
+        for controller in VERSION_1
+        if controller in options.split(",") and (controller in CONTROLLERS or os.access(path, os.W_OK))
+    }
+    if set(CONTROLLERS) <= set(parents):
+        found, names = parents, VERSION_1
+    else:
+        unified = next((Path(path) for path, kind, _ in mounts if kind == "cgroup2"), None)
+        if unified is None:
+            raise _unavailable("no control groups are mounted")
+        found, names = dict.fromkeys(VERSION_2, _delegated_parent(unified)), VERSION_2
+    _remove_stale(found.values())
+    return found, names
+
+
+def _delegated_parent(mount: Path) -> Path:
+    """A group of version 2 whose children can have limits: this process's own, or the one above."""
+    own = re.search(r"^0::/(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
+    place = mount / (own[1] if own else "")
+    reason = ""
+    for parent in (place, place.parent) if place != mount else (place,):
+        control = parent / "cgroup.subtree_control"
+        try:
+            if not set(CONTROLLERS) <= set(control.read_text().split()):
+                control.write_text(" ".join(f"+{controller}" for controller in CONTROLLERS))
+            return parent
+        except OSError as error:
+            reason = str(error)
+    raise _unavailable(reason)
+
+
+def _remove_stale(parents: Iterable[Path]) -> None:
+    """Remove the groups of servers that no longer run."""
+    for folder in {folder for parent in parents for folder in parent.glob(f"{PREFIX}*")}:
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _unavailable(reason: str) -> SandboxError:
+    message = f"no control group can be made, which would limit the processes of a shell together ({reason})"
+    return SandboxError("cgroup", reason, "a control group with memory and pids", message)
