@@ -50,12 +50,14 @@ FIELDS = Comparison(
 
 def filaments() -> tuple[Field, Callable[[Any], Any]]:
     # Only the newest puffs are kept; at 20 releases per second these are still in the arena.
-    field = Filaments((20.0, 0.0), rate=20.0, dt=0.01, warmup=0, max_puffs=NUM_FILAMENTS, max_births=8)
+    # In the plane, as the rival is configured.
+    options: Any = {"vertical": False, "dt": 0.01, "warmup": 0, "max_puffs": NUM_FILAMENTS, "max_births": 8}
+    field = Filaments((20.0, 0.0), rate=20.0, **options)
 
     def start(key: Any) -> Any:
         x, y = (jnp.full(NUM_FILAMENTS, value) for value in field.source)
         state = field.init(key)
-        return type(state)(state.air, x, y, jnp.full(NUM_FILAMENTS, 0.001), state.oldest)
+        return type(state)(state.air, x, y, state.z, jnp.full(NUM_FILAMENTS, 0.001), state.oldest)
 
     return field, start
 

@@ -20,9 +20,10 @@ PLUMES = {
     "gaussian": (plume_nav.PlumeNav(Gaussian(source=(64.0, 64.0), sigma=20.0)), 0),
     "meander": (plume_tasks.meander(), 50),
     "puffs": (plume_tasks.puffs(), 50),
-    "puffs_switch_once": (plume_tasks.puffs("switch_once"), 1620),
-    "puffs_switch_many": (plume_tasks.puffs("switch_many"), 500),
+    "puffs_switch_once": (plume_tasks.puffs("switch_once"), 130),
+    "puffs_switch_many": (plume_tasks.puffs("switch_many"), 0),
     "puffs_sparse": (plume_tasks.puffs(keep=0.2), 50),
+    "singh": (plume_tasks.singh("switch_many"), 0),
     "filaments": (plume_tasks.filaments(), 100),
     "movie": (plume_tasks.movie(), 20),
 }

@@ -39,7 +39,9 @@ OTHERS = [
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), motion=Compass(step_length=3.0), obstacles=WALL), id="walls"),
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), motion=Continuous(speed=90.0), obstacles=WALL), id="flying"),
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), motion=Oriented(boundary="absorb")), id="absorb"),
-    pytest.param(PlumeNav(Meander(), motion=Continuous(boundary="wrap", speed=40.0, drift=True)), id="wrap"),
+    pytest.param(
+        PlumeNav(Meander(), motion=Continuous(boundary="wrap", speed=1.6, turn_rate=0.8, drift=True, dt=1.0)), id="wrap"
+    ),
     pytest.param(PlumeNav(ROUND, grid_size=(32, 24), sensor=EVERYTHING), id="everything in sight"),
 ]
 SEARCHES = [

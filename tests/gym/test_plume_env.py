@@ -27,7 +27,7 @@ from tropism.plume.wind import Constant
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUME_INFO = {
     *("goal_reached", "agent_xy", "agent_position", "source_location", "goal_location"),
-    *("distance_to_goal", "concentration_at_agent"),
+    *("distance_to_goal", "concentration_at_agent", "heading"),
 }
 
 

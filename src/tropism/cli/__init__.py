@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from tropism import __version__
+from tropism.cli.assay import assay
 from tropism.cli.bench import bench
 from tropism.cli.check import check
 from tropism.cli.demo import demo
@@ -44,7 +45,7 @@ app.add_typer(journal, name="journal")
 minari = typer.Typer(help="Convert recordings to Minari datasets and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
 app.command("list")(list_environments)
-for command in (show, check, rollout, render, record, replay, evaluate, serve, mcp, bench, demo):
+for command in (show, check, rollout, render, record, replay, evaluate, assay, serve, mcp, bench, demo):
     app.command()(command)
 
 

@@ -106,7 +106,7 @@ def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int,
             return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
         with console.status(f"{escape(name)}: {episodes} episodes"):
             return run(name, env, params, policy, seed, episodes)
-    with Session(env, params) as session:
+    with Session(env, env.evaluation_params(params)) as session:
         return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
 
 

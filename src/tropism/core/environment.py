@@ -92,6 +92,11 @@ class Environment(Module):
         check_options(options, *self.reset_options)
         return override(params, options.get("params", {}))
 
+    def evaluation_params(self, params: Any) -> Any:
+        """The params for evaluating a policy; they differ where an environment shares data across episodes, which a
+        policy must not have been trained on."""
+        return params
+
     def render(self, state: Any, params: Any) -> Any:
         """An image of the state: (H, W, 3) uint8, or None if the environment has none."""
         return None

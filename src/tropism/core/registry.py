@@ -36,6 +36,7 @@ BUILT_IN = {
     "PlumeNav-v0": "tropism.envs.plume.nav:PlumeNav",
     "PlumeNavMeander-v0": "tropism.envs.plume.tasks:meander",
     "PlumeNavPuffs-v0": "tropism.envs.plume.tasks:puffs",
+    "PlumeNavSingh-v0": "tropism.envs.plume.tasks:singh",
     "PlumeNavFilaments-v0": "tropism.envs.plume.tasks:filaments",
     "PlumeNavMovie-v0": "tropism.envs.plume.tasks:movie",
     "SourceTracking-v0": "tropism.envs.source_tracking:isotropic",

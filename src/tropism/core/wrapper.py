@@ -66,6 +66,9 @@ class Wrapper(Environment):
     def configure(self, params: Any, options: Mapping[str, Any]) -> Any:
         return self.env.configure(params, options)
 
+    def evaluation_params(self, params: Any) -> Any:
+        return self.env.evaluation_params(params)
+
     def render(self, state: Any, params: Any) -> Any:
         return self.env.render(*self.unwrap(state, params))
 

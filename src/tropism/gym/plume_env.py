@@ -1,5 +1,6 @@
 """PlumeEnv: a plume search with injected parts: library parts or a user's Python objects."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -7,21 +8,36 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from tropism.core.native.choice import EngineName
+from tropism.core.params import override
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array, is_integer
+from tropism.envs.plume.arguments import validate_point, validate_size
 from tropism.envs.plume.host import PlumeHost
-from tropism.envs.plume.nav import PlumeNav, validate_point, validate_size
+from tropism.envs.plume.nav import PlumeNav, source_point
 from tropism.envs.plume.parts import PlumeParts
 from tropism.errors import ValidationError
 from tropism.gym.env import RENDER_MODES, SearchEnv, check_render_mode
 from tropism.gym.spaces import from_gymnasium_space
+from tropism.plume import checks
 from tropism.plume.fields import FOR_GRIDS, Field, PlumeRecording
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.rewards import Reward, SparseGoal
 from tropism.plume.sensors import Concentration, FullField, Position, Sensor, SourcePosition, dict_sensor
 from tropism.plume.start import Start
-from tropism.plume.user_parts import DeclaredSpace, PlaceholderField, UserMotion, UserReward, UserSensor, require
+from tropism.plume.user_parts import (
+    Coordinates,
+    DeclaredSpace,
+    GridSize,
+    PlaceholderField,
+    UserMotion,
+    UserReward,
+    UserSensor,
+    require,
+)
 from tropism.plume.wind import Wind
+
+log = logging.getLogger(__name__)
 
 SIZE = (128, 128)
 TRAIL = 100  # past positions in a picture
@@ -66,8 +82,11 @@ class PlumeEnv(SearchEnv):
         reward_fn: Any = None,
         plume_params: Any = None,
         start_location: Any = None,
+        start_heading: Any = None,
         wind_field: Any = None,
         render_mode: Any = None,
+        params: Any = None,
+        engine: EngineName = "auto",
     ):
         check_render_mode(render_mode, RENDER_MODES)
         size = _size(grid_size, plume)
@@ -78,7 +97,7 @@ class PlumeEnv(SearchEnv):
             sensor=_sensor(sensor_model),
             motion=_motion(action_model, plume),
             reward=_reward(reward_fn),
-            start=Start() if place is None else Start(fixed=1, point=place),
+            start=_start(place, start_heading, action_model),
             grid_size=size,
             high=_corner(size, plume),
             goal_radius=goal_radius,
@@ -87,9 +106,21 @@ class PlumeEnv(SearchEnv):
         )
         parts = _user_parts(sensor_model, action_model, reward_fn, plume, wind_field)
         env = base if parts is None else PlumeHost(base, parts)
-        params = _recording_params(base, source, wind_field) if isinstance(plume, PlumeRecording) else None
-        super().__init__(env, params, render_mode)
+        is_recording = isinstance(plume, PlumeRecording)
+        defaults = _recording_params(base, source, wind_field) if is_recording else base.default_params()
+        super().__init__(env, override(defaults, {} if params is None else params), render_mode, engine=engine)
         self._keep_spaces(sensor_model, action_model)
+        self.grid_size, self.source_location = GridSize(*size), Coordinates(*source_point(base.field))
+        self.start_location = None if place is None else Coordinates(*place)
+        self.start_heading, self.plume_params, self.wind_field = start_heading, plume_params, wind_field
+        self.goal_radius, self.max_steps = base.goal_radius, base.max_steps
+
+    def close(self) -> None:
+        """Close the session and the user's parts that have a `close`; never raises."""
+        super().close()
+        for part in () if self._parts is None else self._parts.user_objects():
+            if hasattr(part, "close"):
+                _close(part)
 
     def _keep_spaces(self, sensor: Any, motion: Any) -> None:
         """Use the user's space objects, not copies."""
@@ -136,6 +167,22 @@ class PlumeEnv(SearchEnv):
     @property
     def plume(self) -> Any:
         return self._parts.plume if self._parts is not None and self._parts.owns_plume else self._base.field
+
+
+def _close(part: Any) -> None:
+    try:
+        part.close()
+    except Exception:  # a user's code may raise anything, and close() never fails
+        log.exception("%s raised when it was closed", type(part).__name__)
+
+
+def _start(place: Any, heading: Any, motion: Any) -> Start:
+    """A user's action model starts with the heading 0 unless another one is given; library motions with any."""
+    if heading is not None:
+        checks.require_finite(start_heading=heading)
+    elif motion is not None and not isinstance(motion, Motion):
+        heading = 0.0
+    return Start(heading=heading) if place is None else Start(fixed=1, point=place, heading=heading)
 
 
 class PlumeSearchEnv(PlumeEnv):

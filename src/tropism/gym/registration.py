@@ -1,5 +1,7 @@
 """Registers every environment id with Gymnasium, as `tropism/<id>`."""
 
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -8,15 +10,23 @@ from gymnasium.envs.registration import EnvSpec
 from tropism.core.native.choice import EngineName
 from tropism.core.registry import EnvironmentSpec, make, on_register
 from tropism.gym.env import GymEnv, to_gymnasium
+from tropism.gym.plume_env import PlumeEnv
 from tropism.gym.vector import GymVectorEnv, check_version
 
 NAMESPACE = "tropism"
+CLASSES: dict[str, Callable[..., GymEnv]] = {"PlumeNav-v0": PlumeEnv}
 
 
 def make_env(
     env_id: str, render_mode: Any = None, params: Any = None, engine: EngineName = "auto", **arguments: Any
 ) -> GymEnv:
-    """The entry point of `gymnasium.make`; `arguments` are passed to the environment's constructor."""
+    """The entry point of `gymnasium.make`; `arguments` are passed to the environment's constructor.
+
+    An id in `CLASSES` is made by its class, unless arguments are those of the environment's own constructor.
+    """
+    kind = CLASSES.get(env_id)
+    if kind is not None and set(arguments) <= set(signature(kind).parameters):
+        return kind(render_mode=render_mode, params=params, engine=engine, **arguments)
     env, params = make(env_id, params=params, **arguments)
     return to_gymnasium(env, params, render_mode, engine=engine)
 

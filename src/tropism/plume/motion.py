@@ -40,6 +40,11 @@ class Motion(eqx.Module):
     @abstractmethod
     def action_space(self) -> Space: ...
 
+    @property
+    def step_duration(self) -> Any:
+        """Seconds per step of the environment; None if the motion does not depend on it."""
+        return None
+
     @abstractmethod
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Float[Array, ""], Step]:
         """The heading after the action, and the displacement without walls and obstacles."""
@@ -216,6 +221,10 @@ class Continuous(Motion):
     @property
     def action_space(self) -> Box:
         return Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
+
+    @property
+    def step_duration(self) -> Any:
+        return self.dt
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent

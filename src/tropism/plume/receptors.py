@@ -45,6 +45,9 @@ class Receptor(Sensor):
     def words(self) -> tuple[str, ...]:
         return self.sensor.words()
 
+    def step_durations(self) -> tuple[Any, ...]:
+        return self.sensor.step_durations()
+
     @abstractmethod
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         """`(values, memory)`: the transformed values and the wrapper's next memory."""
@@ -78,6 +81,19 @@ class Saturating(Receptor):
     def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
         values = jnp.maximum(values, 0)
         return values / (values + self.half), memory
+
+
+class Threshold(Receptor):
+    """Values below `floor` are not detected: 0."""
+
+    sensor: Sensor
+    floor: Any = 1e-4
+
+    def __check_init__(self) -> None:
+        checks.require_non_negative(floor=self.floor)
+
+    def respond(self, key: Any, memory: Any, values: Array) -> tuple[Any, Any]:
+        return jnp.where(values < self.floor, 0, values), memory
 
 
 class Adapting(Receptor):

@@ -67,6 +67,31 @@ class Singh(Reward):
         return ends + self.living + self.progress * (before.distance - after.distance)
 
 
+class PlumeTracking(Reward):
+    """The reward of the released code of Singh et al. 2023.
+
+    `homed` at the source, otherwise `living`; off the odour five times `living` in addition. `progress` per metre of
+    approach; off the odour only of retreat. Beyond `max_stray` from the nearest puff minus `progress` times the
+    distance to the source and minus the distance to the puff, twice that upwind of the source.
+    """
+
+    homed: Any = 101.0
+    living: Any = -10.0 / 300.0  # per step
+    progress: Any = 5.0  # per metre
+    threshold: Any = 1e-4  # concentration; at most this is off the odour
+    max_stray: Any = 2.0  # m
+
+    def __call__(self, before: Scene, action: Any, after: Scene, reached: Bool[Array, ""]) -> Float[Array, ""]:
+        off = after.smell(after.agent.xy) <= self.threshold
+        step = jnp.where(reached, self.homed, self.living) + jnp.where(off, 5 * self.living, 0)
+        approach = self.progress * (before.distance - after.distance)
+        lost = self.progress * after.distance + after.stray
+        lost = jnp.where(after.agent.x < after.source[0], 2 * lost, lost)
+        return (
+            step + jnp.where(off, jnp.minimum(approach, 0), approach) - jnp.where(after.stray > self.max_stray, lost, 0)
+        )
+
+
 class Sum(Reward):
     """The sum of several rewards."""
 

@@ -129,6 +129,16 @@ class Scene(eqx.Module):
         x, y = self.field.source
         return jnp.sqrt((self.agent.x - x) ** 2 + (self.agent.y - y) ** 2)
 
+    @property
+    def stray(self) -> Float[Array, ""]:
+        """From the agent's position before the last step to the nearest puff; 0 without puffs.
+
+        The released code of Singh et al. 2023 measures it before it moves the agent."""
+        x, y, alive = self.field.puffs(self.field_state)
+        before_x, before_y = self.agent.x - self.agent.moved_x, self.agent.y - self.agent.moved_y
+        squared = jnp.where(alive, (x - before_x) ** 2 + (y - before_y) ** 2, jnp.inf).min()
+        return jnp.where(alive.any(), jnp.sqrt(squared), 0)
+
 
 def direction(angle: Float[Array, "*angles"]) -> Float[Array, "*angles 2"]:
     """The unit vector at this angle."""

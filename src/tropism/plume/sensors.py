@@ -1,6 +1,7 @@
 """Sensors of odour and wind; they can be combined."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -34,6 +35,10 @@ class Sensor(eqx.Module):
 
     def words(self) -> tuple[str, ...]:
         """The names of the entries of a vector observation."""
+        return ()
+
+    def step_durations(self) -> tuple[Any, ...]:
+        """The seconds per step of the environment that this sensor, or parts of it, depend on."""
         return ()
 
 
@@ -134,6 +139,32 @@ class WindSense(Sensor):
 
     def words(self) -> tuple[str, ...]:
         return ("wind ahead", "wind left") if self.egocentric else ("wind x", "wind y")
+
+    def step_durations(self) -> tuple[Any, ...]:
+        return (self.dt,) if self.apparent else ()
+
+
+class FlyerWind(WindSense):
+    """The wind minus the velocity of a flyer relative to the air, (forward, left), as in the released code of Singh et
+    al. 2023. The wind carries the flyer, so that it would feel minus its own velocity: this is what theirs observes."""
+
+    egocentric: bool = eqx.field(static=True, default=True)
+    apparent: bool = eqx.field(static=True, default=True)
+    dt: Any = 0.04
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        """The velocity by which the wind carried the flyer in the last step."""
+        return jnp.zeros(2, jnp.result_type(float))
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        wind = scene.wind(scene.agent.xy)
+        flown = replace(
+            scene.agent,
+            moved_x=scene.agent.moved_x - memory[0] * self.dt,
+            moved_y=scene.agent.moved_y - memory[1] * self.dt,
+        )
+        obs, _ = super().sense(key, (), replace(scene, agent=flown))
+        return obs, wind.astype(memory.dtype)
 
 
 class SinceWhiff(Sensor):
@@ -240,6 +271,9 @@ class Concat(Sensor):
     def words(self) -> tuple[str, ...]:
         return tuple(word for part in self.parts for word in part.words())
 
+    def step_durations(self) -> tuple[Any, ...]:
+        return tuple(seconds for part in self.parts for seconds in part.step_durations())
+
 
 class DictSensor(Sensor):
     """Several sensors as a Dict; constructed by `dict_sensor(left=…, wind=…)`."""
@@ -257,6 +291,9 @@ class DictSensor(Sensor):
         readings = [part.sense(random.fold_in(key, i), memory[i], scene) for i, part in enumerate(self.parts)]
         obs = {name: obs for name, (obs, _) in zip(self.names, readings, strict=True)}
         return obs, tuple(next_memory for _, next_memory in readings)
+
+    def step_durations(self) -> tuple[Any, ...]:
+        return tuple(seconds for part in self.parts for seconds in part.step_durations())
 
 
 def dict_sensor(**parts: Sensor) -> DictSensor:

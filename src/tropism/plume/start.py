@@ -1,7 +1,7 @@
 """The start position of an episode: random outside the goal, random in a zone, or a fixed point."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ MAX_CANDIDATES = 1024  # points drawn in all; if none is free, the agent starts 
 GOLDEN = 0x9E3779B9  # odd, and about 2**32 over the golden ratio
 MULTIPLIER = 0xADB4A92D  # of a generator whose high bits are good (Steele and Vigna 2022)
 ONE = 0x3F800000  # the bits of 1.0
+PLACE = 4  # folded into the key of a reset; smaller numbers are those of other parts
 
 Point = tuple[Float[Array, ""], Float[Array, ""]]
 
@@ -26,6 +27,8 @@ class Start(eqx.Module):
     `low` and `high` default to the arena's corners. `heading` (degrees) is drawn from the full circle
     if it is None.
     """
+
+    needs_puffs: ClassVar[bool] = False
 
     low: Any = None
     high: Any = None
@@ -39,7 +42,10 @@ class Start(eqx.Module):
         if self.heading is not None:
             checks.require_finite(heading=self.heading)
 
-    def place(self, key: Any, arena: Arena, source: Float[Array, " 2"], goal_radius: Any, on_grid: bool) -> AgentPose:
+    def place(
+        self, key: Any, arena: Arena, source: Float[Array, " 2"], goal_radius: Any, on_grid: bool, puffs: Any = None
+    ) -> AgentPose:
+        """The agent; `puffs`, as `Field.puffs` returns them, are given if `needs_puffs`."""
         low = pair(arena.low if self.low is None else self.low)
         high = pair(arena.high if self.high is None else self.high)
         zone = _Zone(low[0], low[1], high[0], high[1])
@@ -58,6 +64,53 @@ class Start(eqx.Module):
         if self.heading is None:
             return (_to_unit_float(_mix(words.x + words.y * jnp.uint32(GOLDEN))) * 2 - 1).astype(dtype) * jnp.pi
         return jnp.deg2rad(jnp.asarray(self.heading, dtype))
+
+
+class StartInPlume(Start):
+    """Where the puffs are, as in the released code of Singh et al. 2023.
+
+    A quantile of the puffs' x is drawn between `nearest` and `farthest`; the start is normal around it and around the
+    median y of the puffs there. `variation` scales the deviations: the distance to the quantile 0.1 below, and the
+    distance of the 5 % quantile of y, at most 1 m. `low` and `high` do not apply.
+    """
+
+    needs_puffs: ClassVar[bool] = True
+
+    nearest: Any = 0.4
+    farthest: Any = 0.8
+    variation: Any = 1.0
+
+    def __check_init__(self) -> None:
+        checks.require_fraction(nearest=self.nearest, farthest=self.farthest)
+        checks.require_non_negative(variation=self.variation)
+
+    def place(
+        self, key: Any, arena: Arena, source: Float[Array, " 2"], goal_radius: Any, on_grid: bool, puffs: Any = None
+    ) -> AgentPose:
+        x, y, alive = puffs
+        quantile_key, x_key, y_key = random.split(random.fold_in(key, PLACE), 3)
+        fraction = self.nearest + (self.farthest - self.nearest) * random.uniform(quantile_key)
+        middle = quantile(x, alive, fraction)
+        deviation = middle - quantile(x, alive, fraction - 0.1)
+        near = alive & (jnp.abs(x - middle) <= deviation)
+        centre = quantile(y, near, 0.5)
+        width = jnp.minimum(1, centre - quantile(y, near, 0.05))
+        drawn_x = middle + self.variation * deviation * random.normal(x_key)
+        drawn_y = centre + self.variation * width * random.normal(y_key)
+        drawn = jnp.clip(jnp.stack([drawn_x, drawn_y]), pair(arena.low), pair(arena.high))
+        place = jnp.where(self.fixed != 0, pair(self.point), drawn)
+        return AgentPose.at(place, self._heading(_words(key), place.dtype), jnp.zeros_like(place), jnp.zeros((), bool))
+
+
+def quantile(values: Float[Array, " n"], among: Bool[Array, " n"], fraction: Any) -> Float[Array, ""]:
+    """The quantile of some of the values, linear between two of them; 0 if there are none."""
+    count = among.sum()
+    ordered = jnp.sort(jnp.where(among, values, jnp.inf))
+    position = jnp.clip(fraction, 0, 1) * jnp.maximum(count - 1, 0)
+    lower = jnp.floor(position).astype(jnp.int32)
+    share = position - lower
+    upper = jnp.minimum(lower + 1, jnp.maximum(count - 1, 0))
+    return jnp.where(count > 0, (1 - share) * ordered[lower] + share * ordered[upper], 0)
 
 
 class _Zone(NamedTuple):

@@ -1,5 +1,6 @@
 """User-defined Python objects as parts of a search: their required members, arguments and return values."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,6 +50,9 @@ class AgentState:
     total_reward: float = 0.0
     goal_reached: bool = False
 
+    def copy(self) -> "AgentState":
+        return AgentState(self.position, self.orientation, self.step_count, self.total_reward, self.goal_reached)
+
 
 class Surroundings(Mapping[str, Any]):
     """The input of a user's sensor. `plume_field`, the (height, width) array, is computed when it is read."""
@@ -84,6 +88,8 @@ def require(name: str, component: Any) -> Any:
 
 def require_finite(name: str, value: Any) -> float:
     """Convert a number returned by a user's part."""
+    if type(value) is float and math.isfinite(value):
+        return value
     number = as_array(value)
     if number is None or number.size != 1 or not np.isfinite(number).all():
         raise ValidationError(name, value, "a finite number")
@@ -98,6 +104,8 @@ def return_label(component: Any, method: str, step: int) -> str:
 def sample_plume(plume: Any, x: Any, y: Any, step: int) -> float:
     """The current concentration; a plume without `advance_to_step` gets the time as an argument."""
     value = plume.sample(x, y) if hasattr(plume, "advance_to_step") else plume.sample(x, y, t=step)
+    if type(value) is float and math.isfinite(value):
+        return value
     return require_finite(return_label(plume, "sample", step), value)
 
 
@@ -115,6 +123,8 @@ def plume_raster(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
     if value is None:
         return np.array([[sample_plume(plume, x, y, step) for x in range(shape[1])] for y in range(shape[0])])
     value = value() if callable(value) else value
+    if type(value) is np.ndarray and value.shape == shape and value.dtype.kind in "fiu":
+        return value
     array = as_array(value)
     if array is None or array.shape != shape:
         raise ValidationError(f"{type(plume).__name__}.field_array", value, f"an array of shape {shape}")

@@ -85,6 +85,7 @@ def evaluate(
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
     """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch."""
+    params = env.evaluation_params(params)
     if isinstance(env, TimedSearch):  # it has batches of its own
         return _evaluate_batch(name, env, params, policy, seed, num_episodes)
     size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation

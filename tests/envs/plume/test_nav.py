@@ -1,5 +1,6 @@
 """PlumeNav: the contract's numbers, options and errors, and invariants."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from jax import random
 
+from tropism.core.params import override
 from tropism.core.registry import make
 from tropism.core.rollout.api import rollout
 from tropism.core.rollout.policy import random_policy
@@ -17,16 +19,18 @@ from tropism.core.session.session import Session
 from tropism.core.spaces import Box, Discrete
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
-from tropism.plume.fields import Gaussian, Meander
+from tropism.plume.fields import Gaussian, Meander, Puffs
 from tropism.plume.motion import Cardinal, Continuous
+from tropism.plume.receptors import Noisy
 from tropism.plume.rewards import Singh
 from tropism.plume.sensors import Concentration, Position, WindSense, dict_sensor
 from tropism.plume.start import Start
+from tropism.plume.wind import Constant
 
 KEY = random.key(0)
 INFO = {
     *("goal_reached", "agent_xy", "agent_position", "source_location", "goal_location"),
-    *("distance_to_goal", "concentration_at_agent"),
+    *("distance_to_goal", "concentration_at_agent", "heading"),
 }
 WALL = np.zeros((128, 128), bool)
 WALL[60:70, 50] = True
@@ -319,3 +323,63 @@ def test_the_wind_of_a_recording_is_an_argument():
 
 def test_the_source_is_at_the_centre_of_any_grid():
     assert make("PlumeNav-v0", grid_size=(12, 10))[1].field.source == (6.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"field": Meander(), "motion": Continuous(dt=0.04)},
+        {"field": Puffs(), "motion": Continuous(dt=0.1)},
+        {"motion": Continuous(dt=0.04), "sensor": WindSense(apparent=True, dt=1.0)},
+        {"field": Meander(), "sensor": dict_sensor(wind=Noisy(WindSense(apparent=True, dt=0.5)))},
+    ],
+)
+def test_parts_with_different_clocks_are_rejected(parts: dict[str, Any]):
+    arena: dict[str, Any] = {"low": (-2.0, -2.5), "high": (10.0, 2.5)} if isinstance(parts.get("field"), Puffs) else {}
+    with pytest.raises(ValidationError, match="dt"):
+        PlumeNav(**parts, **arena)
+
+
+def test_params_with_different_clocks_are_rejected():
+    env = PlumeNav(Meander(dt=0.5), motion=Continuous(dt=0.5))
+    with pytest.raises(ValidationError, match="dt"):
+        override(env.default_params(), {"motion.dt": 0.04})
+
+
+def test_a_plume_that_its_buffer_would_cut_is_rejected():
+    with pytest.raises(ValidationError, match="max_puffs"):
+        PlumeNav(Puffs(flow=Constant((0.1, 0.0))), motion=Continuous(), low=(-2.0, -2.5), high=(10.0, 2.5))
+    assert make("PlumeNavPuffs-v0", regime="switch_many")[0].field.max_puffs > 2300
+
+
+def test_a_shared_plume_has_a_seed_and_another_one_for_evaluations():
+    first, again, other = (
+        PlumeNav(Meander(), motion=Continuous(dt=1.0), max_steps=20, shared=True, realisation=seed)
+        for seed in (1, 1, 2)
+    )
+    params = first.default_params()
+    paths = [env.default_params().field.states.path for env in (first, again, other)]
+    held_out = first.evaluation_params(params)
+    assert np.array_equal(paths[0], paths[1])
+    assert not np.array_equal(paths[0], paths[2])
+    assert not np.array_equal(paths[0], held_out.field.states.path)
+    assert PlumeNav().evaluation_params(params) is params
+
+
+def test_an_episode_in_a_shared_plume_does_not_reach_its_end():
+    env = PlumeNav(Meander(), motion=Continuous(dt=1.0), max_steps=20, shared=True)
+    params = env.default_params()
+    _, states = jax.vmap(env.reset, in_axes=(0, None))(random.split(random.key(0), 200), params)
+    assert int(states.field.max()) == 20
+    assert params.field.num_frames == 41
+
+
+def test_straying_from_the_puffs_ends_the_episode():
+    env = PlumeNav(Puffs(), motion=Continuous(), low=(-9.0, -9.0), high=(10.0, 9.0), max_stray=1.0, goal_radius=0.2)
+    params = env.default_params()
+    with pytest.raises(ValidationError, match="a field of puffs"):
+        PlumeNav(max_stray=1.0)
+    for y, ended in ((0.5, False), (3.0, True)):
+        here = replace(params, start=Start(fixed=1, point=(3.0, y)))
+        _, state = env.reset(random.key(0), here)
+        assert bool(env.step(random.key(1), state, jnp.zeros(2), here)[3]) == ended

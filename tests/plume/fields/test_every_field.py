@@ -17,10 +17,10 @@ FIELDS: dict[str, Field] = {
     "gaussian": Gaussian(),
     "meander": Meander(),
     "puffs": Puffs(max_puffs=300),
-    "switching puffs": Puffs(max_puffs=300, flow=Switching.many()),
+    "switching puffs": Puffs(max_puffs=300, flow=Switching()),
     "filaments": Filaments(max_puffs=100, warmup=20),
     "movie": synthetic_recording(num_frames=5).field(),
-    "shared": share(Meander(), random.key(0), 4).with_source((3.0, 1.0)),
+    "shared": share(Meander(), random.key(0), 4, num_starts=2).with_source((3.0, 1.0)),
 }
 
 

@@ -11,7 +11,7 @@ from jax import random
 
 from tropism.errors import ValidationError
 from tropism.plume.fields import Gaussian
-from tropism.plume.wind import Constant, Switching
+from tropism.plume.wind import Constant, SwitchOnce
 
 POINTS = np.random.default_rng(0).uniform(0, 128, (50, 2))
 
@@ -34,7 +34,7 @@ def test_a_constant_wind_has_no_state() -> None:
 
 
 def test_the_wind_advances() -> None:
-    field = Gaussian(flow=Switching(speed=1.0, interval=2.0, jitter=0.0, spread=0.0, turn=math.pi / 3), dt=1.0)
+    field = Gaussian(flow=SwitchOnce(speed=1.0, turn=math.pi / 3, earliest=1.5, latest=1.5), dt=1.0)
     state = field.init(random.key(0))
     for step in range(3):
         state = field.advance(random.key(step), state)

@@ -1,6 +1,7 @@
 """Puffs against the equations of Singh et al. and against a plain NumPy loop."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from jax import random
 from tropism.errors import ValidationError
 from tropism.plume.fields import Puffs
 from tropism.plume.fields.puffs import PuffsState
-from tropism.plume.wind import Switching, Wandering
+from tropism.plume.wind import Constant, Switching, SwitchOnce, Wandering
 
 SMALL = Puffs(max_puffs=500)
 LONG = 8000  # steps; the same in most tests, so that they share a compilation
@@ -140,9 +141,75 @@ def test_a_wandering_wind_bends_the_plume_from_the_start() -> None:
     assert y.std() == pytest.approx(theory, rel=0.12)
 
 
+def numpy_switched_centre(rng: np.random.Generator, seconds: float) -> float:
+    """The y at which the centre line of a plume in a wind that switches every 3 ± 0.3 s crosses x = 6 m."""
+    dt, times = 0.02, [0.0]
+    count = int(seconds / 3) + 1
+    switches = 3 * np.arange(1, count) + rng.uniform(-0.3, 0.3, count - 1)
+    turns = np.clip(rng.normal(0, math.pi / 6, count - 1), -math.pi / 3, math.pi / 3)
+    times = np.arange(0, seconds, dt)
+    angle = np.concatenate([[0.0], turns])[np.searchsorted(switches, times, side="right")]
+    x, y = (np.cumsum(part[::-1]) * 0.5 * dt for part in (np.cos(angle), np.sin(angle)))  # by age
+    return float(np.interp(6.0, x, y))
+
+
+def test_a_switching_wind_has_bent_the_plume_before_the_start() -> None:
+    """The centre line at 6 m has the spread of a plume after a minute of switching, 1.4 m."""
+    rng = np.random.default_rng(0)
+    loops = np.array([numpy_switched_centre(rng, 60 + rng.uniform(0, 3)) for _ in range(1500)])
+    field = Puffs(max_puffs=2600, flow=Switching(), shake=0.0)
+    states = jax.jit(jax.vmap(field.init))(random.split(random.key(0), 600))
+    x, y = np.asarray(states.x), np.asarray(states.y)
+    centres = np.array([np.interp(6.0, a[::-1], b[::-1]) for a, b in zip(x, y, strict=True)])
+    assert loops.std() == pytest.approx(1.4, rel=0.06)
+    assert centres.std() == pytest.approx(loops.std(), rel=0.1)
+    assert centres.mean() == pytest.approx(0, abs=4 * 1.4 / math.sqrt(600))
+
+
+@pytest.mark.slow
+def test_a_switching_plume_stays_as_it_starts() -> None:
+    """The spread of all puffs is the same at the start and 10 s later."""
+    field = Puffs(max_puffs=1500, flow=Switching(), shake=0.0)
+    first = jax.jit(jax.vmap(field.init))(random.split(random.key(0), 400))
+    later = jax.vmap(lambda state, key: _run(field, state, key, 250)[0])(first, random.split(random.key(1), 400))
+    for part in ("x", "y"):
+        a, b = (np.asarray(getattr(state, part)) for state in (first, later))
+        assert a.std() == pytest.approx(b.std(), rel=0.1)
+
+
+def test_square_puffs_cover_more_than_circles() -> None:
+    """A square around a circle has 4/π of its area; overlapping puffs do not change the sum."""
+    state = jax.jit(SMALL.init)(random.key(0))
+    points = jnp.asarray(np.random.default_rng(0).uniform((0.3, -0.3), (2.0, 0.3), (40_000, 2)))
+    circles, squares = (
+        np.asarray(jax.jit(replace(SMALL, square=square).concentration)(state, points)) for square in (False, True)
+    )
+    assert (squares >= circles).all()
+    assert squares.mean() / circles.mean() == pytest.approx(4 / math.pi, rel=0.05)
+
+
+def test_puffs_outside_their_area_are_removed() -> None:
+    field = replace(SMALL, low=(-1.0, -0.1), high=(1.5, 0.1))
+    state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 100)
+    x, y, alive = (np.asarray(part) for part in field.puffs(state))
+    assert alive.any()
+    assert x[alive].max() < 1.5
+    assert np.abs(y[alive]).max() < 0.1
+
+
+@pytest.mark.parametrize(("wind", "fits"), [(0.5, True), (0.4, False), (0.0, False)])
+def test_a_buffer_that_would_cut_the_plume_is_rejected(wind: float, fits: bool) -> None:
+    field = Puffs(flow=Constant((wind, 0.0)))
+    if fits:
+        field.check_arena((-2.0, -2.5), (10.0, 2.5))
+    else:
+        with pytest.raises(ValidationError, match="max_puffs"):
+            field.check_arena((-2.0, -2.5), (10.0, 2.5))
+
+
 @pytest.mark.slow
 def test_a_switched_wind_turns_only_the_young_plume() -> None:
-    field = Puffs(max_puffs=2000, flow=Switching.once(at=1.0), shake=0.0)
+    field = Puffs(max_puffs=2000, flow=SwitchOnce(earliest=1.0, latest=1.0), shake=0.0)
     state, _ = run(field, jax.jit(field.init)(random.key(0)), random.key(1), 100)  # 4 s, of which 3 after the switch
     x, y = np.asarray(state.x), np.asarray(state.y)
     age = (np.asarray(state.radius) - 0.01) / 0.01

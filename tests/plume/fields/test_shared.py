@@ -15,7 +15,7 @@ POINTS = jnp.array([[0.1, 0.0], [0.3, 0.02], [0.5, -0.1]])
 @pytest.mark.slow
 def test_it_is_the_field_advanced_step_by_step() -> None:
     field = Puffs(max_puffs=200)
-    shared = share(field, random.key(0), 6, offset=False)
+    shared = share(field, random.key(0), 6)
     start_key, steps_key = random.split(random.key(0))
     advance = jax.jit(field.advance)
     state, now = jax.jit(field.init)(start_key), shared.init(random.key(9))
@@ -23,14 +23,19 @@ def test_it_is_the_field_advanced_step_by_step() -> None:
         np.testing.assert_allclose(shared.concentration(now, POINTS), field.concentration(state, POINTS), rtol=1e-4)
         np.testing.assert_array_equal(shared.wind(now, POINTS), field.wind(state, POINTS))
         state, now = advance(key, state), shared.advance(random.key(8), now)
-    assert int(now) == 0  # from the first again
+    assert int(now) == 5  # the last one stays: the plume does not jump
 
 
-def test_episodes_begin_at_a_random_frame_by_default() -> None:
-    shared = share(Meander(), random.key(0), 7)
+def test_episodes_begin_at_one_of_the_first_frames() -> None:
+    shared = share(Meander(), random.key(0), 7, num_starts=4)
     begins = np.asarray(jax.vmap(shared.init)(random.split(random.key(1), 500)))
-    assert set(begins.tolist()) == set(range(7))
-    assert int(share(Meander(), random.key(0), 7, offset=False).init(random.key(1))) == 0
+    assert set(begins.tolist()) == set(range(4))
+    assert int(share(Meander(), random.key(0), 7).init(random.key(1))) == 0
+
+
+def test_there_are_not_more_starts_than_frames() -> None:
+    with pytest.raises(ValidationError, match="num_starts"):
+        share(Meander(), random.key(0), 3, num_starts=4)
 
 
 def test_moving_the_source_moves_the_whole_plume() -> None:

@@ -40,14 +40,18 @@ def run_episodes(
     params: Any,
     probe: Probe,
     trace_length: int = 0,
+    params_axes: Any = None,
 ) -> EpisodeOutcomes:
-    """Episode i is that of a `Session` with the seed `seed + i`; the trace has its first `trace_length` values."""
+    """Episode i is that of a `Session` with the seed `seed + i`; the trace has its first `trace_length` values.
+
+    `params_axes`, as in `jax.vmap`, selects params that differ between episodes.
+    """
     check_count("num_episodes", num_episodes)
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
     # Arrays, so that a new number does not compile again; other leaves are compiled in.
     policy = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, policy)
     params, seeds = jax.tree.map(jnp.asarray, (params, seeds))
-    return _run(env, policy, params, seeds, probe, trace_length)
+    return _run(env, policy, params, seeds, probe, trace_length, params_axes)
 
 
 class Lane(eqx.Module):
@@ -65,14 +69,26 @@ class Lane(eqx.Module):
 
 @eqx.filter_jit
 def _run(
-    env: Environment, policy: Any, params: Any, seeds: UInt32[Array, "episodes 2"], probe: Probe, trace_length: int
+    env: Environment,
+    policy: Any,
+    params: Any,
+    seeds: UInt32[Array, "episodes 2"],
+    probe: Probe,
+    trace_length: int,
+    params_axes: Any,
 ) -> EpisodeOutcomes:
-    lanes = jax.vmap(lambda seed: start_lane(env, policy, params, probe, seed))(seeds)
+    def start(seed: Any, lane_params: Any) -> Lane:
+        return start_lane(env, policy, lane_params, probe, seed)
+
+    def step_one(lane: Lane, lane_params: Any) -> Lane:
+        return step_lane(env, policy, lane_params, probe, lane)
+
+    lanes = jax.vmap(start, in_axes=(0, params_axes))(seeds, params)
     trace = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (trace_length, *leaf.shape)), lanes.probe_value)
 
     def step(carry: Any) -> Any:
         time, lanes, trace = carry
-        lanes = jax.vmap(lambda lane: step_lane(env, policy, params, probe, lane))(lanes)
+        lanes = jax.vmap(step_one, in_axes=(0, params_axes))(lanes, params)
         if trace_length:
             trace = jax.tree.map(lambda rows, row: rows.at[time + 1].set(row, mode="drop"), trace, lanes.probe_value)
         return time + 1, lanes, trace

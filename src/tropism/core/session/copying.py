@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from tropism.core.spaces.hints import PLAIN
 
@@ -19,6 +20,8 @@ def defensive_copy(value: Any) -> Any:
         return {name: item if type(item) in PLAIN else defensive_copy(item) for name, item in value.items()}
     if kind is tuple:
         return tuple([item if type(item) in PLAIN else defensive_copy(item) for item in value])
+    if kind is np.ndarray and value.dtype.kind != "O":
+        return value.copy()
     names = field_names(kind)
     if names is None:
         return copy.deepcopy(value)

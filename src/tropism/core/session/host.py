@@ -5,6 +5,7 @@ import json
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -47,8 +48,10 @@ class HostEngine:
         self.copies = copies
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
-        self._coerce, self._env_step, self._env_info = self.space.coerce, env.step, env.info
-        self._state_is_lost, self._recorded_outcome = env.state_is_lost, env.recorded_outcome
+        # Plain functions: Equinox wraps every bound method in a module, which makes calls slow.
+        self._coerce = partial(type(self.space).coerce, self.space)
+        self._env_step, self._env_info = partial(type(env).step, env), partial(type(env).info, env)
+        self._state_is_lost, self._recorded_outcome = partial(type(env).state_is_lost, env), env.recorded_outcome
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params

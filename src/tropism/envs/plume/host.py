@@ -2,29 +2,41 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random
 from numpy.typing import NDArray
 
 from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import host_device
 from tropism.core.environment import Environment, Info
-from tropism.core.episode import host_key, seed_words, step_key
+from tropism.core.episode import Timestep, host_key, seed_words
 from tropism.core.host import Host
+from tropism.core.native.engine import compiled_engine
+from tropism.core.session.compiled import CompiledEngine
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
+from tropism.envs.plume.host_parts import (
+    SceneParts,
+    SmallBox,
+    compute_reward,
+    move,
+    sense,
+    start_pose,
+    to_pose,
+)
+from tropism.envs.plume.host_state import PlumeHostState
 from tropism.envs.plume.nav import PlumeNav, PlumeNavParams, PlumeNavState
-from tropism.envs.plume.parts import HostEpisode, PlumeParts, PlumeView
-from tropism.envs.plume.steps import MOTION, PRIVATE_INFO, SENSOR, HostSteps, search_info, take_step
+from tropism.envs.plume.parts import PlumeParts, PlumeView
+from tropism.envs.plume.steps import PRIVATE_INFO, HostSteps, search_info, take_step
 from tropism.errors import StateError, ValidationError
-from tropism.plume.scene import AgentPose, Scene, pair
+from tropism.plume.rewards import SparseGoal
+from tropism.plume.scene import AgentPose
+from tropism.plume.sensors import Concentration
 from tropism.plume.user_parts import (
-    AgentAtPoint,
     AgentState,
     Coordinates,
     GridSize,
@@ -40,23 +52,6 @@ from tropism.plume.user_parts import (
 )
 
 RNG = -2  # in place of a step number: selects the key of the components' generator
-SceneParts = tuple[Any, ...]  # the fields of a Scene, which a compiled part constructs itself
-
-
-@dataclass(frozen=True)
-class PlumeHostState:
-    search: "HostSearch"  # its parts run this episode
-    episode: HostEpisode
-    words: NDArray[Any]  # the seed's
-    rng: np.random.Generator
-    source: Coordinates
-    agent: AgentState
-    pose: AgentPose  # the same agent, for library parts
-    field: Any = None  # the state of a library field
-    memory: Any = ()  # a library sensor's
-    concentration: float = 0.0  # concentration at the agent
-    distance: float = 0.0  # to the source
-    trail: tuple[Coordinates, ...] = ()
 
 
 class HostSearch:
@@ -68,6 +63,11 @@ class HostSearch:
         self.size = GridSize(*base.grid_size)
         self.shape, self.low, self.high, self.trail = base.shape, base.low, base.high, base.trail
         self.on_grid = base.motion.on_grid
+        self.engine: CompiledEngine | None = None  # moves the agent and the plume if both are the library's
+        self._small_obs = SmallBox.of(base.sensor.space(base.shape))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "engine": None}  # a copy replays its episode
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HostSearch) and (self.base, self.parts) == (other.base, other.parts)
@@ -78,23 +78,46 @@ class HostSearch:
     def reset(self, seed: int, params: Any) -> tuple[Any, PlumeHostState]:
         words, rng = seed_words(seed), np.random.default_rng(host_key(seed, RNG))
         source = Coordinates(*(float(side) for side in params.field.source))
-        pose = _start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
-        agent = self._agent_state(pose, AgentState(Coordinates(0, 0)))
-        episode = self.parts.begin_episode(seed, rng, params)
-        state = PlumeHostState(self, episode, words, rng, source, agent, pose)
-        memory = params.sensor.start(self.shape)
-        state = self.update_surroundings(replace(state, memory=memory, trail=(agent.position,) * self.trail), params)
-        return self.observe(state, params)
+        episode, steps = self.parts.begin_episode(seed, rng, params), HostSteps(self, params)
+        agent = AgentState(Coordinates(0, 0))
+        state = PlumeHostState(self, episode, steps, words, rng, source, self._coordinates(*source), agent, None)
+        with jax.default_device(host_device()):
+            if self.parts.uses_engine:
+                self._start_engine(state, seed, params)
+            else:
+                state.pose = start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
+                state.agent = self._agent_state(state.pose, agent)
+                state.memory = params.sensor.start(self.shape)
+        state.trail = (state.agent.position,) * self.trail
+        self.update_surroundings(state, steps.goal_radius)
+        return self.observe(state, params), state
+
+    def _start_engine(self, state: PlumeHostState, seed: int, params: Any) -> None:
+        """Reset an engine of the same search with library parts in place of the user's sensor and reward."""
+        user = {"sensor": (self.parts.sensor, Concentration()), "reward": (self.parts.reward, SparseGoal())}
+        parts = {name: part for name, (own, part) in user.items() if own is not None}
+        library_params = replace(params, **parts)
+        if self.engine is None:
+            self.engine = compiled_engine(self.base.with_parts(**parts), library_params, "auto")
+        self._follow_engine(state, self.engine.reset(seed, library_params, {}))
+
+    def _follow_engine(self, state: PlumeHostState, timestep: Timestep) -> None:
+        info, agent = timestep.info, state.agent.copy()
+        agent.position, agent.orientation = Coordinates(*info["agent_xy"]), info["heading"]
+        state.agent, state.pose, state.timestep = agent, None, timestep
+        state.absorbed = timestep.terminated and not info["goal_reached"]
+        self.parts.plume.follow(self.engine, agent.position, info["concentration_at_agent"])
 
     def step(self, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
         self._check_action(action)
-        result = take_step(HostSteps(self, params), state, action)
+        result = take_step(state.steps, state, action)
         state.episode.actions.append(action)
         return result
 
     def info(self, state: PlumeHostState) -> Info:
-        position, goal = tuple(state.agent.position), tuple(self.goal(state))
-        return search_info(state.agent.goal_reached, position, goal, state.distance, state.concentration)
+        agent, goal = state.agent, tuple(state.goal)
+        position, heading = tuple(agent.position), agent.orientation % 360.0
+        return search_info(agent.goal_reached, position, heading, goal, state.distance, state.concentration)
 
     def resume(self, state: PlumeHostState) -> PlumeHostState:
         """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
@@ -116,62 +139,98 @@ class HostSearch:
         if hasattr(motion, "validate_action") and not motion.validate_action(action):
             raise ValidationError("action", action, f"one that {type(motion).__name__}.validate_action accepts")
 
-    def move_agent(self, state: PlumeHostState, action: Any, params: Any) -> tuple[AgentState, AgentPose]:
-        """The agent after the action; its counters are still those before the step."""
-        motion, step = self.parts.motion, state.agent.step_count + 1
+    def move_agent(self, state: PlumeHostState, action: Any, params: Any) -> None:
+        """Move the agent of `state`; its counters are still those before the step."""
+        motion, before = self.parts.motion, state.agent
+        step = before.step_count + 1
+        if self.engine is not None:
+            self._follow_engine(state, self.engine.step(action))
+            return
         if motion is None:
-            pose = self._run(_move, params.motion, (state.words, step, action), (state,), params)
-            return self._agent_state(pose, state.agent), pose
-        result = motion.process_action(action, replace(state.agent), self.size)
-        agent = self._validate_agent(result, state.agent, return_label(motion, "process_action", step))
-        return agent, _to_pose(state.pose, agent.position, agent.orientation)
+            state.pose = self._run(move, params.motion, (state.words, step, action), (state,), params)
+            state.absorbed = bool(state.pose.absorbed)
+            state.agent = self._agent_state(state.pose, before)
+            return
+        result = motion.process_action(action, before.copy(), self.size)
+        state.agent = agent = self._validate_agent(result, before, step)
+        state.moved = (agent.position[0] - before.position[0], agent.position[1] - before.position[1])
+        state.pose = None
 
-    def _validate_agent(self, result: Any, before: AgentState, name: str) -> AgentState:
+    def _validate_agent(self, result: Any, before: AgentState, step: int) -> AgentState:
         position: Any = getattr(result, "position", None)
-        point = as_array((position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position)
-        if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
-            expected = f"an agent with a position between {self.low} and {self.high}"
-            raise ValidationError(name, result if position is None else position, expected)
-        orientation = require_finite(f"the orientation in {name}", getattr(result, "orientation", before.orientation))
-        return replace(before, position=Coordinates(*point.tolist()), orientation=orientation)
+        point: Any = (position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position
+        if not self._is_inside(point):
+            point = as_array(point)
+            if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
+                expected = f"an agent with a position between {self.low} and {self.high}"
+                name = return_label(self.parts.motion, "process_action", step)
+                raise ValidationError(name, result if position is None else position, expected)
+            point = point.tolist()
+        agent = before.copy()
+        agent.position = Coordinates(*point)
+        agent.orientation = orientation = getattr(result, "orientation", before.orientation)
+        if type(orientation) is not float or not math.isfinite(orientation):
+            label = return_label(self.parts.motion, "process_action", step)
+            agent.orientation = require_finite(f"the orientation in {label}", orientation)
+        return agent
 
-    def update_surroundings(self, state: PlumeHostState, params: Any) -> PlumeHostState:
+    def _is_inside(self, point: Any) -> bool:
+        """Whether a point is a pair of plain numbers inside the arena."""
+        if type(point) is not tuple or len(point) != 2:
+            return False
+        x, y = point
+        plain = type(x) in (int, float) and type(y) in (int, float)
+        return plain and self.low[0] <= x <= self.high[0] and self.low[1] <= y <= self.high[1]
+
+    def update_surroundings(self, state: PlumeHostState, goal_radius: float) -> None:
         """Update the field, the concentration at the agent, the distance and whether the goal is reached."""
         plume, agent = self.parts.plume, state.agent
+        if state.timestep is not None:
+            info = state.timestep.info
+            state.concentration, state.distance = info["concentration_at_agent"], info["distance_to_goal"]
+            agent.goal_reached = info["goal_reached"]
+            return
         x, y = agent.position
-        concentration = sample_plume(plume, x, y, self.parts.now)
-        distance = math.dist(agent.position, state.source)
-        agent = replace(agent, goal_reached=distance <= float(params.goal_radius))
-        field = plume.state if isinstance(plume, PlumeView) else None
-        return replace(state, agent=agent, field=field, concentration=concentration, distance=distance)
+        state.concentration = sample_plume(plume, x, y, self.parts.now)
+        state.distance = math.dist(agent.position, state.source)
+        agent.goal_reached = state.distance <= goal_radius
+        state.field = plume.state if isinstance(plume, PlumeView) else None
 
     def reward(self, state: PlumeHostState, action: Any, after: PlumeHostState, params: Any) -> float:
         reward = self.parts.reward
+        if reward is None and after.timestep is not None:
+            return after.timestep.reward
         if reward is None:
             known = (action, after.agent.goal_reached)
-            return float(self._run(_compute_reward, params.reward, known, (state, after), params))
-        value = reward.compute_reward(replace(state.agent), action, replace(after.agent), self.parts.plume)
+            return float(self._run(compute_reward, params.reward, known, (state, after), params))
+        value = reward.compute_reward(state.agent.copy(), action, after.agent.copy(), self.parts.plume)
+        if type(value) is float and math.isfinite(value):
+            return value
         return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
 
-    def observe(self, state: PlumeHostState, params: Any) -> tuple[Any, PlumeHostState]:
+    def observe(self, state: PlumeHostState, params: Any) -> Any:
         sensor, step = self.parts.sensor, self.parts.now
+        if sensor is None and state.timestep is not None:
+            return state.timestep.obs
         if sensor is None:
             known = (state.words, step, state.memory)
-            obs, memory = self._run(_sense, params.sensor, known, (state,), params)
-            return jax.tree.map(np.array, obs), replace(state, memory=memory)
-        obs = sensor.get_observation(self._surroundings(state, params))
-        return params.sensor.space(self.shape).coerce(obs, return_label(sensor, "get_observation", step)), state
+            obs, state.memory = self._run(sense, params.sensor, known, (state,), params)
+            return jax.tree.map(np.array, obs)
+        obs = sensor.get_observation(self._surroundings(state))
+        if self._small_obs is not None and self._small_obs.contains(obs):
+            return obs.copy()
+        return params.sensor.space(self.shape).coerce(obs, return_label(sensor, "get_observation", step))
 
-    def _surroundings(self, state: PlumeHostState, params: Any) -> Surroundings:
+    def _surroundings(self, state: PlumeHostState) -> Surroundings:
         parts = self.parts
         values = {
-            "agent_state": replace(state.agent),
+            "agent_state": state.agent.copy(),
             "concentration_field": parts.plume,
             "wind_field": parts.wind,
-            "goal_location": self.goal(state),
+            "goal_location": state.goal,
             "grid_size": self.size,
             "step_count": state.agent.step_count,
-            "max_steps": int(params.max_steps),
+            "max_steps": state.steps.max_steps,
             "rng": state.rng,
         }
         return Surroundings(values, lambda: plume_raster(parts.plume, self.shape, parts.now))
@@ -179,34 +238,42 @@ class HostSearch:
     def _run(self, function: Any, part: Any, known: SceneParts, states: tuple[PlumeHostState, ...], params: Any) -> Any:
         """Run a part compiled, unless it uses a plume or a wind that is a Python object."""
         host_only, name = self.parts.host_only, f"{function.__name__} of {type(part).__name__}"
-        if name not in host_only:
-            try:
-                return function(part, *known, *(self._compiled_scene_parts(state, params) for state in states))
-            except NeedsHost:
-                host_only.add(name)
-        return function.__wrapped__(part, *known, *(self.host_scene_parts(state, params) for state in states))
+        with jax.default_device(host_device()):
+            if name not in host_only:
+                try:
+                    return function(part, *known, *(self._compiled_scene_parts(state, params) for state in states))
+                except NeedsHost:
+                    host_only.add(name)
+            return function.__wrapped__(part, *known, *(self.host_scene_parts(state, params) for state in states))
 
     def _compiled_scene_parts(self, state: PlumeHostState, params: Any) -> SceneParts:
         field, parts = params.field, self.parts
         if parts.owns_wind and not parts.owns_plume:
             field = PlaceholderField(field.source, field)
-        return state.pose, params.arena, field, state.concentration if parts.owns_plume else state.field
+        return self.pose(state), params.arena, field, state.concentration if parts.owns_plume else state.field
 
     def host_scene_parts(self, state: PlumeHostState, params: Any) -> SceneParts:
-        field, field_state = params.field, state.field
+        field, field_state = params.field, state.field if self.engine is None else self.engine.state().field
         if self.parts.owns_plume or self.parts.owns_wind:
             field = HostField(field.source, None if self.parts.owns_plume else field, self.parts, self.shape)
             field_state = HostFieldState(state.agent.step_count, state.agent.position, state.concentration, state.field)
-        return state.pose, params.arena, field, field_state
+        return self.pose(state), params.arena, field, field_state
+
+    def pose(self, state: PlumeHostState) -> AgentPose:
+        """The agent, for library parts."""
+        if state.pose is None and self.engine is not None:
+            state.pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
+        if state.pose is None:
+            state.pose = to_pose(state.agent.position, state.agent.orientation, state.moved)
+        return state.pose
 
     def _agent_state(self, pose: AgentPose, before: AgentState) -> AgentState:
         """Convert the library's agent to the one passed to user parts."""
         x, y = np.asarray(pose.xy).tolist()
-        orientation = float(np.degrees(np.asarray(pose.heading))) % 360.0
-        return replace(before, position=self._coordinates(x, y), orientation=orientation)
-
-    def goal(self, state: PlumeHostState) -> Coordinates:
-        return self._coordinates(*state.source)
+        agent = before.copy()
+        agent.position = self._coordinates(x, y)
+        agent.orientation = float(np.degrees(np.asarray(pose.heading))) % 360.0
+        return agent
 
     def _coordinates(self, x: float, y: float) -> Coordinates:
         return Coordinates(round(x), round(y)) if self.on_grid else Coordinates(x, y)
@@ -246,13 +313,11 @@ class PlumeHost(Environment):
         return self.base.configure(params, options)
 
     def reset(self, key: int, params: Any) -> tuple[Any, PlumeHostState]:
-        with jax.default_device(host_device()):
-            return self.search.reset(key, params)
+        return self.search.reset(key, params)
 
     def step(self, key: int, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
-        with jax.default_device(host_device()):
-            state = state.search.resume(state)
-            return state.search.step(state, action, params)
+        state = state.search.resume(state)
+        return state.search.step(state, action, params)
 
     def info(self, state: PlumeHostState, params: Any) -> Info:
         return self.search.info(state)
@@ -281,43 +346,4 @@ class PlumeHost(Environment):
 
     def _pure(self, state: PlumeHostState, field: Any) -> PlumeNavState:
         trail = jnp.asarray(np.reshape(state.trail, (-1, 2)), float)
-        return PlumeNavState(jnp.int32(state.agent.step_count), state.pose, field, state.memory, trail)
-
-
-@jax.jit
-def _start_pose(words: Any, start: Any, motion: Any, arena: Any, source: Any, goal_radius: Any) -> AgentPose:
-    agent = start.place(step_key(words, 0), arena, pair(source), goal_radius, motion.on_grid)
-    return replace(agent, heading=motion.initial_heading(agent.heading))
-
-
-@jax.jit
-def _to_pose(before: AgentPose, position: Any, degrees: Any) -> AgentPose:
-    xy = pair(position)
-    return AgentPose.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), xy - before.xy, before.absorbed)
-
-
-def _scene(parts: SceneParts) -> Scene:
-    pose, arena, field, state = parts
-    if isinstance(field, PlaceholderField) and field.inner is None:
-        pose = AgentAtPoint.of(pose)
-        state = (pose.xy, state)
-    return Scene(pose, arena, field, state)
-
-
-def _key(words: Any, step: Any, part: int) -> Any:
-    return random.fold_in(step_key(jnp.asarray(words), step), part)
-
-
-@jax.jit
-def _move(motion: Any, words: Any, step: Any, action: Any, parts: SceneParts) -> AgentPose:
-    return motion.move(_key(words, step, MOTION), action, _scene(parts))
-
-
-@jax.jit
-def _compute_reward(reward: Any, action: Any, reached: Any, before: SceneParts, after: SceneParts) -> Any:
-    return reward(_scene(before), action, _scene(after), jnp.asarray(reached)).astype(jnp.float32)
-
-
-@jax.jit
-def _sense(sensor: Any, words: Any, step: Any, memory: Any, parts: SceneParts) -> Any:
-    return sensor.sense(_key(words, step, SENSOR), memory, _scene(parts))
+        return PlumeNavState(jnp.int32(state.agent.step_count), self.search.pose(state), field, state.memory, trail)

@@ -1,10 +1,11 @@
 """PlumeNav: find the source of an odour plume."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
@@ -14,7 +15,16 @@ from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, EnvState, Info, check_options
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Discrete, Space
-from tropism.core.spaces.space import as_array, check_count, is_integer
+from tropism.core.spaces.space import check_count
+from tropism.envs.plume.arguments import (
+    check_inside,
+    is_whole,
+    validate_flag,
+    validate_non_negative,
+    validate_part,
+    validate_point,
+    validate_size,
+)
 from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
@@ -28,6 +38,9 @@ from tropism.plume.start import Start
 from tropism.plume.strategies import Strategy
 from tropism.plume.strategies.catalog import NAMES, make_strategy
 
+HELD_OUT = 1 << 30  # changes the seed of a shared realisation for evaluations
+ROUNDING = 1e-6  # relative difference of two durations that are equal
+
 
 class PlumeNavParams(EnvParams):
     """The numbers of all parts; those of a part have dotted names, as in `params={"field.sigma": 30.0}`."""
@@ -40,8 +53,12 @@ class PlumeNavParams(EnvParams):
     arena: Arena
     goal_radius: ArrayLike  # length units
     max_steps: ArrayLike  # steps until truncation
+    max_stray: ArrayLike | None = None  # length units from the nearest puff
 
     def check_numbers(self) -> None:
+        step_duration(self.field, self.motion, self.sensor)
+        if self.max_stray is not None:
+            checks.require_positive(max_stray=self.max_stray)
         checks.require_non_negative(goal_radius=self.goal_radius)
         checks.require_positive(max_steps=self.max_steps)
         checks.require_inside(self.arena.low, self.arena.high, source=self.field.source)
@@ -59,13 +76,16 @@ class PlumeNav(Environment):
 
     Reward: by default 1 at the source, 0 otherwise.
 
-    Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
+    Ends: terminated within `goal_radius` of the source, and farther than `max_stray` from the nearest puff if that is
+    given; truncated after `max_steps` steps.
+
+    Field, motion and sensor have the same duration of a step.
 
     `low` and `high` bound the arena; `grid_size` is (width, height) of the raster on which it is drawn and sensed;
     its corners are the default bounds. The default field is a Gaussian around the centre. `obstacles` is
     a (height, width) mask. `trail` is the number of past positions in a picture. With `shared`, the plume is
-    simulated once and all agents of a batch share that realisation, each episode starting at another time of
-    it; otherwise each has its own.
+    simulated once, from the seed `realisation`, and all agents of a batch share it, each episode starting at another
+    time of it; evaluations use another realisation. Otherwise each agent has its own.
     """
 
     private_info = PRIVATE_INFO
@@ -83,6 +103,8 @@ class PlumeNav(Environment):
     max_steps: int
     trail: int
     shared: bool
+    realisation: int
+    max_stray: float | None
 
     def __init__(
         self,
@@ -99,25 +121,40 @@ class PlumeNav(Environment):
         max_steps: Any = 1000,
         trail: Any = 0,
         shared: bool = False,
+        realisation: Any = 0,
+        max_stray: Any = None,
     ):
         self.grid_size = validate_size(grid_size)
         width, height = self.grid_size
         field = Gaussian.for_grid(width, height) if field is None else field
-        self.field = _validate_part("field", field, Field, PlumeRecording)
-        self.sensor = _validate_part("sensor", sensor, Sensor)
-        self.motion = _validate_part("motion", motion, Motion)
-        self.reward = _validate_part("reward", reward, Reward)
-        self.start = _validate_part("start", start, Start)
+        self.field = validate_part("field", field, Field, PlumeRecording)
+        self.sensor = validate_part("sensor", sensor, Sensor)
+        self.motion = validate_part("motion", motion, Motion)
+        self.reward = validate_part("reward", reward, Reward)
+        self.start = validate_part("start", start, Start)
         self.low = (0.0, 0.0) if low is None else validate_point("low", low)
         self.high = (self.grid_size[0] - 1.0, self.grid_size[1] - 1.0) if high is None else validate_point("high", high)
         self.obstacles = None if obstacles is None else Mask(obstacles, self.shape)
-        self.goal_radius = _validate_non_negative("goal_radius", goal_radius)
+        self.goal_radius = validate_non_negative("goal_radius", goal_radius)
         self.max_steps = check_count("max_steps", max_steps)
         self.trail = check_count("trail", trail, 0)
-        self.shared = _validate_flag("shared", shared)
+        self.shared = validate_flag("shared", shared)
+        self.realisation = check_count("realisation", realisation, 0)
+        self.max_stray = None if max_stray is None else validate_non_negative("max_stray", max_stray)
+        step_duration(_clock_field(self.field), self.motion, self.sensor)
         self._check_bounds()
         self._check_place("source", source_point(self.field))
         self._check_start()
+        if isinstance(self.field, Field):
+            self.field.check_arena(self.low, self.high)
+        if self.max_stray is not None or self.start.needs_puffs:
+            self._check_puffs()
+
+    def with_parts(self, **parts: Any) -> "PlumeNav":
+        """The same search with other arguments."""
+        arguments = {each.name: getattr(self, each.name) for each in fields(self)}
+        arguments["obstacles"] = None if self.obstacles is None else self.obstacles.array
+        return PlumeNav(**arguments | parts)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -127,19 +164,24 @@ class PlumeNav(Environment):
     def default_params(self) -> PlumeNavParams:
         mask = None if self.obstacles is None else jnp.asarray(self.obstacles.array)
         arena = Arena(self.low, self.high, mask, self.shape)
-        parts = (
-            playable_field(self.field, self.max_steps if self.shared else 0),
-            self.sensor,
-            self.motion,
-            self.reward,
-            self.start,
-        )
-        return PlumeNavParams(*parts, arena, self.goal_radius, self.max_steps)
+        parts = (self._playable_field(self.realisation), self.sensor, self.motion, self.reward, self.start)
+        return PlumeNavParams(*parts, arena, self.goal_radius, self.max_steps, self.max_stray)
+
+    def evaluation_params(self, params: Any) -> Any:
+        """Those with another realisation of a shared plume."""
+        if not self.shared:
+            return params
+        field = self._playable_field(self.realisation ^ HELD_OUT)
+        return replace(params, field=field.with_source(params.field.source))
+
+    def _playable_field(self, realisation: int) -> Field:
+        return playable_field(self.field, self.max_steps if self.shared else 0, realisation)
 
     def reset(self, key: Any, params: Any) -> tuple[Any, PlumeNavState]:
         field = params.field.init(random.fold_in(key, FIELD))
         source = pair(params.field.source)
-        agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid)
+        puffs = params.field.puffs(field) if params.start.needs_puffs else None
+        agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid, puffs)
         agent = replace(agent, heading=params.motion.initial_heading(agent.heading))
         scene = Scene(agent, params.arena, params.field, field)
         memory = params.sensor.start(params.arena.shape)
@@ -157,7 +199,8 @@ class PlumeNav(Environment):
         scene = self.scene(state, params)
         position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
         reached, concentration = scene.distance <= params.goal_radius, scene.smell(scene.agent.xy)
-        return search_info(reached, position, goal, scene.distance, concentration)
+        heading = jnp.mod(jnp.rad2deg(scene.agent.heading), 360)
+        return search_info(reached, position, heading, goal, scene.distance, concentration)
 
     def _whole_on_grid(self, xy: Any) -> tuple[Any, Any]:
         x, y = (jnp.asarray(side, float) for side in (xy[0], xy[1]))
@@ -186,13 +229,13 @@ class PlumeNav(Environment):
     def _check_bounds(self) -> None:
         if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
             raise ValidationError("high", self.high, f"above low, {self.low}, in both directions")
-        if self.motion.on_grid and not _is_whole(self.low + self.high):
+        if self.motion.on_grid and not is_whole(self.low + self.high):
             raise ValidationError("low", (self.low, self.high), "whole numbers for low and high: this arena is a grid")
 
     def _check_place(self, name: str, point: Any) -> None:
         """Check that an agent or a source can be at this point."""
-        _check_inside(name, point, self.low, self.high)
-        if self.motion.on_grid and not _is_whole(point):
+        check_inside(name, point, self.low, self.high)
+        if self.motion.on_grid and not is_whole(point):
             raise ValidationError(name, point, "whole numbers: this arena is a grid")
         if self.obstacles is not None:
             arena = Arena(self.low, self.high, None, self.shape)
@@ -206,12 +249,17 @@ class PlumeNav(Environment):
         low = self.low if self.start.low is None else self.start.low
         high = self.high if self.start.high is None else self.start.high
         for corner in (low, high):
-            _check_inside("start", corner, self.low, self.high)
+            check_inside("start", corner, self.low, self.high)
         if self.motion.on_grid:
             low, high = np.ceil(low), np.floor(high)
         if not np.all(np.less_equal(low, high)):
             raise ValidationError("start", (self.start.low, self.start.high), "a zone with low at most high")
         return None
+
+    def _check_puffs(self) -> None:
+        """Raise ValidationError if the field has no puffs."""
+        field = _clock_field(self.field)
+        jax.eval_shape(lambda: field.puffs(field.init(random.key(0))))
 
     def observation_space(self, params: Any) -> Space:
         return params.sensor.space(params.arena.shape)
@@ -254,57 +302,30 @@ class PlumeNav(Environment):
 
 
 @cache
-def playable_field(field: Field | PlumeRecording, steps: int) -> Field:
-    """The field to simulate: a Movie for a recording; with `steps`, a shared realisation of twice that length."""
+def playable_field(field: Field | PlumeRecording, steps: int, seed: int = 0) -> Field:
+    """The field to simulate: a Movie for a recording; with `steps`, a shared realisation of twice that length, in
+    whose first half episodes start, so that none reaches its end."""
     field = field.field() if isinstance(field, PlumeRecording) else field
-    return share(field, random.key(0), 2 * steps) if steps else field
+    return share(field, random.key(seed), 2 * steps + 1, num_starts=steps + 1) if steps else field
+
+
+def step_duration(field: Field, motion: Motion, sensor: Sensor) -> Any:
+    """Seconds per step, on which field, motion and sensor must agree; None if none of them depends on it."""
+    durations = {"field": field.step_duration, "motion": motion.step_duration}
+    durations |= {f"sensor {number}": seconds for number, seconds in enumerate(sensor.step_durations())}
+    known = {name: seconds for name, seconds in durations.items() if seconds is not None}
+    plain = {name: float(seconds) for name, seconds in known.items() if isinstance(seconds, int | float | np.generic)}
+    if plain and max(plain.values()) > min(plain.values()) * (1 + ROUNDING):
+        raise ValidationError("dt", plain, "the same seconds per step for field, motion and sensor")
+    return next(iter(known.values()), None)
+
+
+def _clock_field(field: Field | PlumeRecording) -> Field:
+    return playable_field(field, 0) if isinstance(field, PlumeRecording) else field
 
 
 def source_point(field: Field | PlumeRecording) -> Any:
     return field.source_point if isinstance(field, PlumeRecording) else field.source
-
-
-def _validate_flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ValidationError(name, value, "True or False")
-    return bool(value)
-
-
-def _validate_part(name: str, value: Any, *kinds: type) -> Any:
-    if not isinstance(value, kinds):
-        raise ValidationError(name, value, f"a {' or '.join(kind.__name__ for kind in kinds)}")
-    return value
-
-
-def validate_size(value: Any) -> tuple[int, int]:
-    sides = list(value) if isinstance(value, tuple | list | np.ndarray) else []
-    if len(sides) != 2 or not all(is_integer(side) and int(side) >= 2 for side in sides):
-        raise ValidationError("grid_size", value, "(width, height), whole numbers of at least 2")
-    return int(sides[0]), int(sides[1])
-
-
-def validate_point(name: str, value: Any) -> tuple[float, float]:
-    array = as_array(value)
-    if array is None or array.shape != (2,) or array.dtype.kind == "b" or not np.isfinite(array).all():
-        raise ValidationError(name, value, "two finite numbers, (x, y)")
-    return float(array[0]), float(array[1])
-
-
-def _check_inside(name: str, point: Any, low: Any, high: Any) -> None:
-    x, y = (float(side) for side in point)
-    if not (low[0] <= x <= high[0] and low[1] <= y <= high[1]):
-        raise ValidationError(name, (x, y), f"a point between {low} and {high}")
-
-
-def _is_whole(numbers: Any) -> bool:
-    return all(float(number).is_integer() for number in numbers)
-
-
-def _validate_non_negative(name: str, value: Any) -> float:
-    array = as_array(value)
-    if array is None or array.shape != () or not (np.isfinite(array) and array >= 0) or array.dtype.kind == "b":
-        raise ValidationError(name, value, "a finite number of at least 0")
-    return float(array)
 
 
 def _describe_actions(motion: Motion) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from jax import random
 from numpy.typing import NDArray
 
+from tropism.core.compiled.program import host_device
 from tropism.core.episode import host_key, seed_words, small_seed, step_key
-from tropism.envs.plume.nav import PlumeNavParams
+from tropism.envs.plume.nav import PlumeNavParams, step_duration
 from tropism.envs.plume.steps import FIELD
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
@@ -58,6 +59,11 @@ class PlumeParts:
     def _wind_view(self, wind: Wind | None) -> Any:
         return WindView(wind) if self.owns_plume else FieldWindView(self.plume)
 
+    @property
+    def uses_engine(self) -> bool:
+        """Whether agent, plume and wind are the library's, so that one compiled step moves them."""
+        return self.motion is None and not self.owns_plume and not self.owns_wind
+
     def begin_episode(self, seed: int, rng: Any, params: PlumeNavParams) -> HostEpisode:
         self.now = 0
         self.episode = HostEpisode(seed, params, self._copy_user_parts())
@@ -69,6 +75,8 @@ class PlumeParts:
         elif hasattr(self.plume, "reset"):
             self.plume.reset(small_seed(seed))
         if isinstance(self.wind, WindView):
+            duration = step_duration(params.field, params.motion, params.sensor)
+            self.wind.dt = 1.0 if duration is None else duration
             self.wind.reset(seed)
         elif hasattr(self.wind, "reset"):
             self.wind.reset(small_seed(host_key(seed, WIND)))
@@ -100,61 +108,86 @@ class PlumeParts:
             state["sensor"], state["motion"], state["reward"] = self.episode.initial_parts
         return state
 
-    def _user_objects(self) -> tuple[Any, ...]:
+    def user_objects(self) -> tuple[Any, ...]:
         wind = self.wind.wind if isinstance(self.wind, WindView) else self.wind if self.owns_wind else None
         return self.sensor, self.motion, self.reward, self.plume if self.owns_plume else None, wind
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlumeParts):
             return False
-        pairs = zip(self._user_objects(), other._user_objects(), strict=True)
+        pairs = zip(self.user_objects(), other.user_objects(), strict=True)
         return self._origin == other._origin or all(
             mine is theirs or (mine == theirs) is True for mine, theirs in pairs
         )
 
     def __hash__(self) -> int:
-        return hash(tuple(map(type, self._user_objects())))
+        return hash(tuple(map(type, self.user_objects())))
 
 
 class _SteppedPart:
-    """Abstract: a library part driven by `reset` and `advance_to_step`. Copies must be reset."""
+    """Abstract: a library part driven by `reset` and `advance_to_step`. Copies must be reset.
+
+    Its state is computed when it is read."""
 
     def __init__(self):
         self.step = -1
-        self.state: Any = None
         self.words: Any = None  # the seed's
+        self._state: Any = None
+        self._state_step = -1
 
     def initial_state(self) -> Any:
         raise NotImplementedError
 
-    def next_state(self) -> Any:
+    def next_state(self, state: Any, step: int) -> Any:
         raise NotImplementedError
 
     def reset(self, seed: int) -> None:
-        self.words, self.step = seed_words(seed), 0
-        self.state = self.initial_state()
+        self.words, self.step, self._state_step = seed_words(seed), 0, -1
 
     def advance_to_step(self, k: int) -> None:
-        while self.step < k:
-            self.step += 1
-            self.state = self.next_state()
+        self.step = k
+
+    @property
+    def state(self) -> Any:
+        if self._state_step == self.step:
+            return self._state
+        with jax.default_device(host_device()):
+            if self._state_step < 0:
+                self._state, self._state_step = self.initial_state(), 0
+            while self._state_step < self.step:
+                self._state_step += 1
+                self._state = self.next_state(self._state, self._state_step)
+        return self._state
 
 
 class PlumeView(_SteppedPart):
     """A library field with the interface of a user's plume; `configure` sets the params of an episode."""
 
+    _engine: Any = None  # the engine whose state this is, if there is one
+
     def configure(self, field: Field, arena: Arena) -> None:
         self.field, self.arena = field, arena
+        self._engine = None
+
+    def follow(self, engine: Any, here: Any, concentration: float) -> None:
+        """Use the state of an engine, in which the agent is at `here`."""
+        self._engine, self._here, self._concentration = engine, here, concentration
+
+    @property
+    def state(self) -> Any:
+        return super().state if self._engine is None else self._engine.state().field
 
     def initial_state(self) -> Any:
         return _init(self.field, self.words)
 
-    def next_state(self) -> Any:
-        return _advance(self.field, self.words, self.step, self.state)
+    def next_state(self, state: Any, step: int) -> Any:
+        return _advance(self.field, self.words, step, state)
 
     def sample(self, x: Any, y: Any, t: Any = None) -> float:
         if t is not None and t != self.step:
             raise ValidationError("t", t, f"None or the current step, {self.step}")
+        if self._engine is not None and (x, y) == self._here:
+            return self._concentration
         return float(_concentration(self.field, self.state, self.arena, np.array([x, y], float)))
 
     @property
@@ -165,7 +198,7 @@ class PlumeView(_SteppedPart):
         return self.field_array.astype(dtype or np.float32)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"step": -1, "state": None, "words": None}
+        return {"step": -1, "words": None, "_state": None, "_state_step": -1}
 
 
 class FieldWindView:
@@ -180,17 +213,18 @@ class FieldWindView:
 
 
 class WindView(_SteppedPart):
-    """A library wind for a user's plume; a step is one second."""
+    """A library wind for a user's plume; a step takes as long as the motion says, or one second."""
 
     def __init__(self, wind: Wind | None = None):
         super().__init__()
         self.wind = Constant() if wind is None else wind
+        self.dt: Any = 1.0
 
     def initial_state(self) -> Any:
         return _init(self.wind, self.words)
 
-    def next_state(self) -> Any:
-        return _advance_wind(self.wind, self.words, self.step, self.state)
+    def next_state(self, state: Any, step: int) -> Any:
+        return _advance_wind(self.wind, self.words, step, state, self.dt)
 
     def sample(self, position: Any) -> NDArray[Any]:
         return np.array(_velocity(self.wind, self.state))
@@ -212,8 +246,8 @@ def _advance(field: Field, words: Any, step: Any, state: Any) -> Any:
 
 
 @jax.jit
-def _advance_wind(wind: Wind, words: Any, step: Any, state: Any) -> Any:
-    return wind.advance(_key(words, step), state, 1.0)
+def _advance_wind(wind: Wind, words: Any, step: Any, state: Any, dt: Any) -> Any:
+    return wind.advance(_key(words, step), state, dt)
 
 
 @jax.jit

@@ -48,11 +48,13 @@ def take_step(steps: SearchSteps, state: Any, action: Any) -> tuple[Any, Any, An
     return obs, after, reward, *outcome(*steps.flags(after), steps.info(after))
 
 
-def search_info(reached: Any, position: Any, goal: Any, distance: Any, concentration: Any) -> Info:
+def search_info(reached: Any, position: Any, heading: Any, goal: Any, distance: Any, concentration: Any) -> Info:
+    """`heading` is in degrees, from 0 to 360."""
     return {
         "goal_reached": reached,
         "agent_xy": position,
         "agent_position": position,
+        "heading": heading,
         "source_location": goal,
         "goal_location": goal,
         "distance_to_goal": distance,
@@ -90,8 +92,11 @@ class PureSteps:
         return obs, replace(state, sensor=memory)
 
     def flags(self, state: Any) -> tuple[Any, Any]:
-        reached = self._scene(state).distance <= self.params.goal_radius
-        return reached | state.agent.absorbed, state.time >= self.params.max_steps
+        scene = self._scene(state)
+        terminated = (scene.distance <= self.params.goal_radius) | state.agent.absorbed
+        if self.params.max_stray is not None:
+            terminated |= scene.stray > self.params.max_stray
+        return terminated, state.time >= self.params.max_steps
 
     def info(self, state: Any) -> Info:
         return self.env.info(state, self.params)
@@ -100,36 +105,41 @@ class PureSteps:
         return self.env.scene(state, self.params)
 
 
-@dataclass(frozen=True)
 class HostSteps:
-    """The operations of a step with parts on the host."""
+    """The operations of a step with parts on the host; one for each episode. A step changes a copy of the state."""
 
-    search: Any  # a HostSearch
-    params: Any
+    def __init__(self, search: Any, params: Any):
+        self.search = search  # a HostSearch
+        self.params = params
+        self.goal_radius, self.max_steps = float(params.goal_radius), int(params.max_steps)
 
     def move(self, state: Any, action: Any) -> Any:
-        agent, pose = self.search.move_agent(state, action, self.params)
-        trail = (*state.trail[1:], agent.position) if self.search.trail else ()
-        return replace(state, agent=agent, pose=pose, trail=trail)
+        after = state.copy()
+        self.search.move_agent(after, action, self.params)
+        if self.search.trail:
+            after.trail = (*state.trail[1:], after.agent.position)
+        return after
 
     def advance(self, state: Any) -> Any:
         self.search.parts.advance(state.agent.step_count + 1)
-        return self.search.update_surroundings(state, self.params)
+        self.search.update_surroundings(state, self.goal_radius)
+        return state
 
     def reward(self, before: Any, action: Any, after: Any) -> float:
         return self.search.reward(before, action, after, self.params)
 
     def count(self, state: Any, reward: float) -> Any:
         agent = state.agent
-        agent = replace(agent, step_count=agent.step_count + 1, total_reward=agent.total_reward + reward)
-        return replace(state, agent=agent)
+        agent.step_count += 1
+        agent.total_reward += reward
+        return state
 
     def observe(self, state: Any) -> tuple[Any, Any]:
-        return self.search.observe(state, self.params)
+        return self.search.observe(state, self.params), state
 
     def flags(self, state: Any) -> tuple[bool, bool]:
         agent = state.agent
-        return agent.goal_reached or bool(state.pose.absorbed), agent.step_count >= int(self.params.max_steps)
+        return agent.goal_reached or state.absorbed, agent.step_count >= self.max_steps
 
     def info(self, state: Any) -> Info:
         return self.search.info(state)

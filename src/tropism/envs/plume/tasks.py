@@ -9,19 +9,20 @@ from typing import Any
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.fields import Filaments, Meander, PlumeRecording, Puffs, Turbulence, synthetic_recording
+from tropism.plume.fields import Filaments, Meander, PlumeRecording, Puffs, Turbulence, births, synthetic_recording
 from tropism.plume.motion import Compass, Continuous
-from tropism.plume.receptors import Saturating
-from tropism.plume.rewards import Approach, Singh, SparseGoal, Sum
-from tropism.plume.sensors import Concat, Concentration, Odour, WindSense
-from tropism.plume.start import Start
-from tropism.plume.wind import Constant, Switching
+from tropism.plume.receptors import Saturating, Threshold
+from tropism.plume.rewards import Approach, PlumeTracking, Singh, SparseGoal, Sum
+from tropism.plume.sensors import Concat, Concentration, FlyerWind, Odour, WindSense
+from tropism.plume.start import Start, StartInPlume
+from tropism.plume.wind import Constant, Switching, SwitchOnce
 
 WINDS = {
     "constant": Constant((0.5, 0.0)),
-    "switch_once": Switching.once(),
-    "switch_many": Switching.many(),
+    "switch_once": SwitchOnce(),
+    "switch_many": Switching(),
 }
+PUFF_RATE = 100.0  # per second
 
 
 def meander(trail: int = 0) -> PlumeNav:
@@ -44,49 +45,98 @@ def meander(trail: int = 0) -> PlumeNav:
     )
 
 
-def puffs(regime: str = "constant", keep: float = 1.0, shared: bool = False, trail: int = 0) -> PlumeNav:
-    """Fly to the source of a plume of puffs by odour and egocentric wind, 300 steps at 25 Hz (Singh et al. 2023).
+def puffs(
+    regime: str = "constant", keep: float = 1.0, shared: bool = False, realisation: int = 0, trail: int = 0
+) -> PlumeNav:
+    """Fly to the source of a plume of puffs by odour and egocentric wind, 300 steps at 25 Hz (after Singh et al. 2023).
+
+    `PlumeNavSingh-v0` is the published task. Here the flyer is not carried by the wind, turns up to 45° per step and
+    the odour sensor saturates.
 
     `regime` is the wind: "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is released.
 
-    Reward: as in Singh et al.: progress towards the source, a penalty for each step, a bonus at the source.
+    Reward: after Singh et al.: progress towards the source, a penalty for each step, a bonus at the source.
 
     Ends: terminated within `goal_radius` of the source or outside the arena; truncated after `max_steps` steps.
     """
-    if regime not in WINDS:
-        raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
-    checks.require_fraction(keep=keep)
+    low, high = (-2.0, -2.5), (10.0, 2.5)
     return PlumeNav(
-        field=Puffs(flow=WINDS[regime], keep=keep, max_puffs=_max_puffs(keep)),
+        field=_puffs(regime, keep, low, high),
         sensor=Concat((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
         motion=Continuous(boundary="absorb"),
         reward=Singh(),
         start=Start(low=(4.0, -0.6), high=(8.0, 0.6)),
         grid_size=(241, 101),
-        low=(-2.0, -2.5),
-        high=(10.0, 2.5),
+        low=low,
+        high=high,
         goal_radius=0.2,
         max_steps=300,
         shared=shared,
+        realisation=realisation,
         trail=trail,
     )
 
 
-def _max_puffs(keep: float) -> int:
-    """An upper bound of the puffs on the 10 m to the end of the arena; 100 · `keep` are released per second."""
-    mean = 2000 * keep
-    return math.ceil(mean + 4.5 * mean**0.5) + 1
+def _puffs(regime: str, keep: float, low: Any, high: Any) -> Puffs:
+    """Puffs that reach across the arena between `low` and `high`."""
+    if regime not in WINDS:
+        raise ValidationError("regime", regime, f"one of {', '.join(WINDS)}")
+    checks.require_fraction(keep=keep)
+    seconds = births.crossing_time((0.0, 0.0), WINDS[regime].mean().tolist(), low, high)
+    max_puffs = births.capacity(PUFF_RATE * keep, seconds)
+    return Puffs(flow=WINDS[regime], rate=PUFF_RATE, keep=keep, max_puffs=max_puffs)
 
 
-def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
+def singh(
+    regime: str = "constant",
+    keep: float = 1.0,
+    square: bool = True,
+    shared: bool = False,
+    realisation: int = 0,
+    trail: int = 0,
+) -> PlumeNav:
+    """Fly to the source of a plume of puffs in 299 steps at 25 Hz, as in the released code of Singh et al. 2023.
+
+    The wind carries the flyer, which turns up to 22.5° per step and starts among the puffs. `regime` is the wind:
+    "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is released; puffs are squares as
+    in the released code, or circles.
+
+    Reward: 101 at the source, −1/30 for each step, five times that in addition off the odour, 5 per metre of approach
+    on the odour, −5 per metre of retreat, and a penalty for straying.
+
+    Ends: terminated within `goal_radius` of the source or 2 m from the nearest puff; truncated after `max_steps` steps.
+    """
+    field = _puffs(regime, keep, (-2.0, -10.0), (10.0, 10.0))
+    return PlumeNav(
+        field=replace(field, low=(-2.0, -10.0), high=(10.0, 10.0), square=square),
+        sensor=Concat((FlyerWind(dt=0.04), Threshold(Concentration(), floor=1e-4))),
+        motion=Continuous(boundary="absorb", turn_rate=3.125 * math.pi, drift=True),
+        reward=PlumeTracking(),
+        start=StartInPlume(),
+        grid_size=(151, 121),
+        low=(-2.5, -6.0),
+        high=(12.5, 6.0),
+        goal_radius=0.2,
+        max_steps=299,
+        max_stray=2.0,
+        shared=shared,
+        realisation=realisation,
+        trail=trail,
+    )
+
+
+def filaments(shared: bool = False, realisation: int = 0, trail: int = 0) -> PlumeNav:
     """Find the source of odour filaments in a turbulent wind, over 100 metres (Farrell et al. 2002).
+
+    Puffs scatter in three dimensions. The agent moves at 2 m/s, as hawkmoths do, in a wind of 1 m/s, two steps per
+    second, for at most five minutes.
 
     Reward: 1 at the source, 0 otherwise.
 
     Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
     return PlumeNav(
-        field=Filaments(source=(5.0, 0.0), air=Turbulence()),
+        field=Filaments(source=(5.0, 0.0), air=Turbulence(), dt=0.5),
         sensor=Concat((Odour(threshold=1e3), WindSense())),
         motion=Compass(step_length=1.0, on_grid=False),
         reward=SparseGoal(),
@@ -97,6 +147,7 @@ def filaments(shared: bool = False, trail: int = 0) -> PlumeNav:
         goal_radius=3.0,
         max_steps=600,
         shared=shared,
+        realisation=realisation,
         trail=trail,
     )
 

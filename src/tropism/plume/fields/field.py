@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from tropism.errors import ValidationError
 
@@ -39,6 +39,18 @@ class Field(eqx.Module):
     def raster(self, state: Any, x: Float[Array, " width"], y: Float[Array, " height"]) -> Float[Array, "height width"]:
         """The concentration at each (x, y), for a picture. A field may use a faster method with other rounding."""
         return self.concentration(state, jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), -1))
+
+    @property
+    def step_duration(self) -> Any:
+        """Seconds per step of the environment; None if nothing in this field depends on it."""
+        return None
+
+    def puffs(self, state: Any) -> tuple[Float[Array, " n"], Float[Array, " n"], Bool[Array, " n"]]:
+        """`(x, y, alive)` of the puffs, for a field that consists of puffs."""
+        raise ValidationError("field", type(self).__name__, "a field of puffs")
+
+    def check_arena(self, low: Any, high: Any) -> None:
+        """Raise ValidationError if this field does not reach across an arena."""
 
     def with_source(self, source: Any) -> "Field":
         """The same field with its source at another point."""

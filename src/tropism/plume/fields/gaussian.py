@@ -27,6 +27,10 @@ class Gaussian(Field):
         """The field around the centre of a grid of unit cells."""
         return cls(source=(float(width // 2), float(height // 2)))
 
+    @property
+    def step_duration(self) -> Any:
+        return None if isinstance(self.flow, Constant) else self.dt
+
     def init(self, key: Any) -> Any:
         return self.flow.init(key)
 

@@ -47,6 +47,10 @@ class Movie(Field):
         if self.end not in ("wrap", "clamp"):
             raise ValidationError("end", self.end, '"wrap" or "clamp"')
 
+    @property
+    def step_duration(self) -> Any:
+        return self.dt
+
     def init(self, key: Any) -> MovieState:
         start_key, flow_key = random.split(key)
         start = jnp.zeros((), jnp.result_type(float))

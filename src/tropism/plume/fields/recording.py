@@ -123,7 +123,7 @@ class PlumeRecording:
 def synthetic_recording(num_frames: int = 60, height: int = 48, width: int = 72, seed: int = 0) -> PlumeRecording:
     """A meandering plume at 10 frames per second, one length unit per pixel, in bytes."""
     source = (4.0, height / 2)
-    plume = Meander(source, speed=16.0, sigma=1.5, spread=5.0, time_constant=1.5, dt=0.1, history=64)
+    plume = Meander(source, speed=16.0, sigma=1.5, gust=4.0, time_constant=1.5, dt=0.1, history=64)
     x, y = jnp.meshgrid(jnp.arange(width, dtype=float), jnp.arange(height, dtype=float))
 
     def record_frame(state: Any, key: Any) -> tuple[Any, Any]:

@@ -6,16 +6,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import random
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
+from tropism.errors import ValidationError
 from tropism.plume import checks
 from tropism.plume.fields.field import Field
 
 
 class Shared(Field):
-    """`inner` in each of `states` in turn, then again from the first, where the plume is discontinuous.
+    """`inner` in each of `states` in turn; the last one stays.
 
-    The state is the index of the current one. An episode begins at a random index, or at 0 if `offset` is False.
+    The state is the index of the current one. An episode begins at one of the first `num_starts`, at random; with at
+    most `len(states) - num_starts` steps it does not reach the end.
     """
 
     wind_moves_odour: ClassVar[bool] = True
@@ -24,13 +26,18 @@ class Shared(Field):
     inner: Field
     states: Any  # those of `inner`, stacked
     num_frames: int = eqx.field(static=True)
-    offset: bool = eqx.field(static=True, default=True)
+    first: ArrayLike = 0  # index of the first of the states in which an episode can begin
+    num_starts: ArrayLike = 1
+
+    @property
+    def step_duration(self) -> Any:
+        return self.inner.step_duration
 
     def init(self, key: Any) -> Int[Array, ""]:
-        return random.randint(key, (), 0, self.num_frames if self.offset else 1)
+        return random.randint(key, (), self.first, self.first + self.num_starts)
 
     def advance(self, key: Any, state: Int[Array, ""]) -> Int[Array, ""]:
-        return (state + 1) % self.num_frames
+        return jnp.minimum(state + 1, self.num_frames - 1)
 
     def concentration(self, state: Int[Array, ""], xy: Float[Array, "*points 2"]) -> Float[Array, "*points"]:
         return self.inner.concentration(self.inner_state(state), self._inner_point(xy))
@@ -48,14 +55,21 @@ class Shared(Field):
         """The state of the inner field."""
         return jax.tree.map(lambda stack: stack[state], self.states)
 
+    def puffs(self, state: Int[Array, ""]) -> tuple[Any, Any, Any]:
+        x, y, alive = self.inner.puffs(self.inner_state(state))
+        shift = jnp.asarray(self.source) - jnp.asarray(self.inner.source)
+        return x + shift[0], y + shift[1], alive
+
     def _inner_point(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return xy - (jnp.asarray(self.source) - jnp.asarray(self.inner.source))
 
 
-def share(field: Field, key: Any, num_frames: int, *, offset: bool = True) -> Shared:
-    """Simulate `num_frames` steps of a field."""
-    checks.require_count(num_frames=num_frames)
-    return Shared(field.source, field, _simulate(field, key, num_frames), num_frames, offset)
+def share(field: Field, key: Any, num_frames: int, *, num_starts: int = 1) -> Shared:
+    """Simulate `num_frames` steps of a field; episodes begin at one of the first `num_starts`."""
+    checks.require_count(num_frames=num_frames, num_starts=num_starts)
+    if num_starts > num_frames:
+        raise ValidationError("num_starts", num_starts, f"at most num_frames, {num_frames}")
+    return Shared(field.source, field, _simulate(field, key, num_frames), num_frames, 0, num_starts)
 
 
 @eqx.filter_jit
