@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,7 +52,7 @@ def test_the_belief_stays_a_distribution_inside_the_grid(dims: int, draw_source:
 def test_a_strategy_never_leaves_the_grid_and_depends_only_on_its_key(name: str, seed: int):
     env, params = make_small(size=5)
     strategy = env.strategies(params)[name]()
-    table, act = strategy.table, jax.jit(strategy.act)
+    table, act = strategy.table, eqx.filter_jit(strategy.act)
     memory = strategy.init(random.key(0))
     rng = np.random.default_rng(seed)
     for time in range(12):

@@ -35,8 +35,9 @@ def test_ten_sessions_have_independent_episodes(server: Running):
             state = caller.get(f"{server.url}/envs/Lab-v0/state").json()
             assert state["step_count"] == turn * number
             assert reply is None or reply.json()["observation"]["value"] == [number, turn * number]
-    for caller in callers:
-        assert caller.post(f"{server.url}/envs/Lab-v0/close").json() == {"closed": True, "step_count": 0}
+    for number, caller in enumerate(callers):
+        closed = caller.post(f"{server.url}/envs/Lab-v0/close").json()
+        assert closed == {"closed": True, "step_count": 3 * number}
         caller.close()
 
 
