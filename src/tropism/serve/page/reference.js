@@ -45,7 +45,7 @@ function addresses(path) {
 function described(method, path, { summary, parameters, requestBody, responses }) {
   const line = make("summary", {}, make("span", { class: "method", "data-method": method }, method.toUpperCase()), make("code", {}, path), make("span", { class: "purpose" }, summary));
   const [[type, reply]] = Object.entries(responses["200"].content);
-  const body = requestBody?.content["application/json"].schema;
+  const body = requestBody?.content["application/json"]?.schema;
   return make(
     "details",
     { class: "panel operation" },
