@@ -9,9 +9,9 @@ VECTOR = Comparison(
     case="vector",
     sizes=(64, 1_024),
     rivals=(
-        Rival("gymnasium NumPy", "gymnasium", "numpy_vector", {64: 0.8, 1_024: 0.5}),
+        Rival("gymnasium NumPy", "gymnasium", "numpy_vector", {64: 3, 1_024: 3}),
         Rival("SyncVectorEnv", "gymnasium", "sync_vector", {64: 8, 1_024: 8}),
-        Rival("envpool", "envpool", "vector", {64: 1, 1_024: 1}),
+        Rival("envpool", "envpool", "vector", {64: 7, 1_024: 20}),
     ),
 )
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tropism.core.registry import make
+from tropism.drawing import plots
 from tropism.plume.strategies.catalog import NAMES
-from tropism.train import pictures
 from tropism.train.evaluation import Evaluation, Interval, evaluate, wilson_interval
 from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPOConfig
@@ -34,7 +34,7 @@ def train_preset(id: str, seeds: int, folder: Path) -> list[Any]:
 def classic_row(id: str, seeds: int, target: float, folder: Path) -> str:
     """The table row of one task: every agent, evaluated on episodes that were not used in training."""
     history = train_preset(id, seeds, folder)
-    pictures.draw_learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
+    plots.draw_learning_curve(id, history, HERE / "pictures" / f"train_{id}.png")
     env, params = make(id)
     means = [
         evaluate("", env, params, load(folder / CHECKPOINT, agent, greedy=True), 10_000, 64).returns.mean()
@@ -48,7 +48,7 @@ def classic_row(id: str, seeds: int, target: float, folder: Path) -> str:
 def search(folder: Path) -> list[Evaluation]:
     """Evaluate the strategies and every agent on the same episodes."""
     history = train_preset(SEARCH, SEEDS, folder)
-    pictures.draw_learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
+    plots.draw_learning_curve(SEARCH, history, HERE / "pictures" / "train_search.png")
     env, params = make(SEARCH)
     baselines: list[Any] = [(name, resolve_policy(name, env, params)) for name in ("random", *NAMES)]
     agents = [(f"agent {number}", load(folder / CHECKPOINT, number)) for number in range(SEEDS)]

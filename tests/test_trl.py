@@ -45,9 +45,8 @@ def test_words_as_actions_and_the_end_of_an_episode(server: Running):
     env.reset(seed=1, options=None)
     with pytest.raises(ValueError, match="sideways"):
         env.act(action="sideways")
-    for word in ["right"] * 4 + ["down"] * 4:
-        text = env.act(action=word)
-    assert text.endswith("The episode is over.")
+    texts = [env.act(action=word) for word in ["right"] * 4 + ["down"] * 4]
+    assert texts[-1].endswith("The episode is over.")
     assert env.get_reward() == pytest.approx(1 - 0.07)
     with pytest.raises(RuntimeError, match="reset"):
         env.act(action="right")

@@ -9,12 +9,14 @@ TropismError
 ├── DivergedError(RuntimeError)          a replayed episode differs from the recorded one
 ├── ProcessError(RuntimeError)           the process of an episode ended, or cannot reply
 ├── ServerError(RuntimeError)            a server rejected a request, with a code
+│   └── StepConflictError                  the episode is not where the caller expects it
 ├── NonFiniteError(ArithmeticError)      a number in training became NaN or infinite
 ├── SandboxError(RuntimeError)           no sandbox is available, so the code is not run
 └── MissingExtraError(ImportError)       an optional dependency is not installed
 """
 
 from importlib.util import find_spec
+from itertools import islice
 
 LONGEST_VALUE = 120
 
@@ -76,6 +78,17 @@ class ServerError(TropismError, RuntimeError):
         return type(self), (self.code, self.message, self.id)
 
 
+class StepConflictError(ServerError):
+    """A step was not applied, because the episode, which is at `step_count`, is not where the caller expects it."""
+
+    def __init__(self, message: str, step_count: int):
+        super().__init__("STEP_CONFLICT", message)
+        self.step_count = step_count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.step_count)
+
+
 class NonFiniteError(TropismError, ArithmeticError):
     """A number in training became NaN or infinite; the message names the quantity and the step."""
 
@@ -101,5 +114,19 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 
 
 def shorten(value: object) -> str:
-    text = repr(value)
+    text = repr(_head(value, [LONGEST_VALUE]))
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _head(value: object, budget: list[int]) -> object:
+    """As much of a value from a caller as a message shows: the text of all of it may take seconds to make."""
+    budget[0] -= 1
+    if type(value) is str:
+        return value[: LONGEST_VALUE + 1]
+    if budget[0] <= 0:
+        return value if isinstance(value, int | float | bool | None) else ...
+    if type(value) is list:
+        return [_head(item, budget) for item in value[: budget[0]]]
+    if type(value) is dict:
+        return {name: _head(item, budget) for name, item in islice(value.items(), budget[0])}
+    return value

@@ -35,9 +35,9 @@ def check_fault(name: str) -> Report:
 def test_a_planted_fault_fails_its_law_and_none_that_it_depends_on(name: str):
     law, place, _ = FAULTS[name]
     report = check_fault(name)
-    assert [result.law for result in report.failed] == [law], str(report)
+    assert [result.law for result in report.failures] == [law], str(report)
     assert not report.ok
-    (result,) = report.failed
+    (result,) = report.failures
     assert result.place == place, result.message
     assert result.message.startswith(f"{law} failed in {place}: ")
     assert result.message in str(report).replace("\n  ", "\n")
@@ -50,7 +50,7 @@ def test_a_planted_fault_fails_its_law_and_none_that_it_depends_on(name: str):
 def test_a_planted_fault_fails_no_other_law(name: str):
     law, _, env = FAULTS[name]
     report = check_environment(env)
-    assert [result.law for result in report.failed] == [law], str(report)
+    assert [result.law for result in report.failures] == [law], str(report)
 
 
 def test_every_law_has_a_planted_fault():
@@ -92,7 +92,7 @@ class Keyed(Line):
 def test_a_state_may_hold_a_key_and_a_field_any_tuple():
     report = check_environment(Keyed(), laws=("vmap", "termination"))
     assert report.ok, str(report)
-    assert not report.warned
+    assert not report.warnings
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_a_transformed_environment_keeps_all_laws(env: Environment):
 
 def test_a_failing_example_is_shrunk():
     report = check_environment(NanReward(), laws=("finite-rewards",))
-    message = report.failed[0].message
+    message = report.failures[0].message
     # From x in (-1, 1), one or two steps to the right pass 1.5; shrinking removes all other actions.
     assert "reward is nan" in message
     actions = message.split("actions [")[1].split("]")[0].split(", ")
@@ -126,7 +126,7 @@ def test_leaving_the_box_later_is_a_warning_with_the_state():
 
     report = check_environment(Wanderer(), laws=("spaces",))
     assert report.ok
-    (warning,) = report.warned
+    (warning,) = report.warnings
     assert warning.law == "spaces"
     assert "not in Box" in warning.message
     assert "; state [" in warning.message
@@ -139,7 +139,7 @@ def test_nan_in_an_observation_is_a_failure():
             obs, *rest = super().step(key, state, action, params)
             return obs * jnp.nan, *rest
 
-    assert [result.law for result in check_environment(Blind(), laws=("spaces",)).failed] == ["spaces"]
+    assert [result.law for result in check_environment(Blind(), laws=("spaces",)).failures] == ["spaces"]
 
 
 def test_an_environment_may_declare_itself_endless():
@@ -148,20 +148,20 @@ def test_an_environment_may_declare_itself_endless():
 
     report = check_environment(Endless(), laws=("termination",))
     assert report.ok
-    assert [(result.law, result.message) for result in report.skipped] == [("termination", "endless = True")]
+    assert [(result.law, result.message) for result in report.skips] == [("termination", "endless = True")]
 
 
 def test_an_exception_of_the_environment_is_in_the_report():
     report = check_environment(ResetRaises())
-    assert "KeyError: 'no map'" in report.failed[0].message
+    assert "KeyError: 'no map'" in report.failures[0].message
     assert [result.status for result in report.results[1:]] == ["skipped"] * (len(LAWS) - 1)
 
 
 @pytest.mark.parametrize("thing", [None, 3, "CartPole-v1", Line])
 def test_other_objects_fail_the_interface_law(thing: Any):
     report = check_environment(thing)
-    assert [result.law for result in report.failed] == ["interface"]
-    assert "not an Environment" in report.failed[0].message
+    assert [result.law for result in report.failures] == ["interface"]
+    assert "not an Environment" in report.failures[0].message
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_names_the_mistake_and_its_remedy(name: str):
-    message = check_fault(name).failed[0].message
+    message = check_fault(name).failures[0].message
     for part in MESSAGES[name]:
         assert part in message
 
@@ -254,7 +254,7 @@ def test_an_error_under_jit_shows_the_source_line(name: str, source: str, advice
     report = check_fault(name)
     lines = inspect.getsourcelines(type(FAULTS[name][2]).step)
     number = lines[1] + next(i for i, line in enumerate(lines[0]) if source in line)
-    message = report.failed[0].message
+    message = report.failures[0].message
     assert f'faulty.py", line {number}, in step\n    ' in message
     assert source in message
     assert advice in message
@@ -310,7 +310,7 @@ class Flagless(Line):
 def test_an_end_that_looks_like_a_time_limit_is_a_warning(env: Environment, observed: str):
     report = check_environment(env, laws=("flags",))
     assert report.ok
-    (warning,) = report.warned
+    (warning,) = report.warnings
     assert (warning.law, warning.place) == ("flags", "step")
     for part in (observed, "looks like a time limit", '"truncated": truncated'):
         assert part in warning.message
@@ -319,4 +319,4 @@ def test_an_end_that_looks_like_a_time_limit_is_a_warning(env: Environment, obse
 @pytest.mark.slow
 @pytest.mark.parametrize("env", [Bandit(), Flagless(), Line(), HostLine()], ids=lambda env: type(env).__name__)
 def test_other_ends_are_not_a_warning(env: Environment):
-    assert not check_environment(env, laws=("flags",)).warned
+    assert not check_environment(env, laws=("flags",)).warnings

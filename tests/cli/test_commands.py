@@ -44,7 +44,7 @@ def test_params_and_arguments_reach_the_environment(
     [
         (("rollout", "CartPol-v1"), "did you mean CartPole-v1"),
         (("check", "dot"), "A class of your own is named module:Class"),
-        (("train", "CartPole-v1", "--resume", "-o", "nowhere"), "without --resume to start a training"),
+        (("train", "CartPole-v1", "--resume", "-o", "nowhere"), "without --resume to start a training run"),
         (("rollout", "CartPole-v1", "--param", "gravity"), "NAME=VALUE"),
         (("rollout", "CartPole-v1", "--param", "gravty=1"), "gravity"),
         (("rollout", "GridWorld-v0", "--arg", "width=1"), "size"),
@@ -269,8 +269,8 @@ def test_train_writes_resumes_and_does_not_overwrite(
     assert run(monkeypatch, *small, "--resume") == 0
     out, errors = capsys.readouterr()
     assert json.loads(out) == result
-    assert errors == f"The training in {tmp_path} is finished: 4,096 steps. Increase --total-steps to continue.\n"
+    assert errors == f"The training run in {tmp_path} is finished: 4,096 steps. Increase --total-steps to continue.\n"
     assert run(monkeypatch, *small, "--resume", "--total-steps", "6144") == 0
     assert "Resuming from step 4,096." in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
-    assert "as in the training in" in capsys.readouterr().err
+    assert "as in the training run in" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def make_small(**arguments: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("draw_source", [True, False])
-@given(seed=st.integers(0, 2**31))
+@given(seed=st.integers(0, 2**30))
 @settings(deadline=None, max_examples=8)
 def test_the_belief_stays_a_distribution_inside_the_grid(dims: int, draw_source: bool, seed: int):
     env, params = make_small(dims=dims, size=5, draw_source=draw_source)
@@ -40,13 +40,13 @@ def test_the_belief_stays_a_distribution_inside_the_grid(dims: int, draw_source:
         action = random.randint(random.key(seed + time), (), 0, 2 * dims)
         _, state, reward, done, info = step(random.key(time), state, action, params)
         assert float(reward) <= 0
+        assert bool(info["terminated"]) == (float(info["not_found"]) < 1e-6)
         if done:
-            assert float(info["not_found"]) < 1e-6
             return
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@given(seed=st.integers(0, 2**31))
+@given(seed=st.integers(0, 2**30))
 @settings(deadline=None, max_examples=6)
 def test_a_strategy_never_leaves_the_grid_and_depends_only_on_its_key(name: str, seed: int):
     env, params = make_small(size=5)
@@ -85,11 +85,11 @@ def test_a_strategy_beats_random_moves(name: str):
     env, params = make_small()
     limit = int(params.max_steps)
 
-    def mean_time(policy: Any) -> float:
+    def median_time(policy: Any) -> float:
         times = env.search_times(policy, 0, 128, params)
-        return float(np.where(times.not_found < 1, np.nan_to_num(times.steps), limit).mean())
+        return float(np.median(np.where(times.not_found < 1, np.nan_to_num(times.steps), limit)))
 
-    assert mean_time(env.strategies(params)[name]()) < 0.8 * mean_time(random_policy(env, params))
+    assert median_time(env.strategies(params)[name]()) < 0.7 * median_time(random_policy(env, params))
 
 
 def test_both_protocols_agree_on_the_mean_time():
@@ -175,7 +175,7 @@ def test_three_dimensions_have_six_actions_and_a_picture():
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], message: str):
     with pytest.raises(ValidationError, match=message):
-        isotropic(**{"size": 7, "num_hits": 3, **arguments})
+        isotropic(**dict[str, Any]({"size": 7, "num_hits": 3, **arguments}))
 
 
 def test_params_are_vmapped_and_differentiable():

@@ -377,7 +377,7 @@ def test_check_environment_passes(make: Any):
 
 def test_check_environment_finds_a_sensor_that_is_not_reset():
     report = tropism.check_environment(make_mixed("sensor").session.env, num_steps=60)
-    assert [result.law for result in report.failed] == ["same-seed"]
+    assert [result.law for result in report.failures] == ["same-seed"]
 
 
 def test_environments_are_equal_if_their_parts_are():

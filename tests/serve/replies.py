@@ -13,7 +13,7 @@ from tropism.serve.errors import STATUS
 def assert_refused(response: httpx.Response, code: str) -> dict[str, Any]:
     body = response.json()
     assert (response.status_code, body["code"]) == (STATUS[code], code), response.text
-    assert set(body) <= {"message", "code", "id"}
+    assert set(body) <= {"message", "code", "id", "step_count"}
     assert body["message"]
     assert "Traceback" not in response.text
     return body
@@ -23,7 +23,7 @@ def assert_error(frame: dict[str, Any], code: str) -> dict[str, Any]:
     assert frame["type"] == "error", frame
     assert frame["data"]["code"] == code, frame
     assert set(frame) <= {"type", "data", "id"}
-    assert set(frame["data"]) <= {"message", "code", "id"}
+    assert set(frame["data"]) <= {"message", "code", "id", "step_count"}
     assert frame["data"]["message"]
     assert "Traceback" not in frame["data"]["message"]
     return frame["data"]

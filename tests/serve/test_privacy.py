@@ -40,6 +40,13 @@ def guarded() -> Iterator[Running]:
         yield started
 
 
+def evict(server: Running, session_id: str) -> None:
+    async def find_and_evict() -> None:
+        await server.app.sessions.evict(await server.app.sessions.find(session_id, None, None))
+
+    asyncio.run_coroutine_threadsafe(find_and_evict(), server.loop).result(30)
+
+
 def assert_public(reply: Any) -> None:
     text = json.dumps(reply)
     assert "goal_reached" in text
@@ -59,11 +66,8 @@ def test_private_info_is_not_served(server: Running):
         assert_public(talk(socket, "step", {"value": 1}))
         snapshot = talk(socket, "snapshot")["data"]["snapshot_id"]
         assert_public(talk(socket, "restore", {"from": snapshot}))
-        opened = talk(socket, "open", {"count": 2, "seeds": 0})["data"]
-        stepped = talk(socket, "step_batch", {"actions": {"dtype": "<i4", "shape": [2], "data": [1, 1]}})
-        assert not PRIVATE & set(opened["info"])
-        assert not PRIVATE & set(stepped["data"].get("info", {})), stepped
     with VectorClient(f"{server.url}/envs/{PLUME}", 2, seed=0, mode="same_step") as batch:
+        assert not PRIVATE & set(batch.first["info"])
         result = batch.step([1, 1])
         assert "goal_reached" in result["info"]
         assert not PRIVATE & (set(result["info"]) | set(result["final_info"]))
@@ -87,11 +91,10 @@ def test_the_operator_can_serve_private_info():
 def test_a_resumed_reply_has_no_private_info(server: Running):
     """A replay after an eviction returns the reply that the client got before."""
     with server.http(PLUME) as caller:
-        caller.post("/reset", json={"seed": 1})
+        begun = caller.post("/reset", json={"seed": 1}).json()
         step = {"action": {"value": 1}, "request_id": "once"}
         first = caller.post("/step", json=step).json()
-        live = next(live for live in server.app.sessions._live.values() if live.environment.id == PLUME)
-        asyncio.run_coroutine_threadsafe(server.app.sessions.evict(live), server.loop).result(30)
+        evict(server, begun["session_id"])
         assert caller.post("/step", json=step).json() == first
 
 
@@ -194,8 +197,7 @@ def test_an_agent_id_stays_valid_after_an_eviction_and_ends_with_the_session(ser
     with server.http("Echo-v0") as caller, server.http() as agent:
         begun = caller.post("/reset", json={"seed": 1}).json()
         url = f"/agent/{begun['agent_id']}/step"
-        live = server.app.sessions._live[begun["session_id"]]
-        asyncio.run_coroutine_threadsafe(server.app.sessions.evict(live), server.loop).result(30)
+        evict(server, begun["session_id"])
         assert agent.post(url, json={"action": {"message": "hi"}}).json()["reward"] == pytest.approx(0.2)
         caller.post("/close", json={})
         assert_refused(agent.post(url, json={"action": {"message": "hi"}}), "SESSION_ERROR")

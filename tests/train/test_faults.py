@@ -1,4 +1,4 @@
-"""Non-finite numbers stop a training with a precise message; the last good checkpoint stays on disk."""
+"""Non-finite numbers stop a training run with a precise message; the last good checkpoint stays on disk."""
 
 from pathlib import Path
 from typing import Any

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.serve.page.browser import browsing
 
+from tropism.drawing import plots
 from tropism.train import pictures
 from tropism.train.evaluation import Evaluation, SearchResults
 from tropism.train.report import ReportImage, write_report
@@ -22,7 +23,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     evaluations = [evaluation("cast-and-surge"), evaluation("trained agent")]
     found = folder / "found.png"
-    pictures.draw_light_and_dark(lambda path: pictures.draw_success_over_time(evaluations, path), found)
+    plots.draw_light_and_dark(lambda path: pictures.draw_success_over_time(evaluations, path), found)
     facts = {"version": "Tropism 1.2.3", "evaluation": "seeds 7 to 9"}
     shown = [ReportImage(found, "Found by step.", wide=True), ReportImage(folder / "none.png", "Never drawn.")]
     write_report(

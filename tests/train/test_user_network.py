@@ -46,7 +46,7 @@ def test_all_commands_accept_an_agent_with_a_user_network(tmp_path: Path) -> Non
     assert run("evaluate", "GridWorld-v0", *policy)["policies"][0]["return"]["mean"] > 0.5
     assert run("record", "GridWorld-v0", *policy, "-o", str(tmp_path / "recorded"))["mean_return"] > 0.5
     other = ["train", "GridWorld-v0", "--resume", "--network", f"{WORLDS}:Counting", "--out", str(tmp_path / "agent")]
-    with pytest.raises(ValidationError, match="as in the training in"):
+    with pytest.raises(ValidationError, match="as in the training run in"):
         CliRunner().invoke(app, other, catch_exceptions=False)
 
 

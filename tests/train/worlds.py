@@ -14,7 +14,7 @@ from tropism.train.training import Training
 
 
 def brief(target: str, updates: int = 6, network: Any = None, seeds: int = 1, **numbers: Any) -> Training:
-    """A training of a few small updates."""
+    """A training run of a few small updates."""
     small: dict[str, Any] = {"num_envs": 4, "num_steps": 16, "epochs": 1, "minibatches": 2, "hidden": 64}
     every: dict[str, Any] = small | {"total_steps": updates * 64} | numbers
     config = PPOConfig(**every)
@@ -22,7 +22,7 @@ def brief(target: str, updates: int = 6, network: Any = None, seeds: int = 1, **
 
 
 class Endless(GridWorld):
-    """GridWorld that never ends, so that `time` counts the steps of a training."""
+    """GridWorld that never ends, so that `time` counts the steps of a training run."""
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         obs, state, reward, done, info = super().step(key, state, action, params)

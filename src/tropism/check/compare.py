@@ -75,12 +75,6 @@ def layout(value: Any) -> str:
     return type(value).__name__
 
 
-def structure_of(tree: Any) -> Any:
-    """Structure, shapes and dtypes, which have to be the same at every step."""
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, [layout(leaf) for leaf in leaves]
-
-
 def _host_leaf(leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         return np.array(random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)

@@ -1,7 +1,7 @@
 """The environment under test, and the episodes that the laws are checked on."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -11,6 +11,8 @@ from jax import random
 
 from tropism.check.compare import to_host
 from tropism.check.law_error import attempt
+from tropism.core.adapters.class_based import as_environment
+from tropism.core.compiled.options import quick_options
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key, seed_words, step_key
 from tropism.core.params import override
@@ -18,15 +20,11 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Space
 
 SHORT = 10  # steps, where they run uncompiled
-NUM_SAMPLES = 8
-MAX_SPACES = 64  # compiled samplers cached for the next check
-POOL = 1024  # random actions drawn in one call
-# Checks run compiled code only briefly, so optimising it takes longer than it saves.
-FAST_COMPILATION = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_llvm_disable_expensive_passes": True,
-}
+POOL = 1024  # random actions of a seed, which are then repeated
+MAX_TEXTS = 64
+
+Found = TypeVar("Found")
+Disturb = Callable[[Session, Any], object]
 
 
 class Calls(NamedTuple):
@@ -46,21 +44,19 @@ class StepRecord(NamedTuple):
     info: Any = None
 
 
-Found = TypeVar("Found")
-
-
 class CheckContext:
     """An environment with its params, and the data that several laws share."""
 
     def __init__(self, env: Any, params: Any, seed: int, num_steps: int):
-        self.env = env
+        self._env = env
         self.seed = seed
         self.num_steps = num_steps
         self._overrides = {} if params is None else params
-        self._pools: dict[int, Any] = {}
-        self._actions: dict[tuple[int, int], Any] = {}
         self._found: dict[Any, Any] = {}
-        self._runs: dict[tuple[bool, int], tuple[list[Any], list[StepRecord]]] = {}
+
+    @cached_property
+    def env(self) -> Any:
+        return as_environment(self._env)
 
     @property
     def pure(self) -> bool:
@@ -83,7 +79,7 @@ class CheckContext:
         return calls_of(self.env, self.params)
 
     @cached_property
-    def compiled_calls(self) -> Calls:
+    def compiled(self) -> Calls:
         return Calls(compile_quickly(self.plain.reset), compile_quickly(self.plain.step))
 
     @cached_property
@@ -91,47 +87,31 @@ class CheckContext:
         """Compiled if that works; if not, the law `jit` reports it."""
 
         def compile_calls() -> None:
-            list(self.run(self.compiled_calls, self.seed, self.actions(self.seed, 1)))
+            list(self.run(self.compiled, self.seed, self.actions(self.seed, 1)))
 
-        return self.compiled_calls if self.pure and attempt(compile_calls) is None else self.plain
+        return self.compiled if self.pure and attempt(compile_calls) is None else self.plain
 
-    def actions(self, seed: int, count: int) -> list[Any]:
-        """The first random actions of a seed."""
-        return [self.action(seed, number) for number in range(count)]
+    @property
+    def compiles(self) -> bool:
+        return self.fast is not self.plain
 
-    def action(self, seed: int, number: int) -> Any:
-        """One random action of a seed, as a host value; always the same object."""
-        if (seed, number) not in self._actions:
-            self._actions[seed, number] = self._draw(seed, number)
-        return self._actions[seed, number]
+    def compute_once(self, find: Callable[..., Found], *arguments: Any) -> Found:
+        """The result of `find(context, *arguments)`, cached for several laws."""
+        key = find, arguments
+        if key not in self._found:
+            self._found[key] = find(self, *arguments)
+        return self._found[key]
 
-    def _draw(self, seed: int, number: int) -> Any:
-        if not self.pure and self.action_space.shape is None:  # texts and records cannot be stacked
-            return self.action_space.sample(_step_key(seed_words(seed), number))
-        return jax.tree.map(lambda leaf: leaf[number % POOL], self.pool(seed))
-
-    def pool(self, seed: int) -> Any:
-        """Random members of the action space, stacked."""
-        if seed not in self._pools:
-            self._pools[seed] = to_host(_sampler(self.action_space, (POOL,), self.pure)(random.key(seed)))
-        return self._pools[seed]
-
-    def samples(self, space: Space) -> list[Any]:
-        """Samples of a space with the first seeds."""
-        sample = _sampler(space, (), self.pure)
-        return [to_host(sample(random.key(seed))) for seed in range(NUM_SAMPLES)]
+    def actions(self, seed: int, count: int, start: int = 0) -> list[Any]:
+        """Random actions of a seed, as host values; always the same objects."""
+        pool = self.compute_once(draw, self.action_space, seed, POOL)
+        return [pool[number % len(pool)] for number in range(start, start + count)]
 
     def key(self, seed: int, time: int) -> Any:
         """The key that a Session uses for this step; 0 is the reset."""
         if self.pure:
             return _step_key(seed_words(seed), time)
         return host_key(seed, time) if time else seed
-
-    def compute_once(self, find: Callable[["CheckContext"], Found]) -> Found:
-        """The result of `find`, cached for several laws."""
-        if find not in self._found:
-            self._found[find] = find(self)
-        return self._found[find]
 
     def run(self, calls: Calls, seed: int, actions: Iterable[Any]) -> Iterator[StepRecord]:
         """Run an episode step by step until it ends or the actions run out."""
@@ -144,35 +124,37 @@ class CheckContext:
         try:
             yield obs, state
             for time, action in enumerate(actions, 1):
-                action = jax.tree.map(jnp.asarray, action) if self.pure else action
-                obs, state, reward, done, info = calls.step(self.key(seed, time), state, action)
+                obs, state, reward, done, info = calls.step(self.key(seed, time), state, self.to_input(action))
                 yield obs, state, reward, done, info
                 if done:
                     break
         finally:
             self.env.close(state)
 
-    def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> list[StepRecord]:
-        """The records of `run`, cached for the laws that need only one run and for shorter ones."""
-        key = calls is self.plain, seed
-        taken, records = self._runs.get(key, ([], []))
-        if not records or len(actions) > len(taken) or any(x is not y for x, y in zip(actions, taken, strict=False)):
-            self._runs[key] = actions, list(self.run(calls, seed, actions))
-        return self._runs[key][1][: len(actions) + 1]
+    def to_input(self, action: Any) -> Any:
+        """An action as the environment gets it: of a pure one, arrays of JAX."""
+        return jax.tree.map(jnp.asarray, action) if self.pure else action
 
-    def reference(self, seed: int, actions: list[Any]) -> list[StepRecord]:
-        """A run of plain calls to compare others with; not cached for a host environment, whose process may change."""
-        if self.pure:
-            return self.cached_run(self.plain, seed, actions)
-        return list(self.run(self.plain, seed, actions))
+    def cached_run(self, calls: Calls, seed: int, actions: list[Any]) -> list[StepRecord]:
+        """The records of `run`, cached for several laws; not of a host environment, whose process may change."""
+        key = "run", calls is self.plain, seed, *map(id, actions)
+        if key not in self._found or not self.pure:
+            self._found[key] = list(self.run(calls, seed, actions))
+        return self._found[key]
 
     def session(self) -> Session:
         return Session(self.env, self.params)
 
-    def run_session(self, seed: int, actions: list[Any]) -> list[Timestep]:
-        """The timesteps of an episode in its own session."""
+    def run_session(
+        self, seed: int, actions: list[Any], disturb: Disturb = lambda _session, _obs: None
+    ) -> list[Timestep]:
+        """The timesteps of an episode in its own session; `disturb` is called after each."""
         with self.session() as session:
-            return [to_host(timestep) for timestep in episode(session, seed, actions)]
+            timesteps: list[Timestep] = []
+            for timestep in episode(session, seed, actions):
+                timesteps.append(to_host(timestep))
+                disturb(session, timestep.obs)
+            return timesteps
 
 
 def calls_of(env: Environment, params: Any) -> Calls:
@@ -180,45 +162,32 @@ def calls_of(env: Environment, params: Any) -> Calls:
 
 
 def episode(session: Session, seed: int, actions: list[Any]) -> Iterator[Timestep]:
-    """Reset a session, with the seed if its environment takes one, and step it."""
+    """Reset a session, with the seed if its environment takes one, and step it until the episode ends."""
     yield session.reset(seed=seed if session.env.traits.seedable else None)
-    yield from continue_episode(session, actions)
-
-
-def continue_episode(session: Session, actions: list[Any]) -> Iterator[Timestep]:
-    """Step a session until the episode ends or the actions run out."""
     for action in actions:
         if session.lifecycle is not EnvironmentState.READY:
             break
         yield session.step(action)
 
 
-def compile_quickly(function: Callable[..., Any], *, level: int = 0) -> Any:
-    """`jax.jit` with little optimisation; `level` 1 is for thousands of steps."""
-    return jax.jit(function, compiler_options=_compile_options(level))
-
-
-@cache
-def _compile_options(level: int) -> dict[str, Any]:
-    """The options if this version of XLA has them; they apply only to the CPU."""
-    options = {**FAST_COMPILATION, "xla_backend_optimization_level": level}
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda x: x + 1, compiler_options=options)(np.float32(0))
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return options
+def compile_quickly(function: Callable[..., Any], level: int = 0) -> Any:
+    return jax.jit(function, compiler_options=quick_options(level))
 
 
 _step_key = jax.jit(step_key)
 
 
-@lru_cache(MAX_SPACES)
-def _sampler(space: Space, shape: tuple[int, ...], pure: bool) -> Callable[[Any], Any]:
-    """A function that draws members of a space, compiled for a pure environment."""
+def draw(context: CheckContext, space: Space, seed: int, count: int) -> list[Any]:
+    """Random members of a space, as host values."""
+    if not context.pure and space.shape is None:  # texts and records cannot be stacked, and are slow to draw
+        return [space.sample(key) for key in random.split(random.key(seed), min(count, MAX_TEXTS))]
+    stacked = to_host(space.sample(random.key(seed), (count,)))
+    return [pick(stacked, number) for number in range(count)]
 
-    def sample(key: Any) -> Any:
-        return space.sample(key, shape)
 
-    return compile_quickly(sample) if pure else sample
+def stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def pick(stacked: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], stacked)

@@ -1,35 +1,54 @@
-"""Laws of determinism: same-seed, global-state, episodes, instances."""
+"""Laws of determinism: purity, same-seed, global-state, episodes, instances."""
 
 import copy
-from collections.abc import Iterator
+from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
-from tropism.check.compare import compare_runs, to_host
-from tropism.check.context import SHORT, CheckContext, calls_of, episode
-from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.compare import compare_runs, difference, to_host
+from tropism.check.context import SHORT, Calls, CheckContext, calls_of, episode
+from tropism.check.law import law, on_episodes
 from tropism.check.law_error import LawError
 from tropism.core.session.session import EnvironmentState
 
 
-@law("same-seed", "the same seed and actions give the same episode", "purity", skip=unless_seedable)
+@law("purity", "reset and step do not change their inputs", "spaces", "flags")
+@on_episodes(5)
+def check_purity(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    """A host environment may change its state, but not its action and params."""
+
+    def call(name: str, key: Any, state: Any = None, action: Any = None) -> Any:
+        inputs = {"params": context.params, "action": action, "state": state if context.pure else None}
+        before = to_host(inputs)
+        result = context.plain.reset(key) if name == "reset" else context.plain.step(key, state, action)
+        found = difference(inputs, before)
+        if found is not None:
+            raise LawError(name, f"{name} changed its input: {found}")
+        return result
+
+    list(context.play(Calls(partial(call, "reset"), partial(call, "step")), seed, actions))
+
+
+@law("same-seed", "the same seed and actions give the same episode", "purity", needs=("seedable",))
 @on_episodes()
 def check_same_seed(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    if context.pure and context.fast is context.plain:
+    if context.pure and not context.compiles:
         return  # where compilation fails, only plain calls are left, which the next law covers
     actions = _without_last_step(context, seed, actions)
     first = list(context.run(context.fast, seed, actions))
     compare_runs(context.run(context.fast, seed, actions), first)
 
 
-@law("global-state", "an episode depends only on its arguments, not on global state", "same-seed", skip=unless_seedable)
+@law("global-state", "an episode depends only on its arguments, not on global state", "same-seed", needs=("seedable",))
 @on_episodes()
 def check_global_state(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Plain calls read global state that compilation would freeze: counters, clocks, global generators."""
     others = _without_last_step(context, seed + 1, context.actions(seed + 1, len(actions)))
     actions = _without_last_step(context, seed, actions)
     before = hash(context.env)
-    first = context.reference(seed, actions)
-    again = _interleave(context.run(context.plain, seed, actions), context.run(context.plain, seed + 1, others))
+    first = context.cached_run(context.plain, seed, actions)
+    other = chain(context.run(context.plain, seed + 1, others), repeat(None))
+    again = [record for record, _ in zip(context.run(context.plain, seed, actions), other, strict=False)]
     if hash(context.env) != before:
         raise LawError("step", "the environment object changed during the steps: its hash differs")
     compare_runs(again, first)
@@ -41,16 +60,7 @@ def _without_last_step(context: CheckContext, seed: int, actions: list[Any]) -> 
     return actions[: len(records) - 2] if records[-1].done else actions
 
 
-def _interleave(run: Iterator[Any], other: Iterator[Any]) -> list[Any]:
-    """Copies of what one run yields, with steps of another in between."""
-    records: list[Any] = []
-    for record in run:
-        records.append(to_host(record))
-        next(other, None)
-    return records
-
-
-@law("episodes", "an episode does not affect the next one", "params", skip=unless_seedable)
+@law("episodes", "an episode does not affect the next one", "params", needs=("seedable",))
 @on_episodes(None, "session")
 def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> None:
     with context.session() as session:
@@ -63,13 +73,13 @@ def check_episodes(context: CheckContext, seed: int, actions: list[Any]) -> None
     compare_runs(separate, first, after)
 
 
-@law("instances", "two environments or sessions do not affect each other", "episodes", skip=unless_seedable)
+@law("instances", "two environments or sessions do not affect each other", "episodes", needs=("seedable",))
 @on_episodes(place="session")
 def check_instances(context: CheckContext, seed: int, actions: list[Any]) -> None:
     twin = context.run(calls_of(copy.deepcopy(context.env), context.params), seed, actions)
-    compare_runs(twin, context.reference(seed, actions), "an equal environment behaves differently: ")
+    compare_runs(twin, context.cached_run(context.plain, seed, actions), "an equal environment behaves differently: ")
     alone = context.run_session(seed, actions)
-    with context.session() as session, context.session() as second:
+    with context.session() as second:
         others = episode(second, seed + 1, context.actions(seed + 1, len(actions)))
-        interleaved = _interleave(episode(session, seed, actions), others)
+        interleaved = context.run_session(seed, actions, lambda _session, _obs: next(others, None))
     compare_runs(interleaved, alone, "interleaved with a second session, ")

@@ -1,6 +1,6 @@
-"""Laws of the end of an episode: flags, termination."""
+"""Laws of rewards and of the end of an episode: flags, finite-rewards, termination."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import GetAttrKey
 
-from tropism.check.compare import format_value, is_flag, layout, structure_of
+from tropism.check.compare import format_value, is_flag, layout
 from tropism.check.context import CheckContext, StepRecord
-from tropism.check.endings import check_fault, check_records, explain_flags, find_endings
-from tropism.check.law import law, on_episodes
+from tropism.check.endings import explain_flags, explain_reward, find_endings
+from tropism.check.law import example, law, on_episodes
 from tropism.check.law_error import LawError
 from tropism.core.environment import flags
 from tropism.core.spaces.space import is_integer
@@ -21,39 +21,64 @@ LATE = 10**6  # steps, beyond any time limit
 LIMIT = 'return done = terminated | truncated, and {"terminated": terminated, "truncated": truncated} in info'
 FINITE_HORIZON = 'If the task itself ends there, return {"terminated": done, "truncated": False}.'
 
+Explain = Callable[[StepRecord], str | None]
+
 
 @law("flags", "rewards, flags and info have the right types, and done is terminated or truncated", "interface")
 def check_flags(context: CheckContext) -> None:
     _check_types(context)
-    check_fault(context, _check_agreement)
+    _check_fault(context, explain_flags)
     _check_late_flags(context)
     _check_time_limit(context)
+
+
+@law("finite-rewards", "every reward is a finite number", "spaces", "flags")
+def check_finite_rewards(context: CheckContext) -> None:
+    _check_rewards(context)
+    _check_fault(context, explain_reward)
 
 
 @on_episodes()
 def _check_types(context: CheckContext, seed: int, actions: list[Any]) -> None:
     """Plain calls, since compilation would turn every number into an array."""
     records = context.cached_run(context.plain, seed, actions)
-    check_records(records, lambda record: _explain_types(context, record, records[1].info))
+    _check_records(records, lambda record: _explain_types(context.pure, record, records[1].info))
 
 
-def _check_agreement(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    check_records(context.run(context.fast, seed, actions), explain_flags)
+@on_episodes(None)
+def _check_rewards(context: CheckContext, seed: int, actions: list[Any]) -> None:
+    _check_records(context.cached_run(context.fast, seed, actions), explain_reward)
 
 
-def _explain_types(context: CheckContext, record: StepRecord, first_info: Any) -> str | None:
+def _check_fault(context: CheckContext, explain: Explain) -> None:
+    """Check the shortest random episode with a fault."""
+    fault = context.compute_once(find_endings).shortest_fault(context)
+    if fault is not None:
+        with example(context, *fault):
+            _check_records(context.run(context.fast, *fault), explain)
+
+
+def _check_records(records: Iterable[StepRecord], explain: Explain) -> None:
+    """Raise a LawError for the first step of an episode for which there is an explanation."""
+    for time, record in enumerate(records):
+        message = explain(record) if time else None
+        if message:
+            raise LawError("step", f"step {time}: {message}")
+
+
+def _explain_types(pure: bool, record: StepRecord, first_info: Any) -> str | None:
     reward, done, info = record.reward, record.done, record.info
-    real = isinstance(reward, float) or (context.pure and getattr(reward, "dtype", None) == jnp.float32)
-    real = real or (not context.pure and isinstance(reward, int | np.number))
-    if not real or np.shape(reward) != ():
+    is_float = isinstance(reward, float) or getattr(reward, "dtype", None) == jnp.float32
+    is_real = is_float if pure else isinstance(reward, int | float | np.number)
+    if not is_real or np.shape(reward) != ():
         return f"reward is {_format_typed(reward)}, not a float32 scalar"
     if not is_flag(done):
         return f"done is {_format_typed(done)}, not a bool scalar"
     terminated, truncated = flags(done, info)
     if not (is_flag(terminated) and is_flag(truncated)):
         return f"terminated is {_format_typed(terminated)} and truncated {_format_typed(truncated)}, not bool scalars"
-    same = structure_of(info) == structure_of(first_info) if context.pure else set(info) == set(first_info)
-    if not same:
+    forms = [jax.tree.map(layout, each) if pure else set(each) for each in (info, first_info)]
+    if forms[0] != forms[1]:
         return f"info is {format_value(info)}, unlike that of step 1, {format_value(first_info)}"
     return explain_flags(record)
 
@@ -73,14 +98,14 @@ def _check_late_flags(context: CheckContext) -> None:
 def _late_steps(context: CheckContext) -> Iterator[tuple[int, StepRecord]]:
     """Steps whose state has its clock set to a time: to each integer of the environment and its params, which may
     be a time limit, and to a step beyond all of them."""
-    if not context.pure or context.fast is context.plain:
+    if not context.compiles:
         return
     _, state = context.fast.reset(context.key(context.seed, 0))
-    action = jax.tree.map(jnp.asarray, context.action(context.seed, 0))
+    key, action = context.key(context.seed, 1), context.to_input(context.actions(context.seed, 1)[0])
     numbers = [*jax.tree.leaves(context.params), *(getattr(context.env, field.name) for field in fields(context.env))]
     limits = {int(number) for number in numbers if is_integer(number) and 1 < number < LATE}
     for time in sorted({limit - 1 for limit in limits} | {LATE}):
-        yield time, StepRecord(*context.fast.step(context.key(context.seed, 1), _with_time(state, time), action))
+        yield time, StepRecord(*context.fast.step(key, _with_time(state, time), action))
 
 
 def _with_time(state: Any, time: int) -> Any:
@@ -98,9 +123,9 @@ def _check_time_limit(context: CheckContext) -> None:
     endings = context.compute_once(find_endings)
     if endings.has_flags:
         return
-    lengths = set(endings.lengths)
-    if len(lengths) == 1 and max(lengths) > 1:
-        observed = f"all {len(endings.lengths)} random episodes ended at step {max(lengths)}"
+    count, lengths = len(endings.lengths), set(endings.lengths)
+    if count > 1 and len(lengths) == 1 and max(lengths) > 1:
+        observed = f"all {count} random episodes ended at step {max(lengths)}"
     elif any(record.done for _, record in _late_steps(context)) and endings.lengths[0] != 1:
         observed = "an episode ends when state.time is large"
     else:
@@ -109,11 +134,7 @@ def _check_time_limit(context: CheckContext) -> None:
     raise LawError("step", message + FINITE_HORIZON, "warned")
 
 
-def _if_endless(context: CheckContext) -> str | None:
-    return "endless = True" if context.env.endless else None
-
-
-@law("termination", "at least one random episode ends", "params", skip=_if_endless)
+@law("termination", "at least one random episode ends", "params", needs=("ending",))
 def check_termination(context: CheckContext) -> None:
     endings = context.compute_once(find_endings)
     if any(endings.lengths):

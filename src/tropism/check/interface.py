@@ -1,26 +1,36 @@
-"""Laws of inputs and outputs: interface, spaces, finite-rewards, purity."""
+"""The law interface: it recognises common mistakes, such as Gymnasium's spaces and order of values."""
 
 import copy
+import inspect
 from collections.abc import Callable
-from functools import partial
+from dataclasses import fields
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tropism.check.compare import difference, format_value, layout, to_host
-from tropism.check.context import CheckContext, compile_quickly
-from tropism.check.endings import check_fault, check_records, explain_reward
-from tropism.check.law import example, law, on_episodes
-from tropism.check.law_error import LawError, attempt
-from tropism.check.mistakes import check_fields, check_reset, check_signatures, check_space_type, check_step
-from tropism.check.report import Status
+from tropism.check.compare import format_value, is_flag, layout
+from tropism.check.context import CheckContext
+from tropism.check.law import example, law
+from tropism.check.law_error import LawError
+from tropism.core import spaces
+from tropism.core.arity import accepts
 from tropism.core.environment import Environment, EnvState
 from tropism.core.params import EnvParams
-from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces import Space
 
-NUM_RESETS = 8
+GYM = ("gym", "gymnasium")
+RESET = "(obs, state)"
+STEP = "(obs, state, reward, done, info)"
+ARGUMENTS = {"reset": ("key", "params"), "step": ("key", "state", "action", "params")}
+REMEDIES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (list, "make it a tuple"),
+    (set, "make it a frozenset"),
+    (dict, "make it a tuple of pairs, or a frozen dataclass"),
+    ((np.ndarray, jax.Array), "keep an array in the params or in the state, or make it a tuple of numbers"),
+    (object, "give it a `__hash__`"),
+)
 
 
 @law("interface", "the methods return the declared types, and copies of the environment are equal")
@@ -28,38 +38,111 @@ def check_interface(context: CheckContext) -> None:
     env = context.env
     if not isinstance(env, Environment):
         raise LawError("env", f"{format_value(env)} is not an Environment; make(id) returns (env, params)")
-    check_fields(env)
-    check_signatures(env)
+    _check_fields(env)
+    _check_signatures(env)
     twin = copy.deepcopy(env)
     if hash(env) != hash(copy.copy(env)) or env != twin or hash(env) != hash(twin):
         raise LawError("env", f"a copy of {format_value(env)} is not equal to it, or hashes differently")
     for name, params in (("default_params()", env.default_params()), ("params", context.params)):
         if not isinstance(params, EnvParams):
             raise LawError("default_params", f"{name} is {format_value(params)}, not an EnvParams")
-    check_space_type("observation_space", context.observation_space)
-    check_space_type("action_space", context.action_space)
+    _check_space_type("observation_space", context.observation_space)
+    _check_space_type("action_space", context.action_space)
     _check_calls(context)
 
 
+def _check_fields(env: Environment) -> None:
+    """Every field can be hashed."""
+    for field in fields(env):
+        value = getattr(env, field.name)
+        culprit = _find_unhashable(value)
+        if culprit is not None:
+            inside = "is" if culprit is value else "contains"
+            remedy = next(advice for kinds, advice in REMEDIES if isinstance(culprit, kinds))
+            kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
+            observed = f"the field `{field.name}` {inside} {format_value(culprit)}, a {kind}, which cannot be hashed"
+            reason = "Fields are constants: equal environments share one compilation."
+            raise LawError("env", f"{observed}; {remedy}. {reason}")
+
+
+def _find_unhashable(value: Any) -> Any:
+    """The innermost unhashable object in `value`; None if it is hashable."""
+    try:
+        hash(value)
+    except TypeError:
+        items: tuple[Any, ...] = value if isinstance(value, tuple) else ()
+        inner = [_find_unhashable(item) for item in items]
+        return next((item for item in inner if item is not None), value)
+    return None
+
+
+def _check_signatures(env: Environment) -> None:
+    """`reset` and `step` can be called with the arguments of the interface."""
+    for name, arguments in ARGUMENTS.items():
+        method: Callable[..., Any] = getattr(env, name)
+        if not accepts(method, len(arguments)):
+            given = inspect.signature(method).parameters
+            shown, expected = (", ".join(("self", *names)) for names in (given, arguments))
+            raise LawError(name, f"is defined as {name}({shown}); define it as {name}({expected})")
+
+
+def _check_space_type(name: str, space: Any) -> None:
+    """A space is ours, not that of another library such as Gymnasium."""
+    if isinstance(space, Space):
+        return
+    kind, library = type(space).__name__, type(space).__module__.partition(".")[0]
+    if library not in GYM:
+        raise LawError(name, f"returned {format_value(space)} ({kind}), not a Space")
+    same = f"tropism.{kind}" if hasattr(spaces, kind) else "a space of tropism"
+    advice = f"return {same} in its place, or convert it with tropism.gym.from_gymnasium_space"
+    raise LawError(name, f"returned {format_value(space)}, a space of {library}; {advice}")
+
+
 def _check_calls(context: CheckContext) -> None:
+    """The results of a reset and a few steps; the state of a pure environment counts them."""
     seed, actions = context.seed, context.actions(context.seed, 3)
-    with example(context, seed, []):
-        result = context.plain.reset(context.key(seed, 0))
-        check_reset(result)
-        _check_state("reset", context, result[1], 0)
-    for time, action in enumerate(actions, 1):
+    result: Any = ()
+    for time in range(len(actions) + 1):
+        name, key = "step" if time else "reset", context.key(seed, time)
         with example(context, seed, actions[:time]):
-            result = context.plain.step(context.key(seed, time), result[1], action)
-            check_step(result)
-            _check_state("step", context, result[1], time)
-        if np.any(result[3]):
+            result = context.plain.step(key, result[1], actions[time - 1]) if time else context.plain.reset(key)
+            mistake = _explain_step(result) if time else _explain_reset(result)
+            if mistake:
+                raise LawError(name, f"returned {layout(result)}{mistake}")
+            if context.pure:
+                _check_state(name, result[1], time)
+        if time and np.any(result[3]):
             break
 
 
-def _check_state(place: str, context: CheckContext, state: Any, expected: int) -> None:
-    """The state of a pure environment is an EnvState, and `state.time` counts the steps."""
-    if not context.pure:
-        return
+def _explain_reset(result: Any) -> str | None:
+    if not isinstance(result, tuple) or len(result) != 2:
+        return f", not {RESET}"
+    if isinstance(result[1], dict):
+        return f": Gymnasium's (obs, info); return {RESET}, and define `info(state, params)`"
+    return None
+
+
+def _explain_step(result: Any) -> str | None:
+    """Gymnasium's order, a missing info, or any other form."""
+    values: tuple[Any, ...] = result if isinstance(result, tuple) else ()
+    has_info = bool(values) and isinstance(values[-1], dict)
+    match [is_flag(value) for value in values]:
+        case [_, _, True, False] if has_info:
+            return f": the old Gym API's (obs, reward, done, info); return {STEP} with the next state second"
+        case [_, _, True, True, False] if has_info:
+            advice = "with done = terminated | truncated, and both flags in info"
+            return f": Gymnasium's (obs, reward, terminated, truncated, info); return {STEP} {advice}"
+        case [_, _, _, True]:
+            return f": the info is missing; return {STEP}, where info may be {{}}"
+        case [_, _, _, _, _] if has_info:
+            return None
+        case _:
+            return f", not {STEP} with a dict as info"
+
+
+def _check_state(place: str, state: Any, expected: int) -> None:
+    """The state is an EnvState, and `state.time` counts the steps."""
     if not isinstance(state, EnvState):
         advice = "make it a subclass of EnvState, which counts `time`"
         raise LawError(place, f"the state is {layout(state)}, not an EnvState; {advice}")
@@ -67,113 +150,3 @@ def _check_state(place: str, context: CheckContext, state: Any, expected: int) -
     if time.dtype != jnp.int32 or time.shape != () or int(time) != expected:
         observed = f"state.time is {format_value(time)} ({time.dtype}, shape {time.shape})"
         raise LawError(place, f"{observed}, not {expected} (int32, shape ())")
-
-
-@law("spaces", "spaces are constant and contain their samples and the observations", "interface")
-def check_spaces(context: CheckContext) -> None:
-    _check_space(context, "observation_space")
-    _check_space(context, "action_space")
-    _check_first_obs(context)
-    _check_later_obs(context)
-
-
-def _check_space(context: CheckContext, name: str) -> None:
-    build: Callable[[Any], Any] = getattr(context.env, name)
-    space = build(context.params)
-    if space != build(context.params):
-        raise LawError(name, f"returned {space!r} and then {build(context.params)!r}")
-    samples = context.samples(space)
-    for number, sample in enumerate(samples):
-        if not space.contains(sample):
-            reason = attempt(partial(space.coerce, sample, type(sample).__name__))  # names the field of a message
-            because = "" if reason is None else f": {reason.message}"
-            message = f"{space!r} does not contain its own sample {format_value(sample)} (seed {number}){because}"
-            raise LawError(name, message)
-    if context.pure:
-        traced = compile_quickly(lambda params: build(params).contains(samples[0]))
-        found = attempt(partial(traced, context.params))
-        if found is not None:
-            raise LawError(name, f"cannot be built under jit with params as an argument: {found.message}")
-
-
-def _check_first_obs(context: CheckContext) -> None:
-    for seed in range(context.seed, context.seed + NUM_RESETS):
-        (record,) = context.run(context.fast, seed, [])
-        found = _explain_obs(context.observation_space, record.obs, context.pure)
-        if found is not None:
-            with example(context, seed, []):
-                raise LawError("reset", found.message)
-
-
-@on_episodes(None)
-def _check_later_obs(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    for time, record in enumerate(context.cached_run(context.fast, seed, actions)):
-        found = _explain_obs(context.observation_space, record.obs, context.pure)
-        if found is not None:
-            state = format_value([np.asarray(leaf).tolist() for leaf in jax.tree.leaves(record.state)])
-            shown = f"; state {state}" if found.status == "warned" else ""
-            raise LawError("step", f"step {time}: {found.message}{shown}", found.status)
-
-
-def _explain_obs(space: Space, obs: Any, pure: bool, name: str = "observation") -> LawError | None:
-    """Why an observation is not in its space, or has another dtype; a warning if it is only out of bounds."""
-    found = [_explain_obs(part, value, pure, f"{name}[{key!r}]") for key, part, value in _parts(space, obs)]
-    wrong = [failure for failure in found if failure is not None]
-    if wrong:
-        return min(wrong, key=lambda failure: failure.status == "warned")
-    if isinstance(space, Box) and isinstance(obs, np.ndarray | np.generic):
-        if obs.shape != space.shape:
-            return LawError("step", f"{name} has shape {obs.shape}, but {space!r} has shape {space.shape}")
-        dtype = jax.dtypes.canonicalize_dtype(space.dtype) if pure else space.dtype
-        if obs.dtype != dtype:
-            advice = f"cast it with .astype({'jnp' if pure else 'np'}.{dtype}), or declare the space with its dtype"
-            observed = f"{name} {format_value(obs)} has dtype {obs.dtype}, but {space!r} has dtype {dtype}"
-            return LawError("step", f"{observed}; {advice}")
-    if space.contains(obs):
-        return None
-    return LawError("step", f"{name} {format_value(obs)} is not in {space!r}", _out_of_space(space, obs))
-
-
-def _parts(space: Space, obs: Any) -> list[tuple[Any, Space, Any]]:
-    """`(key, space, value)` of the members of a Dict or Tuple observation, if it has all its members."""
-    if isinstance(space, Dict) and isinstance(obs, dict) and set(obs) == set(space.spaces):
-        return [(key, part, obs[key]) for key, part in space.spaces.items()]
-    if isinstance(space, Tuple) and isinstance(obs, tuple) and len(obs) == len(space.spaces):
-        return [(i, part, value) for i, (part, value) in enumerate(zip(space.spaces, obs, strict=True))]
-    return []
-
-
-def _out_of_space(space: Space, obs: Any) -> Status:
-    """Numbers of the right shape and kind are only out of bounds."""
-    is_number = isinstance(obs, np.ndarray | np.generic | int | float) and not np.any(obs != obs)
-    has_kind = is_number and np.asarray(obs).dtype.kind == np.dtype(space.dtype).kind
-    return "warned" if has_kind and np.shape(obs) == space.shape else "failed"
-
-
-@law("finite-rewards", "every reward is a finite number", "spaces", "flags")
-def check_finite_rewards(context: CheckContext) -> None:
-    on_episodes(None)(_check_rewards)(context)
-    check_fault(context, _check_rewards)
-
-
-def _check_rewards(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    check_records(context.cached_run(context.fast, seed, actions), explain_reward)
-
-
-@law("purity", "reset and step do not change their inputs", "spaces", "flags")
-@on_episodes(5)
-def check_purity(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    """A host environment may change its state, but not its action and params."""
-    state = None
-    for time, action in enumerate([None, *actions]):
-        inputs = {"params": context.params, "action": action, "state": state if context.pure else None}
-        before, key = to_host(inputs), context.key(seed, time)
-        result = context.plain.step(key, state, action) if time else (*context.plain.reset(key), 0.0, False)
-        found = difference(inputs, before)
-        if found is not None:
-            place, call = ("step", f"step {time}") if time else ("reset", "reset")
-            raise LawError(place, f"{call} changed its input: {found}")
-        state, done = result[1], result[3]
-        if done:
-            break
-    context.env.close(state)

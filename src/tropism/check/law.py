@@ -3,10 +3,12 @@
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 from tropism.check.context import SHORT, CheckContext
 from tropism.check.law_error import LawError, attempt
+from tropism.core.environment import Environment
 
 NUM_SEEDS = 2
 MAX_TRIALS = 60  # attempts to shorten an example
@@ -14,6 +16,15 @@ LONGEST_EXAMPLE = 20  # actions shown in full
 
 Check = Callable[[CheckContext], None]
 EpisodeCheck = Callable[[CheckContext, int, list[Any]], None]
+Need = Literal["pure", "seedable", "replayable", "ending"]
+
+# What a law may need of an environment, and the reason for skipping it if that is missing.
+NEEDS: dict[Need, tuple[Callable[[Environment], bool], str]] = {
+    "pure": (lambda env: env.pure, "host environment"),
+    "seedable": (lambda env: env.traits.seedable, "its resets take no seed"),
+    "replayable": (lambda env: env.traits.replayable, "replayable = False"),
+    "ending": (lambda env: not env.endless, "endless = True"),
+}
 
 
 class Law(NamedTuple):
@@ -23,23 +34,15 @@ class Law(NamedTuple):
     name: str
     statement: str
     depends_on: tuple[str, ...]
-    skip_reason: Callable[[CheckContext], str | None]
+    needs: tuple[Need, ...]
+
+    def skip_reason(self, context: CheckContext) -> str | None:
+        return next((reason for has, reason in map(NEEDS.__getitem__, self.needs) if not has(context.env)), None)
 
 
-def law(
-    name: str, statement: str, *depends_on: str, skip: Callable[[CheckContext], str | None] = lambda _: None
-) -> Callable[[Check], Law]:
-    """Declare the decorated check as a law; `skip` returns why it does not apply to an environment."""
-    return lambda check: Law(check, name, statement, depends_on, skip)
-
-
-def unless_pure(context: CheckContext) -> str | None:
-    return None if context.pure else "host environment"
-
-
-def unless_seedable(context: CheckContext) -> str | None:
-    """For the laws that compare two runs of one seed."""
-    return None if context.env.traits.seedable else "its resets take no seed"
+def law(name: str, statement: str, *depends_on: str, needs: tuple[Need, ...] = ()) -> Callable[[Check], Law]:
+    """Declare the decorated check as a law."""
+    return lambda check: Law(check, name, statement, depends_on, needs)
 
 
 def on_episodes(num_steps: int | None = SHORT, place: str = "step") -> Callable[[EpisodeCheck], Check]:
@@ -76,7 +79,8 @@ def example(context: CheckContext, seed: int, actions: list[Any]) -> Generator[N
 
 def _shrink(check: Callable[[list[Any]], None], failure: LawError, actions: list[Any]) -> tuple[LawError, list[Any]]:
     """The shortest prefix of `actions` that fails in the same place, without the actions that do not matter."""
-    candidates = _prefixes(actions)
+    prefixes = (actions[: 2**power - 1] for power in range(len(actions).bit_length()))
+    candidates = chain(prefixes, _without_one(actions))
     for _ in range(MAX_TRIALS):
         fewer = next(candidates, None)
         if fewer is None:
@@ -88,14 +92,5 @@ def _shrink(check: Callable[[list[Any]], None], failure: LawError, actions: list
     return failure, actions
 
 
-def _prefixes(actions: list[Any]) -> Iterator[list[Any]]:
-    length = 0
-    while length < len(actions):
-        yield actions[:length]
-        length = 2 * length or 1
-    yield from _without_one(actions)
-
-
 def _without_one(actions: list[Any]) -> Iterator[list[Any]]:
-    for i in reversed(range(len(actions))):
-        yield actions[:i] + actions[i + 1 :]
+    return (actions[:i] + actions[i + 1 :] for i in reversed(range(len(actions))))

@@ -1,17 +1,14 @@
 """The error that the check of a law raises, and other exceptions with the user's source line."""
 
-import linecache
-import os
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 from jax import errors
 
 from tropism.check.report import Status
 from tropism.core.environment import Environment
-from tropism.user_code import is_library
+from tropism.user_code import format_location, is_library
 
 LONGEST_ERROR = 300  # characters
 PLACES = ("default_params", "reset", "step", "observation_space", "action_space", "render", "describe", "parse", "info")
@@ -41,38 +38,23 @@ def attempt(check: Callable[[], None], place: str = "env") -> LawError | None:
     except LawError as failure:
         return failure
     except Exception as error:  # noqa: BLE001  any exception of a user's environment belongs in the report
-        frames = list(traceback.walk_tb(error.__traceback__))
-        methods = [(frame, line) for frame, line in frames if _is_method(frame)]
-        # If a package that the user's code calls raises, the user's own line is more helpful.
-        own = [(frame, line) for frame, line in frames if not is_library(frame.f_code.co_filename)]
-        lines = [_describe(error), *_location(*(own or methods)[-1:]), _advice(error)]
-        name = methods[0][0].f_code.co_name if methods else place
-        return LawError(name, "\n".join(line for line in lines if line))
+        return _explain_exception(error, place)
     return None
+
+
+def _explain_exception(error: Exception, place: str) -> LawError:
+    frames = list(traceback.walk_tb(error.__traceback__))
+    methods = [(frame, line) for frame, line in frames if _is_method(frame)]
+    # If a package that the user's code calls raises, the user's own line is more helpful.
+    own = [(frame, line) for frame, line in frames if not is_library(frame.f_code.co_filename)]
+    is_tracing = isinstance(error, TRACING_ERRORS)
+    text = str(error).partition("\n")[0] if is_tracing else " ".join(str(error).split())
+    lines = [f"{type(error).__name__}: {text if len(text) <= LONGEST_ERROR else f'{text[:LONGEST_ERROR]}…'}"]
+    lines += [format_location(*at) for at in (own or methods)[-1:]]
+    if is_tracing:
+        lines.append(BRANCH if isinstance(error, errors.TracerBoolConversionError) else NUMBER)
+    return LawError(methods[0][0].f_code.co_name if methods else place, "\n".join(lines))
 
 
 def _is_method(frame: FrameType) -> bool:
     return frame.f_code.co_name in PLACES and isinstance(frame.f_locals.get("self"), Environment)
-
-
-def _describe(error: Exception) -> str:
-    """Type and message of an exception on one line."""
-    text = str(error).partition("\n")[0] if isinstance(error, TRACING_ERRORS) else " ".join(str(error).split())
-    return f"{type(error).__name__}: {text if len(text) <= LONGEST_ERROR else f'{text[:LONGEST_ERROR]}…'}"
-
-
-def _advice(error: Exception) -> str:
-    if not isinstance(error, TRACING_ERRORS):
-        return ""
-    return BRANCH if isinstance(error, errors.TracerBoolConversionError) else NUMBER
-
-
-def _location(*innermost: tuple[FrameType, int]) -> list[str]:
-    """The lines that a traceback has for a frame; the file relative to the working directory, if it is below it."""
-    lines: list[str] = []
-    for frame, line in innermost:
-        path = Path(frame.f_code.co_filename)
-        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        source = linecache.getline(os.fspath(path), line, frame.f_globals).strip()
-        lines += [f'  File "{shown}", line {line}, in {frame.f_code.co_name}', f"    {source}" if source else ""]
-    return lines

@@ -29,18 +29,18 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether no law is broken; warnings are allowed."""
-        return not self.failed
+        return not self.failures
 
     @property
-    def failed(self) -> list[Result]:
+    def failures(self) -> list[Result]:
         return self._with("failed")
 
     @property
-    def warned(self) -> list[Result]:
+    def warnings(self) -> list[Result]:
         return self._with("warned")
 
     @property
-    def skipped(self) -> list[Result]:
+    def skips(self) -> list[Result]:
         return self._with("skipped")
 
     def _with(self, status: Status) -> list[Result]:
@@ -52,22 +52,14 @@ class Report:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
-        count = len(self.results)
-        verdict = (
-            "keeps all laws" if self.ok else f"breaks {len(self.failed)} of {count} {'law' if count == 1 else 'laws'}"
-        )
-        examples = [f"{indent(result.message, '  ')}\n" for result in (*self.failed, *self.warned)]
-        return "\n".join([f"{self.subject} {verdict}", "", *examples, *self._table(), *self._skips()])
-
-    def _table(self) -> list[str]:
-        """One aligned row per checked law, the broken ones first."""
-        rows = [*self.failed, *self.warned, *self._with("passed")]
+        count, broken = len(self.results), len(self.failures)
+        verdict = f"breaks {broken} of {count} {'law' if count == 1 else 'laws'}" if broken else "keeps all laws"
+        examples = [f"{indent(result.message, '  ')}\n" for result in (*self.failures, *self.warnings)]
+        checked = [*self.failures, *self.warnings, *self._with("passed")]
         width = max((len(result.law) for result in self.results), default=0)
-        return [f"{result.status:<7}  {result.law:<{width}}  {result.statement}" for result in rows]
-
-    def _skips(self) -> list[str]:
-        """One line per reason why laws were skipped."""
+        table = [f"{result.status:<7}  {result.law:<{width}}  {result.statement}" for result in checked]
         laws: dict[str, list[str]] = {}
-        for result in self.skipped:
+        for result in self.skips:
             laws.setdefault(result.message, []).append(result.law)
-        return [f"skipped  {', '.join(names)} ({reason})" for reason, names in laws.items()]
+        skips = [f"skipped  {', '.join(names)} ({reason})" for reason, names in laws.items()]
+        return "\n".join([f"{self.subject} {verdict}", "", *examples, *table, *skips])

@@ -7,18 +7,19 @@ import jax
 import numpy as np
 
 from tropism.check.compare import compare_runs, difference, format_value, layout, to_host
-from tropism.check.context import CheckContext, continue_episode, episode
-from tropism.check.law import law, on_episodes, unless_seedable
+from tropism.check.context import CheckContext, episode
+from tropism.check.law import law, on_episodes
 from tropism.check.law_error import LawError
-from tropism.core.session.session import Session
+from tropism.core.session.session import EnvironmentState, Session
 from tropism.core.spaces import Record, Text
 from tropism.errors import ValidationError
 
 NONSENSE = "\x00 this is no action"
 STEPS = 6
+STORED = ("seedable", "replayable")
 
 
-@law("immutability", "a returned observation never changes", "episodes", skip=unless_seedable)
+@law("immutability", "a returned observation never changes", "episodes", needs=("seedable",))
 @on_episodes(STEPS, "session")
 def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> None:
     # Called on the environment itself, since a session returns copies.
@@ -28,28 +29,17 @@ def check_immutability(context: CheckContext, seed: int, actions: list[Any]) -> 
         if found is not None:
             place = "step" if time else "reset"
             raise LawError(place, f"the observation of step {time} was changed by a later step: {found}")
-    overwritten: list[Any] = []
-    with context.session() as session:
-        for timestep in episode(session, seed, actions):
-            overwritten.append(to_host(timestep))
-            _overwrite(timestep.obs)
-    expected = context.run_session(seed, actions)
+    overwritten, expected = context.run_session(seed, actions, _overwrite), context.run_session(seed, actions)
     compare_runs(overwritten, expected, "writing into a returned observation changed the episode: ")
 
 
-def _overwrite(obs: Any) -> None:
+def _overwrite(_session: Session, obs: Any) -> None:
     for leaf in jax.tree.leaves(obs):
         if isinstance(leaf, np.ndarray) and leaf.flags.writeable:
             leaf[...] = 0
 
 
-def _unless_replayable(context: CheckContext) -> str | None:
-    return unless_seedable(context) or (None if context.env.traits.replayable else "replayable = False")
-
-
-@law(
-    "snapshot", "snapshot, restore and fork continue identically", "instances", "immutability", skip=_unless_replayable
-)
+@law("snapshot", "snapshot, restore and fork continue identically", "instances", "immutability", needs=STORED)
 @on_episodes(STEPS, "session")
 def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> None:
     expected = context.run_session(seed, actions)
@@ -60,24 +50,25 @@ def check_snapshot(context: CheckContext, seed: int, actions: list[Any]) -> None
             runs = {name: [to_host(copy.timestep)] for name, copy in copies.items()}
             for action in actions[half:]:  # interleaved, to detect state that they share
                 for name, copy in copies.items():
-                    runs[name] += [to_host(timestep) for timestep in continue_episode(copy, [action])]
+                    if copy.lifecycle is EnvironmentState.READY:
+                        runs[name].append(to_host(copy.step(action)))
     for name, run in runs.items():
         continues = f"{name} does not continue like the episode from step {half}: "
         compare_runs(run, expected[half:], continues, place="session")
 
 
-@law("render", "render returns (H, W, 3) uint8 or None and changes nothing", "episodes", skip=unless_seedable)
+@law("render", "render returns (H, W, 3) uint8 or None and changes nothing", "episodes", needs=("seedable",))
 @on_episodes(2, "render")
 def check_render(context: CheckContext, seed: int, actions: list[Any]) -> None:
     expected = context.run_session(seed, actions)
-    rendered: list[Any] = []
-    with context.session() as session:
-        for time, timestep in enumerate(episode(session, seed, actions)):
-            rendered.append(to_host(timestep))
-            frame = session.render()
-            if frame is not None and not _is_image(frame):
-                raise LawError("render", f"step {time}: the image is {layout(frame)}, not (H, W, 3) uint8")
+    rendered = context.run_session(seed, actions, _check_frame)
     compare_runs(rendered, expected, "rendering changed the episode: ", place="render")
+
+
+def _check_frame(session: Session, _obs: Any) -> None:
+    frame = session.render()
+    if frame is not None and not _is_image(frame):
+        raise LawError("render", f"step {session.step_count}: the image is {layout(frame)}, not (H, W, 3) uint8")
 
 
 def _is_image(frame: Any) -> bool:
@@ -92,11 +83,13 @@ def check_words(context: CheckContext) -> None:
 
 @on_episodes(2, "describe")
 def _check_describe(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    with context.session() as session:
-        for _ in episode(session, seed, actions):
-            text = session.describe()
-            if not isinstance(text, str) or not text:
-                raise LawError("describe", f"returned {format_value(text)}, not text")
+    context.run_session(seed, actions, _check_text)
+
+
+def _check_text(session: Session, _obs: Any) -> None:
+    text = session.describe()
+    if not isinstance(text, str) or not text:
+        raise LawError("describe", f"returned {format_value(text)}, not text")
 
 
 def _check_parse(context: CheckContext) -> None:

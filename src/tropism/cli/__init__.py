@@ -14,6 +14,8 @@ from tropism.cli.check import check
 from tropism.cli.demo import demo
 from tropism.cli.evaluate import evaluate
 from tropism.cli.interrupts import INTERRUPTED, Interrupts
+from tropism.cli.journal import check as check_journal
+from tropism.cli.journal import export, forget, info, salvage
 from tropism.cli.list import list_environments
 from tropism.cli.mcp import mcp
 from tropism.cli.minari import export_to_minari, import_from_minari
@@ -38,6 +40,8 @@ app = typer.Typer(
 )
 sandbox = typer.Typer(help="The sandbox that runs agents' code.", no_args_is_help=True)
 app.add_typer(sandbox, name="sandbox")
+journal = typer.Typer(help="Inspect and repair the journal of a stopped server.", no_args_is_help=True)
+app.add_typer(journal, name="journal")
 minari = typer.Typer(help="Convert recordings to Minari datasets and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
 app.command("list")(list_environments)
@@ -61,6 +65,8 @@ def _add_train() -> None:
 
 
 _add_train()
+for command in (info, check_journal, salvage, forget, export):
+    journal.command(command.__name__)(command)
 sandbox.command("doctor")(examine_sandbox)
 minari.command("export")(export_to_minari)
 minari.command("import")(import_from_minari)

@@ -115,15 +115,16 @@ class _Demo:
                 return
 
     def _draw(self) -> None:
+        from tropism.drawing import plots
         from tropism.train import pictures
 
         (self.out / "evaluation.json").write_text(json.dumps(to_json(ID, self.evaluations), indent=2) + "\n")
         for name, draw in {
-            "curve.png": lambda path: pictures.draw_learning_curve(ID, self.history, path),
+            "curve.png": lambda path: plots.draw_learning_curve(ID, self.history, path),
             "evaluation.png": lambda path: pictures.draw_evaluation(ID, self.env, self.params, self.evaluations, path),
             "found.png": lambda path: pictures.draw_success_over_time(self.evaluations, path),
         }.items():
-            pictures.draw_light_and_dark(draw, self.out / name)
+            plots.draw_light_and_dark(draw, self.out / name)
 
     def _film(self) -> None:
         """Film the longest successful search among the first 50 episodes."""

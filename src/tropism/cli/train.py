@@ -120,11 +120,11 @@ def train(
 
 def _run(options: "_Options", folder: Path, interruption: "_Interruption", tensorboard: bool) -> list[Any]:
     """Train with a progress bar, draw the learning curve, and return it."""
-    from tropism.train import pictures
+    from tropism.drawing import plots
     from tropism.train.checkpoint import load_history
     from tropism.train.run import CHECKPOINT, TrainingReport
     from tropism.train.run import train as run
-    from tropism.train.tensorboard import event_log, no_log
+    from tropism.train.tensorboard import event_log
 
     if (folder / CHECKPOINT).exists() and not interruption.resume and not interruption.force:
         raise ValidationError("out", str(folder), "a folder without an agent, or --resume, or --force to replace it")
@@ -132,16 +132,17 @@ def _run(options: "_Options", folder: Path, interruption: "_Interruption", tenso
     before = load_history(folder / CHECKPOINT) if interruption.resume else []
     done = before[-1][0] if before else 0
     if done >= training.config.num_updates * training.config.batch:
-        message = f"The training in {folder} is finished: {done:,} steps. Increase --total-steps to continue."
+        message = f"The training run in {folder} is finished: {done:,} steps. Increase --total-steps to continue."
         print_text(message, errors)
         return before
-    log = event_log(make_folder(folder) / "tensorboard") if tensorboard else no_log
+    log = event_log(make_folder(folder) / "tensorboard") if tensorboard else None
     print_text(_announcement(training, done), errors)
     with progress_bar() as bar:
         task = bar.add_task(f"{training.id}: compiling", total=training.config.num_updates * training.config.batch)
 
         def show(report: TrainingReport) -> None:
-            log(report)
+            if log is not None:
+                log(report)
             description = f"{training.id}: {_summary(report)}"
             bar.update(task, completed=report.steps, total=report.total_steps, description=description)
 
@@ -150,14 +151,14 @@ def _run(options: "_Options", folder: Path, interruption: "_Interruption", tenso
             bar.update(task, completed=steps)  # the bar computes the remaining time from this and the next report
 
         _, history = run(training, make_folder(folder), show, interruption.resume, on_estimate)
-    pictures.draw_learning_curve(training.id, history, folder / "curve.part.png")
+    plots.draw_learning_curve(training.id, history, folder / "curve.part.png")
     (folder / "curve.part.png").replace(folder / "curve.png")
     return history
 
 
 @dataclasses.dataclass
 class _Interruption:
-    """The message after Ctrl-C: whether and how the training can be resumed."""
+    """The message after Ctrl-C: whether and how the training run can be resumed."""
 
     options: "_Options"
     folder: Path
@@ -214,7 +215,7 @@ def _summary(report: Any) -> str:
 
 
 class _Options(NamedTuple):
-    """The command-line options of a training; None if not given."""
+    """The command-line options of a training run; None if not given."""
 
     id: str
     param: list[str] | None
@@ -259,7 +260,7 @@ def _check_names(config: Any, given: dict[str, Any]) -> None:
 
 
 def _resumed_training(path: Path, options: _Options) -> Any:
-    """The training in a checkpoint; given options must match it, except for `total_steps`."""
+    """The training run in a checkpoint; given options must match it, except for `total_steps`."""
     from tropism.train.checkpoint import load_training
     from tropism.train.run import check_resumable
 
@@ -275,7 +276,7 @@ def _resumed_training(path: Path, options: _Options) -> Any:
     _check_names(training.config, options.config)
     for name, value in given.items():
         if stored[name] != value:
-            raise ValidationError(name, value, f"{stored[name]!r}, as in the training in {path.parent}")
+            raise ValidationError(name, value, f"{stored[name]!r}, as in the training run in {path.parent}")
     extended = training._replace(config=dataclasses.replace(training.config, total_steps=total))
     check_resumable(path, extended)
     return extended

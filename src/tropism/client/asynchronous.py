@@ -135,7 +135,7 @@ class AsyncClient:
 
     async def _discard_reply(self) -> None:
         """Drop the connection, so that a late reply is not mistaken for the next one."""
-        self._protocol.connected = False
+        self._protocol.connected, self._protocol.step_count = False, None
         await self._disconnect()
 
     async def _disconnect(self) -> None:

@@ -17,10 +17,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close
 
 from tropism.client.result import StepResult, message_fields
-from tropism.errors import ServerError, StateError, ValidationError
+from tropism.errors import ServerError, StateError, StepConflictError, ValidationError
 from tropism.wire.messages import MESSAGES, State
 
 FIRST_CONNECT = 3.0  # seconds of attempts before the first session
+RESUME_FAILED = "EXECUTION_ERROR"  # the environment raised while its episode was replayed, perhaps not again
 FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0  # seconds between attempts to connect
 
 
@@ -87,6 +88,9 @@ class Protocol:
     environment: str | None = None
     connected: bool = False
     closed: bool = False
+    step_count: int | None = None  # of the episode, as far as it is known
+    episode_id: str | None = None
+    reconnected: bool = False  # since the last step
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -103,6 +107,7 @@ class Protocol:
         reply = yield from self.request("reset", data)
         self.session_id = reply.get("session_id", self.session_id)
         self.environment = reply.get("environment", self.environment)
+        self.episode_id = reply.get("episode_id")
         return self._result(reply)
 
     def step(self, action: Any) -> EffectGenerator[StepResult]:
@@ -111,13 +116,16 @@ class Protocol:
 
     def state(self) -> EffectGenerator[State]:
         reply = yield from self.request("state")
+        self.step_count, self.episode_id = reply.get("step_count"), reply.get("episode_id")
         return State(episode_id=reply.get("episode_id"), step_count=reply.get("step_count", 0))
 
     def snapshot(self) -> EffectGenerator[str]:
         return (yield from self.request("snapshot", {}))["snapshot_id"]
 
     def restore(self, snapshot_id: str) -> EffectGenerator[StepResult]:
-        return self._result((yield from self.request("restore", {"from": snapshot_id})))
+        reply = yield from self.request("restore", {"from": snapshot_id})
+        self.episode_id = reply.get("episode_id")
+        return self._result(reply)
 
     def fork(self, origin: str, seed: int | None, step: int | None) -> EffectGenerator["Protocol"]:
         """The protocol for a client of the new session."""
@@ -126,7 +134,15 @@ class Protocol:
         data: dict[str, Any] = {"from": origin if step is None else {"step": step}}
         data |= {} if seed is None else {"seed": seed}
         reply = yield from self.request("fork", data)
-        return Protocol(self.url, self.token, self.reconnect, reply["session_id"], self.environment)
+        return Protocol(
+            self.url,
+            self.token,
+            self.reconnect,
+            reply["session_id"],
+            self.environment,
+            step_count=reply.get("step_count"),
+            episode_id=reply.get("episode_id"),
+        )
 
     def history(self, start: int) -> EffectGenerator[dict[str, Any]]:
         return (yield from self.request("history", {"from": start}))
@@ -160,32 +176,43 @@ class Protocol:
         """The data of the reply. After a lost connection the request is resent; its id makes it idempotent."""
         frame: dict[str, Any] = {"type": kind} if data is None else {"type": kind, "data": data}
         if self.session_id is not None:  # servers that report a session id also support request ids
-            frame["request_id"] = secrets.token_hex(8)
+            frame["id"] = frame["request_id"] = secrets.token_hex(8)
+            frame |= self._position() if kind == "step" else {}
         text, backoff = _encode(frame), Backoff(self.reconnect)
         while True:
             yield from self.ensure_connected()
             try:
-                return decode_reply((yield RoundTrip(text)))
+                return decode_reply((yield RoundTrip(text)), frame.get("id"))
             except ConnectionLostError as failure:
                 self.connected = False
+                yield Disconnect(None)
                 if self.session_id is None and kind != "reset":
                     message = f"the connection was lost and the episode has ended: {failure}"
                     raise ServerError("SESSION_ERROR", message) from None
                 yield from backoff.wait(f"{self.url} closes the connection on this request: {failure}")
             except ReplyTimeoutError:
                 self.connected = False  # a late reply must not be taken for the next one
+                self.step_count = None
                 message = f"timeout waiting for the reply to {kind}; it may still take effect: check state()"
                 raise ServerError("TIMEOUT", message) from None
             except ServerError as error:
-                if error.code == "TOO_LARGE":
+                if error.code == "TOO_LARGE" or self.reconnected:  # the server closes a socket that it cannot resume
                     self.connected = False
+                    yield Disconnect(None)
                 if error.code in ("SESSION_ERROR", "DIVERGED"):
                     yield from self._drop_session()
                 raise
 
+    def _position(self) -> dict[str, Any]:
+        """Where the episode must be for a step."""
+        position: dict[str, Any] = {} if self.step_count is None else {"after": self.step_count}
+        if self.reconnected and self.episode_id is not None:
+            position["episode_id"] = self.episode_id
+        return position
+
     def _drop_session(self) -> EffectGenerator[None]:
         """The session no longer exists on the server or cannot continue: a reset creates another."""
-        self.session_id, self.connected = None, False
+        self.session_id, self.connected, self.step_count = None, False, None
         yield Disconnect(None)
 
     def ensure_connected(self) -> EffectGenerator[None]:
@@ -205,10 +232,11 @@ class Protocol:
             except ConnectionLostError as failure:
                 yield from backoff.wait(f"no server at {self.url}: {failure}")
             else:
-                self.connected = True
+                self.connected, self.reconnected = True, self.session_id is not None
                 return
 
     def _result(self, reply: dict[str, Any]) -> StepResult:
+        self.step_count, self.reconnected = reply.get("step_count"), False
         done = bool(reply.get("done", False))
         return StepResult(
             observation=self._to_message(reply),
@@ -242,7 +270,7 @@ def effect_error(effect: Effect, error: Exception) -> Exception:
             return ReplyTimeoutError()
         case ConnectionClosed(rcvd=Close(code=1009, reason=reason)):  # too large
             return ServerError("TOO_LARGE", reason or "the request exceeds the server's size limit")
-        case ConnectionClosed(rcvd=Close(code=1008, reason=reason)) if reason:  # policy violation
+        case ConnectionClosed(rcvd=Close(code=1008, reason=reason)) if reason not in ("", RESUME_FAILED):  # policy
             return ServerError(reason, f"the server closed the connection: {reason}")
         case _:
             return ConnectionLostError(str(error) or type(error).__name__)
@@ -257,12 +285,18 @@ def _handshake_error(status: int, body: bytes | bytearray | None) -> Exception:
         return ConnectionLostError(f"HTTP {status}")
 
 
-def decode_reply(reply: str | bytes) -> Any:
-    """The data of a reply frame; raises the error of an error frame."""
+def decode_reply(reply: str | bytes, id: str | None = None) -> Any:
+    """The data of a reply frame; raises the error of an error frame, and for a reply to another request than `id`."""
     frame = json.loads(reply)
+    if frame.get("id", id) != id:
+        raise ConnectionLostError("it delivered a reply twice")
     if frame.get("type") != "error":
         return frame.get("data")
     code, message = frame["data"].get("code", "UNKNOWN"), frame["data"].get("message", "refused")
+    if code == RESUME_FAILED and id is not None and "id" not in frame:  # not of this request, which is resent
+        raise ConnectionLostError(message)
+    if code == "STEP_CONFLICT":
+        raise StepConflictError(message, frame["data"].get("step_count", 0))
     if code == "VALIDATION_ERROR":
         raise ValidationError("request", code, "a valid request", message)
     if code == "STATE_ERROR":

@@ -1,6 +1,6 @@
 """An episode as a pure value: key, clock and state. The only module that derives keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -129,3 +129,9 @@ def host_key_function(seed: int) -> Callable[[int], int]:
         return int.from_bytes(hashed.digest(), "big")
 
     return key
+
+
+def check_options(options: Any) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise ValidationError("options", options, "None or a dict")
+    return options

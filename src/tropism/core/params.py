@@ -107,3 +107,8 @@ def _read_leaf(default: Any, data: Any) -> Any:
     if isinstance(data, dict):
         return np.asarray(data["values"], data["dtype"])
     return default if data is None else data
+
+
+def params_structure(params: Any) -> Any:
+    """The structure of params and their shapes, which must be the same in all episodes."""
+    return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]

@@ -1,1 +1,1 @@
-"""Pure drawing code."""
+"""Drawing: shapes on a canvas, and plots."""

@@ -10,7 +10,8 @@ from tropism.serve import errors
 from tropism.serve.http import routes
 from tropism.serve.http.api import HttpApi
 from tropism.serve.http.auth import AuthMiddleware
-from tropism.serve.http.messages import HttpRequest, Response, error_response, read_data, send_response
+from tropism.serve.http.connection import SocketCount
+from tropism.serve.http.messages import SESSION_HEADER, HttpRequest, Response, error_response, read_data, send_response
 from tropism.serve.inspect.inspector import Inspector
 from tropism.serve.metrics import Metrics
 from tropism.serve.recordings.protocol import Recordings
@@ -47,7 +48,7 @@ class App:
         self._api = HttpApi(self.sessions, self.inspector, self.metrics, self.absent)
         self._middleware = AuthMiddleware(self._route, self.settings)
         self._mcp = McpPath(self.sessions, self.settings)
-        self._sockets = 0
+        self.sockets = SocketCount(self.settings.max_sockets)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._middleware(scope, receive, send)
@@ -56,7 +57,7 @@ class App:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        root, environment, path = self._resolve(scope["path"])
+        root, environment, path = self._resolve(scope)
         if scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send, environment, path)
         elif (agent_id := routes.agent_of(scope["path"])) is not None:
@@ -66,12 +67,21 @@ class App:
         else:
             await send_response(scope, send, await self._respond(scope, receive, root, environment, path))
 
-    def _resolve(self, path: str) -> tuple[str, ServedEnvironment | None, str]:
-        """`(root, environment, path)`: /envs/Echo-v0/step has the path /step below the root /envs/Echo-v0."""
+    def _resolve(self, scope: Any) -> tuple[str, ServedEnvironment | None, str]:
+        """`(root, environment, path)`: /envs/Echo-v0/step has the path /step below the root /envs/Echo-v0.
+
+        The root /envs/Echo-v0/s/SESSION names a session, as the header X-Session-Id does.
+        """
+        path = scope["path"]
         if not path.startswith("/envs/"):
             return "", self.default, path
         id, slash, rest = path.removeprefix("/envs/").partition("/")
-        return f"/envs/{id}", self.environments.get(id), slash + rest
+        environment = self.environments.get(id)
+        if not rest.startswith("s/"):
+            return f"/envs/{id}", environment, slash + rest
+        session, slash, rest = rest.removeprefix("s/").partition("/")
+        scope["header_map"][SESSION_HEADER] = session
+        return f"/envs/{id}/s/{session}", environment, slash + rest
 
     async def _respond(
         self, scope: Any, receive: Any, root: str, environment: ServedEnvironment | None, path: str
@@ -93,8 +103,8 @@ class App:
         except Exception as error:  # the outermost level: every error gets a reply
             session = None if request is None else request.session
             context = {} if session is None else session.log_context
-            # The path of the route: the path of a request may contain an agent id.
-            where = scope["path"] if request is None else f"{root}/{request.kind}"
+            # The path of the route: the path of a request may contain the id of a session or of an agent.
+            where = path if request is None else f"/{request.kind}"
             reason = errors.to_server_error(error, path=where, **context)
         self.metrics.count_error(reason.code)
         response = error_response(reason)
@@ -103,17 +113,15 @@ class App:
         return response
 
     async def _serve_socket(self, scope: Any, receive: Any, send: Any, environment: Any, path: str) -> None:
-        max_sockets = self.settings.max_sockets
         if environment is None or path not in ("/ws", "/mcp"):
             expected = f"expected /envs/ID/ws with one of {', '.join(self.environments)}"
             error = ServerError("NOT_FOUND", f"no socket at {scope['path']!r}; {expected}")
             await send_response(scope, send, error_response(error))
             return
-        if self._sockets >= max_sockets:
-            message = f"all {max_sockets} sockets of this server are open; try again later"
+        if not self.sockets.acquire():
+            message = f"all {self.sockets.limit} sockets of this server are open; try again later"
             await send_response(scope, send, error_response(ServerError("CAPACITY_REACHED", message)))
             return
-        self._sockets += 1
         try:
             with suppress(asyncio.CancelledError):  # the server has stopped and closed the socket
                 if path == "/mcp":
@@ -122,7 +130,7 @@ class App:
                     connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
                     await connection.serve(scope, receive, send)
         finally:
-            self._sockets -= 1
+            self.sockets.release()
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         """ASGI's start-up and shutdown events."""

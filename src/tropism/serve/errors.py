@@ -11,6 +11,7 @@ from tropism.errors import (
     ProcessError,
     ServerError,
     StateError,
+    StepConflictError,
     UnknownEnvironmentError,
     ValidationError,
 )
@@ -26,9 +27,11 @@ STATUS = {
     "SESSION_ERROR": 404,
     "STATE_ERROR": 409,
     "DIVERGED": 409,
+    "STEP_CONFLICT": 409,
     "TIMEOUT": 504,
     "BAD_REQUEST": 400,
     "TOO_LARGE": 413,
+    "HEADERS_TOO_LARGE": 431,
     "TOO_SLOW": 408,
     "UNAUTHORIZED": 401,
     "FORBIDDEN": 403,
@@ -51,6 +54,10 @@ CODES: dict[type[Exception], str] = {
 log = logging.getLogger("tropism.serve")
 
 
+class EnvironmentExitError(Exception):
+    """An environment raised its cause, which is not an ordinary exception: SystemExit, for example."""
+
+
 def to_server_error(error: Exception, **context: Any) -> ServerError:
     """Convert an error to a `ServerError`; an unexpected one is logged with an id that the reply contains."""
     if isinstance(error, ServerError):
@@ -58,15 +65,17 @@ def to_server_error(error: Exception, **context: Any) -> ServerError:
     for kind, code in CODES.items():
         if isinstance(error, kind) and not isinstance(error, ObservationError):  # the environment's fault
             return ServerError(code, str(error))
-    id = secrets.token_hex(8)
+    id, cause = secrets.token_hex(8), error.__cause__ if isinstance(error, EnvironmentExitError) else error
     log.error("the environment raised", exc_info=error, extra={"error_id": id, **context})
-    what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(error).__name__}"
+    what = str(error) if isinstance(error, ProcessError) else f"the environment raised {type(cause).__name__}"
     return ServerError("EXECUTION_ERROR", f"{what}; see the server's log, error_id {id}", id)
 
 
 def error_json(error: ServerError) -> dict[str, Any]:
     """The JSON form of an error."""
-    data = {"message": error.message, "code": error.code}
+    data: dict[str, Any] = {"message": error.message, "code": error.code}
+    if isinstance(error, StepConflictError):
+        data["step_count"] = error.step_count
     return data if error.id is None else data | {"id": error.id}
 
 

@@ -5,31 +5,31 @@ import gc
 import json
 import logging
 import os
+import resource
 import socket
 import sys
 import threading
 import time
-from asyncio import TimerHandle
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tropism.core.native.choice import EngineName
 from tropism.core.registry import find, make, registered, unavailable_reasons
-from tropism.errors import ServerError, ValidationError
+from tropism.errors import ValidationError
 from tropism.serve.app import App
-from tropism.serve.http.messages import error_response
+from tropism.serve.http.connection import http_protocol
 from tropism.serve.session.environment import THREAD_NAME_PREFIX, ServedEnvironment
 from tropism.serve.settings import Settings
 from tropism.serve.websocket.fast_path import websocket_protocol
 
 DRAIN_TIMEOUT = 10  # seconds that running steps have to finish when the server stops
 CLOSE_TIMEOUT = 2  # seconds that connections have to close after that
+OTHER_FILES = 64  # journal, recordings, pipes
 JOIN_TIMEOUT = 0.1  # seconds that an idle thread has to end
-LOG_FIELDS = ("session_id", "episode_id", "environment", "path", "error_id", "tool")
+LOG_FIELDS = ("session", "episode_id", "environment", "path", "error_id", "tool")
 
 
 def load_environments(
@@ -65,11 +65,22 @@ def unavailable_environments(ids: Iterable[str] = ()) -> dict[str, str]:
 
 def run(app: App, ready: Callable[[str], None]) -> None:
     """Serve until a signal stops the server; `ready` is called with the URL when it accepts requests."""
+    _raise_file_limit(app.settings)
     with _listen(app.settings) as listening:
         try:
             Server(app, ready).run(sockets=[listening])
         finally:
             _abandon_stuck_steps()
+
+
+def _raise_file_limit(settings: Settings) -> None:
+    """Allow as many open files as the system does: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < settings.max_sockets + OTHER_FILES:
+        message = "at most %d files can be open, too few for --max-sockets %d; raise the limit with ulimit -n"
+        logging.getLogger("tropism.serve").warning(message, hard, settings.max_sockets)
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -105,7 +116,7 @@ class Server(uvicorn.Server):
                 app,
                 host=settings.host,
                 port=settings.port,
-                http=type("Protocol", (HeaderTimeoutProtocol,), {"header_timeout": settings.header_timeout}),
+                http=http_protocol(settings.header_timeout, app.sockets),
                 ws="none",  # `startup` chooses the protocol
                 ws_max_size=settings.max_body,
                 ws_per_message_deflate=False,
@@ -133,60 +144,6 @@ class Server(uvicorn.Server):
         with suppress(TimeoutError):
             await asyncio.wait_for(self._application.drain(), DRAIN_TIMEOUT)
         await super().shutdown(sockets)
-
-
-class HeaderTimeoutProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with a timeout for headers, and with errors in our JSON form."""
-
-    header_timeout = 10.0  # seconds
-    _deadline: TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._start_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_deadline()
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._start_deadline()
-
-    def on_headers_complete(self) -> None:
-        self._cancel_deadline()
-        super().on_headers_complete()
-
-    def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """True leaves the connection open while a reply is pending: the caller may still be reading."""
-        cycle: Any = self.cycle
-        answering = cycle is not None and not cycle.more_body and not cycle.response_complete
-        if answering:
-            self.cycle.keep_alive = False
-        return answering
-
-    def send_400_response(self, msg: str) -> None:
-        self._send_error(ServerError("BAD_REQUEST", msg))
-
-    def _send_error(self, error: ServerError) -> None:
-        """Reply to data that is not a valid request, and close the connection."""
-        response = error_response(error)
-        headers = {**dict(response.all_headers()), b"connection": b"close"}
-        head = b"".join(b"%b: %b\r\n" % header for header in headers.items())
-        self.transport.write(b"HTTP/1.1 %d \r\n%b\r\n%b" % (response.status, head, response.body))
-        self.transport.close()
-
-    def _too_slow(self) -> None:
-        self._send_error(ServerError("TOO_SLOW", f"the headers were not complete in {self.header_timeout} s"))
-
-    def _start_deadline(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(self.header_timeout, self._too_slow)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 class JsonFormatter(logging.Formatter):

@@ -26,6 +26,7 @@ class Settings:
     max_sessions: int = 10_000
     max_sessions_per_token: int = 10_000
     max_sockets: int = 20_000
+    max_bytes_per_token: int = 2**32  # in live sessions
     idle_timeout: float = 3600.0
     max_body: int = 2**20
     header_timeout: float = 10.0
@@ -43,7 +44,7 @@ class Settings:
             raise ValidationError("root_path", self.root_path, "a path such as /tropism, without a slash at its end")
         if not 0 <= self.port <= 65535:
             raise ValidationError("port", self.port, "0 (any free one) to 65535")
-        for name in ("max_sessions", "max_sessions_per_token", "max_sockets", "max_body"):
+        for name in ("max_sessions", "max_sessions_per_token", "max_sockets", "max_body", "max_bytes_per_token"):
             if getattr(self, name) < 1:
                 raise ValidationError(name, getattr(self, name), "at least 1")
         for name in ("idle_timeout", "header_timeout", "body_timeout"):

@@ -37,7 +37,7 @@ class CachedHash:
 
 @dataclass(frozen=True)
 class NetworkSpec(CachedHash):
-    """How to construct a network; hashable, so that equal trainings share one compilation."""
+    """How to construct a network; hashable, so that equal training runs share one compilation."""
 
     __hash__ = CachedHash.__hash__
 
@@ -95,7 +95,8 @@ class Agent(Module):
 
     def memory(self) -> Any:
         """The memory at the start of an episode."""
-        return initial_memory(self.network)
+        start = getattr(self.network, "memory", None)
+        return jax.tree.map(drop_weak_type, start()) if callable(start) else None
 
     def __call__(self, obs: Any, memory: Any) -> tuple[Any, Any, Any]:
         outputs, value, memory = self.network(obs, memory)
@@ -103,23 +104,8 @@ class Agent(Module):
 
     def remember(self, memory: Any, action: Any) -> Any:
         """The memory after an action."""
-        return next_memory(self.network, memory, action)
-
-
-def initial_memory(network: Any) -> Any:
-    match network:
-        case object(memory=memory) if callable(memory):
-            return jax.tree.map(drop_weak_type, memory())
-        case _:
-            return None
-
-
-def next_memory(network: Any, memory: Any, action: Any) -> Any:
-    match network:
-        case object(remember=remember) if callable(remember):
-            return jax.tree.map(drop_weak_type, remember(memory, action))
-        case _:
-            return memory
+        remember = getattr(self.network, "remember", None)
+        return jax.tree.map(drop_weak_type, remember(memory, action)) if callable(remember) else memory
 
 
 def drop_weak_type(leaf: Any) -> Any:

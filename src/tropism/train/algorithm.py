@@ -100,7 +100,7 @@ class Algorithm(Module):
         """The trained policy; `greedy` takes the most likely action in place of a sample."""
 
     def finite_parts(self, state: Any) -> dict[str, Any]:
-        """The parts of a state in which a NaN or infinite number stops the training, by name."""
+        """The parts of a state in which a NaN or infinite number stops the run, by name."""
         return {"state": state}
 
     def observation_space(self) -> Space:

@@ -80,10 +80,10 @@ def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[A
 
 
 def _check_manifest(path: Path, stored: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Reject arrays other than those of the training, naming the first that differs."""
+    """Reject arrays other than those of the training run, naming the first that differs."""
     for found, wanted in zip_longest(stored, expected):
         if found != wanted:
-            message = f"{path} does not fit its training: it has {_format(found)}, expected {_format(wanted)}"
+            message = f"{path} does not fit its training run: it has {_format(found)}, expected {_format(wanted)}"
             raise ValidationError("checkpoint", str(path), _format(wanted), message)
 
 
@@ -109,7 +109,7 @@ def load_steps(path: Path) -> int:
 def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
     """The header and the bytes of the arrays."""
     if not path.is_file():
-        message = f"{path} does not exist; run `tropism train` without --resume to start a training"
+        message = f"{path} does not exist; run `tropism train` without --resume to start a training run"
         raise ValidationError("checkpoint", str(path), "a file written by `tropism train`", message)
     first, _, rest = path.read_bytes().partition(b"\n")
     if not first.startswith(MAGIC):

@@ -1,7 +1,7 @@
 """Non-finite numbers and observations outside their space: detected in the compiled update, reported by the host."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool
 
-from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces import Box, Space
+from tropism.core.spaces.composite import leaf_values
 from tropism.core.spaces.space import is_traced
 from tropism.train.algorithm import Config
 from tropism.train.observations import is_real
@@ -100,15 +101,12 @@ class Chunk(NamedTuple):
         if key == NO_FAULT:
             return None
         if key == last:
-            value, step = float(self.loss[agent, update]), (self.done + update + 1) * self.config.batch
-            return FaultDescription("loss", value, f"loss is {value} {self._location(step, agent)}")
-        rewards = self.fault.reward if key % 2 else np.zeros(keys.shape)
-        for quantity, values in (("observation", self.fault.obs), ("reward", rewards)):
-            found = _non_finite_entry(quantity, jax.tree.map(lambda leaf: leaf[agent, update], values))
-            if found is not None:
-                place = self._location_of(key, agent, update)
-                return FaultDescription(quantity, found[1], f"{found[0]} is {found[1]} {place}")
-        return None
+            place = self._location((self.done + update + 1) * self.config.batch, agent)
+            return _describe_non_finite(place, loss=self.loss[agent, update])
+        reward = self.fault.reward if key % 2 else np.zeros(keys.shape)
+        values = {"observation": self.fault.obs, "reward": reward}
+        values = jax.tree.map(lambda leaf: leaf[agent, update], values)
+        return _describe_non_finite(self._location_of(key, agent, update), **values)
 
     def first_outside_space(self, observation_space: Callable[[], Space]) -> FaultDescription | None:
         """The first observation that is not in its space."""
@@ -118,25 +116,22 @@ class Chunk(NamedTuple):
             return None
         obs = jax.tree.map(lambda leaf: leaf[agent, update], self.fault.obs)
         space = observation_space()
-        problem = _describe_outside(space, obs, "observation") or f"observation is outside {space!r}"
+        problems = [_describe_outside(*leaf) for leaf in leaf_values(space, obs, "observation")]
+        problem = next(filter(None, problems), f"observation is outside {space!r}")
         place = self._location_of(int(keys[agent, update]) - OUTSIDE_SPACE, agent, update)
         return FaultDescription("observation", obs, f"{problem}, {place}")
 
     def non_finite_state(self, **parts: Any) -> FaultDescription | None:
         """The first weight or running statistic that is NaN or infinite after the last update."""
         step = (self.done + self.loss.shape[1]) * self.config.batch
-        for part, tree in parts.items():
-            found = _non_finite_entry(part, tree)
-            if found is not None:
-                return FaultDescription(part, found[1], f"{found[0]} is {found[1]} {self._location(step, None)}")
-        return None
+        return _describe_non_finite(self._location(step), **parts)
 
     def _location_of(self, key: int, agent: int, update: int) -> str:
         number = key // 2
         step = (self.done + update) * self.config.batch + number - self.config.num_envs + 1
         return self._location(step, agent, number % self.config.num_envs)
 
-    def _location(self, step: int, agent: int | None, environment: int | None = None) -> str:
+    def _location(self, step: int, agent: int | None = None, environment: int | None = None) -> str:
         which = [] if environment is None else [f"environment {environment}"]
         which += [f"agent {agent}"] if self.loss.shape[0] > 1 and agent is not None else []
         if step < 1:
@@ -151,12 +146,15 @@ def _first_fault(keys: Any) -> tuple[int, int]:
     return int(np.argmin(keys[:, update])), update
 
 
-def _non_finite_entry(name: str, tree: Any) -> tuple[str, float] | None:
-    """The name and value of the first number that is NaN or infinite."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        bad: Any = np.argwhere(~np.isfinite(leaf)) if is_real(leaf) else ()
-        if len(bad):
-            return f"{name}{jax.tree_util.keystr(path)}{_index_suffix(bad[0])}", float(leaf[tuple(bad[0])])
+def _describe_non_finite(place: str, **trees: Any) -> FaultDescription | None:
+    """The first number in the named trees that is NaN or infinite."""
+    for name, tree in trees.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            bad: Any = np.argwhere(~np.isfinite(leaf)) if is_real(leaf) else ()
+            if len(bad):
+                value = float(leaf[tuple(bad[0])])
+                entry = f"{name}{jax.tree_util.keystr(path)}{_index_suffix(bad[0])}"
+                return FaultDescription(name, value, f"{entry} is {value} {place}")
     return None
 
 
@@ -164,17 +162,10 @@ def _index_suffix(index: Any) -> str:
     return f"[{', '.join(map(str, index))}]" if len(index) else ""
 
 
-def _describe_outside(space: Space, x: Any, name: str) -> str | None:
-    """Why a value is not in a space."""
-    parts: list[tuple[Space, Any, str]] = []
-    if isinstance(space, Dict) and isinstance(x, Mapping) and set(x) == set(space.spaces):
-        parts = [(part, x[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
-    elif isinstance(space, Tuple) and isinstance(x, tuple) and len(x) == len(space.spaces):
-        parts = [(part, x[i], f"{name}[{i}]") for i, part in enumerate(space.spaces)]
-    if parts:
-        return next(filter(None, (_describe_outside(*part) for part in parts)), None)
+def _describe_outside(name: str, space: Space, x: Any) -> str:
+    """Why a value is not in a space; empty if it is."""
     if space.contains(x):
-        return None
+        return ""
     if isinstance(space, Box) and isinstance(x, np.ndarray | np.generic) and x.shape == space.shape:
         beyond = np.argwhere(~((x >= space.low) & (x <= space.high)))
         if len(beyond):

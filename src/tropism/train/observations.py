@@ -35,20 +35,22 @@ class InputStatistics(Module):
 
     def with_batch(self, batch: Any) -> "InputStatistics":
         """Update by Chan's formula over the first two axes, time and environment."""
-        leaves = jax.tree.leaves(eqx.filter(batch, is_real))
+        real = eqx.filter(batch, is_real)
+        leaves = jax.tree.leaves(real)
         if not leaves:
             return self
         count = leaves[0].shape[0] * leaves[0].shape[1]
         total = self.count + count
-        form = jax.tree.structure(self.mean)
-        means, variances = jax.tree.leaves(self.mean), jax.tree.leaves(self.var)
-        after: list[tuple[Any, Any]] = []
-        for x, mean, var in zip(leaves, means, variances, strict=True):
+
+        def update_mean(x: Any, mean: Any) -> Any:
+            return mean + (x.mean((0, 1)) - mean) * count / total
+
+        def update_var(x: Any, mean: Any, var: Any) -> Any:
             delta = x.mean((0, 1)) - mean
-            square = var * self.count + x.var((0, 1)) * count + delta**2 * self.count * count / total
-            after.append((mean + delta * count / total, square / total))
-        means, variances = (form.unflatten(each) for each in zip(*after, strict=True))
-        return InputStatistics(means, variances, total)
+            return (var * self.count + x.var((0, 1)) * count + delta**2 * self.count * count / total) / total
+
+        means = jax.tree.map(update_mean, real, self.mean)
+        return InputStatistics(means, jax.tree.map(update_var, real, self.mean, self.var), total)
 
     def normalize(self, obs: Any) -> Any:
         real, rest = eqx.partition(obs, is_real)

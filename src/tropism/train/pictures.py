@@ -1,4 +1,4 @@
-"""Plots of trainings and evaluations: learning curves, paths of searches, success by start."""
+"""Plots of evaluations: paths of searches, success by start and over time, returns."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -17,63 +16,15 @@ from numpy.typing import NDArray
 
 from tropism.core.episode import seed_words, start_episode, step_episode
 from tropism.core.search_task import SearchTask
+from tropism.drawing.plots import COLORS, new_plot, save_plot
 from tropism.train.evaluation import Evaluation, SearchResults
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
-WINDOW = 5  # reports that a learning curve is smoothed over
 SHOWN_SHARE = 0.9  # of the searches that find the source: the range of times in a plot of their distribution
 BINS = 6  # of a start map, along each side
 SIDE = 2.6  # inches, of one arena
-COLORS = ("#d1495b", "#00798c", "#edae49", "#66a182", "#6a4c93", "#7d8ca3")  # legible on white and on black
 FOUND, NOT_FOUND, EDGE = "#ffffff", "#ff5c38", "#05070f"
-DARK: Any = {
-    "figure.facecolor": "#0b0e1d",
-    "axes.facecolor": "#0b0e1d",
-    "savefig.facecolor": "#0b0e1d",
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#d7dbe8"),
-}
-
-
 SHARES = ScalarMappable(Normalize(0, 1), "viridis")
-
-
-def dark_path(path: Path) -> Path:
-    """The file of the dark version of a plot."""
-    return path.with_name(f"{path.stem}.dark{path.suffix}")
-
-
-def draw_light_and_dark(draw: Callable[[Path], None], path: Path) -> None:
-    """Draw a plot for light pages, and again for dark ones."""
-    draw(path)
-    with rc_context(DARK):
-        draw(dark_path(path))
-
-
-def draw_learning_curve(id: str, history: Sequence[Any], path: Path) -> None:
-    """The curve of each agent; for several, also their mean and its confidence interval."""
-    figure = Figure((7, 4), layout="constrained")
-    axes = figure.subplots()
-    steps = np.array([row[0] for row in history])
-    returns = _smooth(np.array([row[1] for row in history], float))  # None becomes NaN
-    many = returns.shape[1] > 1
-    axes.plot(steps, returns, color=COLORS[1], alpha=0.25 if many else 1.0, linewidth=1 if many else 2)
-    if many:
-        counts = np.maximum(1, (~np.isnan(returns)).sum(1))
-        mean = np.where(np.isnan(returns).all(1), np.nan, np.nansum(returns, 1) / counts)
-        half = 1.96 * np.sqrt(np.nansum((returns - mean[:, None]) ** 2, 1) / np.maximum(1, counts - 1) / counts)
-        axes.plot(steps, mean, color=COLORS[1], linewidth=2, label=f"mean of {returns.shape[1]} agents, 95 % interval")
-        axes.fill_between(steps, mean - half, mean + half, color=COLORS[1], alpha=0.2)
-        axes.legend(frameon=False)
-    axes.set(title=id, xlabel="environment steps", ylabel=f"return of an episode\n(mean of {WINDOW} reports)")
-    _save(figure, axes, path)
-
-
-def _smooth(returns: NDArray[Any]) -> NDArray[Any]:
-    """Moving average over the last reports; NaN before the first."""
-    windows = [returns[max(0, end - WINDOW) : end] for end in range(1, len(returns) + 1)]
-    counts = np.array([(~np.isnan(window)).sum(0) for window in windows])
-    sums = np.array([np.nansum(window, 0) for window in windows])
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -106,8 +57,7 @@ def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evalua
 
 def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> None:
     """The share of episodes that found the source, by step."""
-    figure = Figure((7, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_plot(4.0)
     for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
         if each.search is not None:
             times = np.sort(np.where(each.search.found, each.lengths, np.inf))
@@ -116,7 +66,7 @@ def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> Non
             axes.plot(share, color=color, linewidth=2, label=each.policy)
     axes.set(xlabel="steps", ylabel="found the source", ylim=(0, 1.02))
     axes.legend(frameon=False)
-    _save(figure, axes, path)
+    save_plot(figure, axes, path)
 
 
 def draw_search_times(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -135,18 +85,17 @@ def draw_search_times(id: str, evaluations: Sequence[Evaluation], path: Path) ->
     cumulative.legend(frameon=False)
     density.spines[["top", "right"]].set_visible(False)
     density.grid(alpha=0.25)
-    _save(figure, cumulative, path)
+    save_plot(figure, cumulative, path)
 
 
 def _draw_returns(id: str, evaluations: Sequence[Evaluation], path: Path) -> None:
-    figure = Figure((7, 1.2 + 0.7 * len(evaluations)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_plot(1.2 + 0.7 * len(evaluations))
     axes.boxplot([each.returns for each in evaluations], orientation="horizontal", showmeans=True)
     axes.set_yticks(range(1, len(evaluations) + 1), [each.policy for each in evaluations])
     axes.invert_yaxis()  # the first policy on top, as in the table
     label = "return of an episode (box: quartiles, bar: median, triangle: mean)"
     axes.set(title=f"{id}: the same {len(evaluations[0].returns)} episodes for each", xlabel=label)
-    _save(figure, axes, path)
+    save_plot(figure, axes, path)
 
 
 def _background_renderer(env: Any, params: Any) -> Callable[[int, int], NDArray[Any]]:
@@ -194,10 +143,3 @@ def _draw_starts(axes: Axes, search: SearchResults | None, env: SearchTask) -> N
     axes.pcolormesh(*edges, share.T, vmin=0, vmax=1, cmap=SHARES.cmap)
     axes.set(facecolor="#9aa0ac", xticks=[], yticks=[], xlim=(env.low[0], env.high[0]), ylim=(env.low[1], env.high[1]))
     axes.set_aspect("equal")
-
-
-def _save(figure: Figure, axes: Axes, path: Path) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)

@@ -4,13 +4,15 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import nn
 from jaxtyping import Array, Float
 
 from tropism.core.module import Module
-from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces import Box, Space
+from tropism.core.spaces.composite import leaf_spaces
 from tropism.core.spaces.space import is_traced
 from tropism.train.linear import Linear
 
@@ -31,20 +33,12 @@ def is_image(space: Space) -> bool:
 
 def has_image(space: Space) -> bool:
     """Whether the space is an image, or a Dict or Tuple that contains one."""
-    return any(is_image(part) for part in _parts(space))
+    return any(is_image(part) for part in leaf_spaces(space))
 
 
 def has_uint8(space: Space) -> bool:
     """Whether the space may contain an image; shapes and dtypes alone do not decide it."""
-    return any(isinstance(part, Box) and part.dtype == np.uint8 for part in _parts(space))
-
-
-def _parts(space: Space) -> list[Space]:
-    if isinstance(space, Dict):
-        return [each for part in space.spaces.values() for each in _parts(part)]
-    if isinstance(space, Tuple):
-        return [each for part in space.spaces for each in _parts(part)]
-    return [space]
+    return any(isinstance(part, Box) and part.dtype == np.uint8 for part in leaf_spaces(space))
 
 
 def max_pixel(space: Box) -> int:
@@ -105,20 +99,8 @@ def channels_last(image: Any) -> Any:
         return image[..., None]
     if image.ndim == 4:  # frames, height, width, channels
         return jnp.moveaxis(image, 0, 2).reshape(*image.shape[1:3], -1)
-    return jnp.moveaxis(image, 0, 2) if _are_frames_first(image.shape) else image
-
-
-def _are_frames_first(shape: tuple[int, ...]) -> bool:
-    """Stacked grey frames, (frames, height, width): fewer than there are pixels on a side."""
-    return shape[0] < min(shape[1:])
-
-
-def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) == 2:
-        return (*shape, 1)
-    if len(shape) == 4:
-        return shape[1], shape[2], shape[0] * shape[3]
-    return (shape[1], shape[2], shape[0]) if _are_frames_first(shape) else (shape[0], shape[1], shape[2])
+    are_frames = image.shape[0] < min(image.shape[1:])  # stacked grey frames, (frames, height, width)
+    return jnp.moveaxis(image, 0, 2) if are_frames else image
 
 
 class ConvPlan(NamedTuple):
@@ -129,7 +111,7 @@ class ConvPlan(NamedTuple):
 
 
 def plan_convolutions(shape: tuple[int, ...]) -> ConvPlan:
-    height, width, channels = _image_shape(shape)
+    height, width, channels = jax.eval_shape(channels_last, jax.ShapeDtypeStruct(shape, jnp.uint8)).shape
     layers: list[tuple[tuple[int, int], int, int]] = []
     while max(height, width) > MAX_SIDE or not layers:
         side = max(height, width)

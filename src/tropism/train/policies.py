@@ -8,7 +8,8 @@ import jax
 from tropism.core.environment import Environment
 from tropism.core.rollout.named import is_user_policy, named_policy, user_policy
 from tropism.core.rollout.policy import Policy
-from tropism.core.spaces import Dict, Space, Tuple
+from tropism.core.spaces import Space
+from tropism.core.spaces.composite import leaf_spaces
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.language_model import LanguageModel
@@ -82,14 +83,10 @@ def load(path: Path, seed: int = 0, greedy: bool = False, network: type | None =
     """Agent number `seed` of a checkpoint; `network` is a class that cannot be imported by its name."""
     training, state, _ = checkpoint.load(path, network)
     if not 0 <= seed < training.seeds:
-        raise ValidationError("seed", seed, f"one of the {training.seeds} agents of this training, from 0")
+        raise ValidationError("seed", seed, f"one of the {training.seeds} agents of this training run, from 0")
     return training.make_algorithm().policy(jax.tree.map(lambda leaf: leaf[seed], state), greedy)
 
 
 def _array_specs(space: Space) -> list[tuple[tuple[int, ...], Any]]:
     """The shape and dtype of each array in an observation."""
-    if isinstance(space, Dict):
-        return [each for part in space.spaces.values() for each in _array_specs(part)]
-    if isinstance(space, Tuple):
-        return [each for part in space.spaces for each in _array_specs(part)]
-    return [(space.shape or (), space.dtype)]
+    return [(part.shape or (), part.dtype) for part in leaf_spaces(space)]

@@ -1,46 +1,18 @@
-"""HTML reports of a training and its evaluation: one self-contained file with embedded images."""
+"""HTML reports of a training run and its evaluation: one self-contained file with embedded images."""
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
+from tropism.drawing.plots import dark_path
 from tropism.train.evaluation import Evaluation, Interval
-from tropism.train.pictures import dark_path
 
+TEMPLATE = Path(__file__).with_name("report.html")
 TYPES = {".png": "image/png", ".gif": "image/gif"}
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --paper: #fff; --ink: #171b2c; }
-@media (prefers-color-scheme: dark) { :root { --paper: #0b0e1d; --ink: #e8ebf7; } }
-* { box-sizing: border-box; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1.2rem;
-  background: var(--paper); color: var(--ink); overflow-wrap: break-word; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin-bottom: .2rem; } h2 { margin-top: 2.4rem; font-size: 1.2rem; }
-.lead { opacity: .75; margin-top: 0; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .5rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; }
-tr.best { background: var(--soft); font-weight: 600; }
-small { opacity: .65; font-weight: 400; } td small { white-space: nowrap; }
-.scroll { overflow-x: auto; }
-figure { margin: 1rem 0; } figure .wide { min-width: 38rem; }
-img { max-width: 100%; border-radius: .5rem; vertical-align: top; } figcaption { opacity: .75; font-size: .9rem; }
-dt { font-weight: 600; } dd { margin: 0 0 .6rem; opacity: .85; }
-pre { background: var(--soft); padding: .8rem 1rem; border-radius: .5rem; overflow-x: auto; }
-@media (max-width: 560px) {
-  body { margin-top: 1.5rem; padding: 0 1rem; }
-  th, td { padding: .4rem .3rem; font-size: .85rem; } td small { display: block; }
-}
-"""
-DEFINITIONS = {
-    "found the source": "The share of episodes in which the agent came within the goal radius of the source before "
-    "the episode was truncated. Wilson's interval.",
-    "steps to find it": "The mean number of steps of the episodes that found the source. Bootstrap interval.",
-    "path efficiency": "The straight distance from start to end, divided by the length of the path; the mean of the "
-    "episodes that found the source. Bootstrap interval.",
-    "intervals": "All intervals cover 95 %.",
-}
+COLUMNS = ("policy", "found the source", "steps to find it", "path efficiency")
 
 
 class ReportImage(NamedTuple):
@@ -61,25 +33,16 @@ def write_report(
     next_steps: str,
 ) -> None:
     """Write the report, skipping images that do not exist; `facts` describes how the numbers were obtained."""
-    drawn = "\n".join(_figure(image) for image in images if image.path.exists())
-    body = f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title>
-<style>{STYLE}</style>
-<h1>{html.escape(title)}</h1>
-<p class="lead">{html.escape(lead)}</p>
-{_table(evaluations)}
-{drawn}
-<h2>How this was measured</h2>
-{_definitions({**facts, **DEFINITIONS})}
-<h2>What to try next</h2>
-<pre>{html.escape(next_steps)}</pre>
-</html>
-"""
+    parts = {
+        "title": escape(title),
+        "lead": escape(lead),
+        "table": _table(evaluations),
+        "figures": "\n".join(_figure(image) for image in images if image.path.exists()),
+        "facts": "\n".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in facts.items()),
+        "next_steps": escape(next_steps),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(body)
+    path.write_text(Template(TEMPLATE.read_text()).substitute(parts))
 
 
 def _table(evaluations: Sequence[Evaluation]) -> str:
@@ -96,12 +59,11 @@ def _table(evaluations: Sequence[Evaluation]) -> str:
             _cell(figures["path_efficiency"], "{:.2f}"),
         ]
         kind = ' class="best"' if search.success.mean == best else ""
-        rows.append(f"<tr{kind}><td>{html.escape(each.policy)}</td>{''.join(cells)}</tr>")
-    episodes = len(searches[0][0].returns)
-    head = "".join(f"<th>{name}</th>" for name in ("policy", "found the source", "steps to find it", "path efficiency"))
+        rows.append(f"<tr{kind}><td>{escape(each.policy)}</td>{''.join(cells)}</tr>")
+    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
     return (
         f"<div class='scroll'><table><tr>{head}</tr>{''.join(rows)}</table></div>"
-        f"<p><small>The same {episodes} seeded episodes for each; 95 % intervals.</small></p>"
+        f"<p><small>The same {len(evaluations[0].returns)} seeded episodes for each; 95 % intervals.</small></p>"
     )
 
 
@@ -112,13 +74,8 @@ def _cell(interval: Interval | None, form: str) -> str:
     return f"<td>{mean} <small>{low} to {high}</small></td>"
 
 
-def _definitions(terms: Mapping[str, str]) -> str:
-    items = (f"<dt>{html.escape(term)}</dt><dd>{html.escape(meaning)}</dd>" for term, meaning in terms.items())
-    return f"<dl>{''.join(items)}</dl>"
-
-
 def _figure(image: ReportImage) -> str:
-    caption, kind = html.escape(image.caption), " class='wide'" if image.wide else ""
+    caption, kind = escape(image.caption), " class='wide'" if image.wide else ""
     dark = dark_path(image.path)
     source = f'<source srcset="{_data(dark)}" media="(prefers-color-scheme: dark)">' if dark.exists() else ""
     picture = f'<picture>{source}<img{kind} src="{_data(image.path)}" alt="{caption}"></picture>'

@@ -1,24 +1,24 @@
-"""Runs a training from the start or from a checkpoint, with progress reports and a learning curve."""
+"""Starts or resumes a training run, with progress reports and a learning curve."""
 
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from tropism.errors import NonFiniteError, ObservationWarning, ValidationError
 from tropism.train import checkpoint
-from tropism.train.algorithm import Algorithm, UpdateMetrics
+from tropism.train.algorithm import Algorithm
 from tropism.train.faults import Chunk, FaultDescription
 from tropism.train.training import Training
-from tropism.train.updates import dispatch_updates, stack_metrics
+from tropism.train.updates import run_updates
 
-REPORTS = 50  # per training
+REPORTS = 50  # per training run
 CHECKPOINT = "agent.tropism"
 
 EstimateCallback = Callable[[int, float], None]  # called with the steps done and the seconds remaining
@@ -29,7 +29,7 @@ def _ignore(_steps: int, _seconds: float) -> None:
 
 
 class TrainingReport(NamedTuple):
-    """Progress of a training; `returns` has, per agent, the mean return of its environments' last episodes."""
+    """Progress of a training run; `returns` has, per agent, the mean return of its environments' last episodes."""
 
     steps: int
     total_steps: int
@@ -59,20 +59,24 @@ def train_in_chunks(
     path = out / CHECKPOINT
     algorithm, state, history = _start(training, path, resume)
     batch, total = training.config.batch, training.config.num_updates
-    done = history[-1][0] // batch if history else 0
-    timer, warned = _UpdateTimer(done, total, batch, on_estimate), False
-    for updates in _chunks(total, done):
-        state, metrics, seconds = timer.run_updates(algorithm, state, updates)
+    done, warned = history[-1][0] // batch if history else 0, False
+    for number, (updates, is_report) in enumerate(_segments(total, done)):
+        start = time.perf_counter()
+        state, metrics = run_updates(algorithm, state, updates)
+        seconds = (time.perf_counter() - start) / updates
         chunk = Chunk(training.config, done, metrics.fault, metrics.loss)
         fault = chunk.first_non_finite() or chunk.non_finite_state(**algorithm.finite_parts(state))
         _stop_if(fault, path if history else None)
         warned = warned or _warn_if(chunk.first_outside_space(algorithm.observation_space))
         done += updates
-        returns = [None if np.isnan(value) else float(value) for value in np.asarray(metrics.last_return)[:, -1]]
-        report = TrainingReport(done * batch, total * batch, returns, batch * training.seeds / seconds)
-        history.append([report.steps, report.returns])
-        checkpoint.save(path, training, state, history)
-        yield report, state
+        if number == 1:
+            on_estimate(done * batch, seconds * (total - done))
+        if is_report:
+            returns = [None if np.isnan(value) else float(value) for value in np.asarray(metrics.last_return)[:, -1]]
+            report = TrainingReport(done * batch, total * batch, returns, batch * training.seeds / seconds)
+            history.append([report.steps, report.returns])
+            checkpoint.save(path, training, state, history)
+            yield report, state
 
 
 def train(
@@ -111,34 +115,6 @@ def check_resumable(path: Path, requested: Training) -> None:
         raise ValidationError("total_steps", requested.config.total_steps, expected)
 
 
-class _UpdateTimer:
-    """Runs updates and measures their duration, excluding the first, which compiles."""
-
-    def __init__(self, done: int, total: int, batch: int, on_estimate: EstimateCallback):
-        self._first, self._done, self._total, self._batch = done, done, total, batch
-        self._on_estimate = on_estimate
-
-    def run_updates(self, algorithm: Algorithm, state: Any, updates: int) -> tuple[Any, UpdateMetrics, float]:
-        """Returns the new state, the metrics, and the seconds per update."""
-        metrics: list[UpdateMetrics] = []
-        measured: list[tuple[int, float]] = []
-        end = self._done + updates
-        while self._done < end:
-            size = end - self._done if self._done - self._first > 1 else 1
-            start = time.perf_counter()
-            state, more = dispatch_updates(algorithm, state, size)
-            jax.block_until_ready(state)
-            measured.append((size, time.perf_counter() - start))
-            metrics += more
-            self._done += size
-            if self._done - self._first == 2:
-                self._on_estimate(self._done * self._batch, measured[-1][1] * (self._total - self._done))
-        is_first_chunk = end - updates == self._first
-        counted = measured[1:] if is_first_chunk and len(measured) > 1 else measured
-        seconds = sum(took for _, took in counted) / sum(size for size, _ in counted)
-        return state, stack_metrics(metrics), seconds
-
-
 def _stop_if(fault: FaultDescription | None, saved: Path | None) -> None:
     if fault is None:
         return
@@ -155,8 +131,13 @@ def _warn_if(fault: FaultDescription | None) -> bool:
     return fault is not None
 
 
-def _chunks(total: int, done: int) -> list[int]:
-    """Updates per report; the same reports whether or not the training was interrupted."""
+def _segments(total: int, done: int) -> list[tuple[int, bool]]:
+    """Numbers of updates to run at once, and whether a report follows.
+
+    There are the same reports whether or not the run was interrupted. The first two updates run one by one: the first
+    compiles, and the second gives the estimate.
+    """
     size = -(-total // REPORTS)
-    ends = [*range(size, total, size), total]
-    return [end - max(done, end_before) for end_before, end in zip([0, *ends], ends, strict=False) if end > done]
+    reports = {*range(size, total, size), total}
+    ends = [end for end in sorted(reports | {done + 1, done + 2}) if done < end <= total]
+    return [(end - before, end in reports) for before, end in pairwise([done, *ends])]

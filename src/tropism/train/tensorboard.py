@@ -23,8 +23,3 @@ def event_log(folder: Path) -> Callable[[TrainingReport], None]:
         writer.flush()
 
     return log
-
-
-def no_log(report: TrainingReport) -> None:
-    """Discard the report."""
-    del report

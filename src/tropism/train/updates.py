@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import random
 
+from tropism.core.compiled.options import quick_options
 from tropism.train.algorithm import Algorithm, UpdateMetrics
 from tropism.train.faults import NO_FAULT, Fault
 
@@ -27,22 +28,16 @@ def init_agents_compiled(algorithm: Algorithm, key: Any, count: int) -> Any:
 
 def run_updates(algorithm: Algorithm, state: Any, updates: int) -> tuple[Any, UpdateMetrics]:
     """Run updates of all agents in parallel and return the metrics of each; compiled once for any number of updates."""
-    state, metrics = dispatch_updates(algorithm, state, updates)
-    return state, stack_metrics(metrics)
-
-
-def dispatch_updates(algorithm: Algorithm, state: Any, updates: int) -> tuple[Any, list[UpdateMetrics]]:
-    """As `run_updates`, with the metrics still on the device."""
     is_short = algorithm.config.total_steps * _num_agents(state) <= SHORT_TRAINING
     update = _compile(_update, 1 if is_short else None)
     metrics: list[UpdateMetrics] = []
     for _ in range(updates):
         state, each = update(algorithm, state)
         metrics.append(each)
-    return state, metrics
+    return state, _stack_metrics(metrics)
 
 
-def stack_metrics(metrics: list[UpdateMetrics]) -> UpdateMetrics:
+def _stack_metrics(metrics: list[UpdateMetrics]) -> UpdateMetrics:
     """Metrics on the host, (agents, updates, …); without a fault, only its key is fetched."""
 
     def stack(values: Any) -> Any:
@@ -54,14 +49,10 @@ def stack_metrics(metrics: list[UpdateMetrics]) -> UpdateMetrics:
     return stack([each._replace(fault=None) for each in metrics])._replace(fault=fault)
 
 
-def _compile(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
-    """Compile with an optimization level, on the CPU only. The level affects the last bits of results."""
-    return _jit(function, level if jax.default_backend() == "cpu" else None)
-
-
 @cache
-def _jit(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
-    options = None if level is None else {"xla_backend_optimization_level": level, "xla_cpu_use_fusion_emitters": False}
+def _compile(function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
+    """Compile with an optimization level, by default XLA's."""
+    options = {} if level is None else quick_options(level)
     return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]  passed on to `jax.jit`
 
 

@@ -14,7 +14,7 @@ from tropism.core.resolve import resolve
 from tropism.core.spaces import Discrete, Space
 from tropism.errors import ValidationError
 from tropism.train.actions import outputs_shape
-from tropism.train.agent import NetworkSpec, initial_memory, next_memory
+from tropism.train.agent import Agent, NetworkSpec
 from tropism.train.network import ActorCritic
 from tropism.train.pixels import has_image, has_uint8, is_image
 
@@ -70,12 +70,13 @@ def _check(kind: Any, name: str, obs: Any, space: Space, action_space: Space) ->
         network: Any = constructor(space, action_space, key=key)
         if not callable(network):
             _reject(name, f"a class whose instances are called as {CALL}")
-        memory = initial_memory(network)
+        agent = Agent(network, action_space)
+        memory = agent.memory()
         _check_call(network, name, CALL, obs, memory)
         result: Any = network(obs, memory)
         _check_result(name, memory, result, action_space)
         action = jnp.zeros((), jnp.int32) if isinstance(action_space, Discrete) else result[0]
-        _check_memory(name, "remember(memory, action)", memory, next_memory(network, memory, action))
+        _check_memory(name, "remember(memory, action)", memory, agent.remember(memory, action))
         return memory
 
     return eqx.filter_eval_shape(attempt, random.key(0), obs)

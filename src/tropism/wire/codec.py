@@ -14,6 +14,7 @@ LONE_SURROGATE = "a string has a lone surrogate, \\ud800 to \\udfff without the 
 
 # Also matches unterminated strings, so that the search is linear in the text.
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 BRACKET_DELTAS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signed bytes
 NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
@@ -22,12 +23,17 @@ Id = str | int | float | bool | msgspec.UnsetType | None
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True):
-    """One request on a socket. The reply repeats `id`; `request_id` makes the request idempotent."""
+    """One request on a socket. The reply repeats `id`; `request_id` makes the request idempotent.
+
+    A step with `after` or `episode_id` is refused unless the episode is the named one, after that many steps.
+    """
 
     type: str
     data: dict[str, Any] | None = None
     id: Id = msgspec.UNSET
     request_id: str | None = None
+    after: int | None = None
+    episode_id: str | None = None
 
 
 class FrameId(msgspec.Struct):
@@ -84,6 +90,9 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
 
 def _has_lone_surrogate(raw: bytes | str) -> bool:
     """Whether a lone surrogate is the only error: msgspec's message for that is misleading."""
+    data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
+    if SURROGATE.search(data) is None:
+        return False
     try:
         json.dumps(json.loads(raw), ensure_ascii=False).encode()
     except UnicodeEncodeError:

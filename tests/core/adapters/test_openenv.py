@@ -9,16 +9,17 @@ from tests.core.agents import Guess, Hint
 from tropism import Session, State, ValidationError, adapt
 from tropism.core.adapters.openenv import declared_types
 
-A, O = TypeVar("A"), TypeVar("O")  # noqa: E741
+A = TypeVar("A")
+B = TypeVar("B")
 
 
-class Base(Generic[A, O]):
+class Base(Generic[A, B]):
     """As the base class of the openenv package: generic, and annotated with type variables."""
 
-    def reset(self, seed: int | None = None, **options: Any) -> O:
+    def reset(self, seed: int | None = None, **options: Any) -> B:
         raise NotImplementedError
 
-    def step(self, action: A) -> O:
+    def step(self, action: A) -> B:
         raise NotImplementedError
 
     state = State()

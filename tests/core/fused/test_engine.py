@@ -101,7 +101,7 @@ def test_sums_for_each_environment_and_over_all() -> None:
     ],
 )
 def test_a_rollout_that_cannot_be_fused_names_the_reason(options: Any, reason: str) -> None:
-    arguments = {"key": 0, "collect": False, "engine": "fused", **options}
+    arguments: dict[str, Any] = {"key": 0, "collect": False, "engine": "fused", **options}
     with pytest.raises(ValidationError, match=reason):
         rollout(Line(), random_policy(Line()), num_envs=4, num_steps=3, **arguments)
 

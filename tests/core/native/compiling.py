@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tropism.core.fused.graph import LANE, GraphBuilder, ordered, reachable
+from tropism.core.fused.graph import LANE, GraphBuilder, reachable, sort_nodes
 from tropism.core.fused.operations import evaluate_nodes
 from tropism.core.native.jit import Library
 from tropism.core.native.llvm import assemble
@@ -43,7 +43,7 @@ def compile_fused(function: Callable[..., Any], *examples: Any) -> Callable[...,
         nodes = [b.input(LANE, first + i, example.dtype) for i in range(example.size)]
         inputs.append(as_scalars(nodes, example.shape))
     results = [load_all(b, result) for result in evaluate(b, closed.jaxpr, closed.consts, inputs)]
-    nodes = ordered(reachable(node for result in results for node in result.reshape(-1)))
+    nodes = sort_nodes(reachable(node for result in results for node in result.reshape(-1)))
 
     @jax.jit
     def run(scalars: list[Any]) -> list[Any]:

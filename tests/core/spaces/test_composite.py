@@ -10,9 +10,12 @@ import pytest
 from jax import random
 
 from tropism.core.spaces import Box, Dict, Discrete, Text, Tuple
+from tropism.core.spaces.composite import leaf_spaces, leaf_values
 from tropism.errors import ValidationError
 
 PAIR = Dict(go=Discrete(2), aim=Box(-1.0, 1.0, (2,)))
+BOX, MOVE = Box(0.0, 1.0, (2,)), Discrete(3)
+NESTED = Dict(near=BOX, rest=Tuple([MOVE, Dict(far=BOX)]))
 TRIPLE = Tuple((Discrete(2), Box(-1.0, 1.0, (2,)), Dict(x=Discrete(3))))
 
 
@@ -91,3 +94,25 @@ def test_members_can_be_indexed():
     assert PAIR["go"] == Discrete(2)
     assert TRIPLE[0] == Discrete(2)
     assert Dict(say=Text(5)).sample(random.key(0))["say"] in Text(5)
+
+
+def test_leaf_spaces_are_those_of_the_parts_in_order():
+    assert leaf_spaces(NESTED) == [BOX, MOVE, BOX]
+    assert leaf_spaces(MOVE) == [MOVE]
+
+
+def test_leaf_values_have_the_path_of_each_part():
+    near, far = np.zeros(2), np.ones(2)
+    leaves = leaf_values(NESTED, {"near": near, "rest": (2, {"far": far})}, "obs")
+    assert [name for name, _, _ in leaves] == ["obs['near']", "obs['rest'][0]", "obs['rest'][1]['far']"]
+    assert [space for _, space, _ in leaves] == [BOX, MOVE, BOX]
+    assert [leaves[0][2] is near, leaves[1][2], leaves[2][2] is far] == [True, 2, True]
+
+
+def test_a_value_with_other_parts_is_one_leaf():
+    wrong = {"near": np.zeros(2), "rest": (2,)}
+    assert [(name, space) for name, space, _ in leaf_values(NESTED, wrong, "obs")] == [
+        ("obs['near']", BOX),
+        ("obs['rest']", NESTED["rest"]),
+    ]
+    assert leaf_values(NESTED, 3, "obs") == [("obs", NESTED, 3)]

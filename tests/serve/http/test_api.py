@@ -36,7 +36,7 @@ def test_ten_sessions_have_independent_episodes(server: Running):
             assert state["step_count"] == turn * number
             assert reply is None or reply.json()["observation"]["value"] == [number, turn * number]
     for caller in callers:
-        assert caller.post(f"{server.url}/envs/Lab-v0/close").json() == {"closed": True}
+        assert caller.post(f"{server.url}/envs/Lab-v0/close").json() == {"closed": True, "step_count": 0}
         caller.close()
 
 

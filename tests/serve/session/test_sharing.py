@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from tropism.core.adapters.class_based import adapt
 from tropism.serve.server import JsonFormatter
 from tropism.serve.session.environment import ServedEnvironment
+from tropism.serve.storage.protocol import session_key
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +63,17 @@ def test_a_token_cannot_access_sessions_of_another_token():
 
 
 def test_the_session_limit_holds_and_close_frees_a_slot():
+    """Sessions that cannot be resumed are not evicted to make room."""
     with running(own=labs(), max_sessions=2) as server:
-        first, second, third = server.http(), server.http(), server.http()
-        with first, second, third, server.ws() as connection:
+        first, second, third = (server.http("Unwritable-v0") for _ in range(3))
+        with first, second, third, server.ws("Unwritable-v0") as connection:
             assert first.post("/reset", json={}).status_code == 200
             assert second.post("/reset", json={}).status_code == 200
             assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
             assert_error(talk(connection, "reset"), "CAPACITY_REACHED")
             assert_refused(first.post("/fork", json={}), "CAPACITY_REACHED")
             assert first.post("/step", json=act(STAY)).status_code == 200
-            assert second.post("/close").json() == {"closed": True}
+            assert second.post("/close").json() == {"closed": True, "step_count": 0}
             assert talk(connection, "reset")["type"] == "observation"
             assert_refused(third.post("/reset", json={}), "CAPACITY_REACHED")
 
@@ -111,7 +113,7 @@ def test_a_batch_counts_as_one_session_while_its_socket_is_open():
 
 def test_the_quota_applies_to_each_token_separately():
     with running(own=labs(), tokens=TOKENS, max_sessions_per_token=1) as server:
-        caller, other = (server.http(headers=bearer(token)) for token in TOKENS)
+        caller, other = (server.http("Unwritable-v0", headers=bearer(token)) for token in TOKENS)
         with caller, other:
             assert caller.post("/reset", json={}).status_code == 200
             with server.ws(additional_headers=bearer(TOKENS[0])) as connection:
@@ -122,7 +124,8 @@ def test_the_quota_applies_to_each_token_separately():
 
 def test_the_quota_holds_for_concurrent_callers():
     with running(own=labs(), max_sessions_per_token=3) as server, ThreadPoolExecutor(12) as threads:
-        came = list(threads.map(lambda _: httpx.post(f"{server.url}/reset", trust_env=False).status_code, range(12)))
+        url = f"{server.url}/envs/Unwritable-v0/reset"
+        came = list(threads.map(lambda _: httpx.post(url, trust_env=False).status_code, range(12)))
     assert sorted(came) == [200] * 3 + [429] * 9
 
 
@@ -158,7 +161,7 @@ def test_the_log_line_of_an_error_names_session_and_episode(server: Running, cap
         received += [rpc("act", ids[2], action={"value": RAISE})["error"]["data"]["id"]]
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if hasattr(record, "error_id")]
     assert [line["error_id"] for line in lines] == received
-    assert [line["session_id"] for line in lines] == ids
+    assert [line["session"] for line in lines] == [session_key(id).hex() for id in ids]
     assert [line["episode_id"] for line in lines] == ["one", "two", "three"]
     assert {line["environment"] for line in lines} == {"Lab-v0"}
     assert (lines[0]["path"], lines[2]["tool"]) == ("/step", "act")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tropism.errors import ServerError
+from tropism.errors import DivergedError
 from tropism.serve.storage.append_log import AppendLog, read_records
 from tropism.serve.storage.protocol import Entry, SessionRecord
 from tropism.serve.storage.sqlite import SqliteJournal
@@ -129,7 +129,7 @@ def test_a_lost_record_is_an_error_and_not_a_shorter_episode(tmp_path: Path):
         log = bytearray((tmp_path / "left-log").read_bytes())
         log[len(log) // 2] ^= 1
         (tmp_path / "left-log").write_bytes(bytes(log))
-        with pytest.raises(ServerError, match="entries of this episode are missing"):
+        with pytest.raises(DivergedError, match="not all entries of its episode"):
             await entries_of(left)
         await journal.close()
 

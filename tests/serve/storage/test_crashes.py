@@ -15,7 +15,7 @@ from tests.serve.running import process
 
 from tropism import Session, make
 from tropism.client import AsyncClient
-from tropism.errors import ServerError
+from tropism.errors import DivergedError
 from tropism.record import Reader, first_difference, session_of
 from tropism.serve.session.json_form import JsonForm
 from tropism.serve.storage.protocol import Entry, SessionRecord
@@ -58,7 +58,7 @@ def test_a_damaged_entry_is_an_error(tmp_path: Path):
     asyncio.run(journal.close())
     path.write_bytes(path.read_bytes().replace(b'"reset"', b'"reset}'))
     journal = SqliteJournal(path)
-    with pytest.raises(ServerError, match="journal cannot be read"):
+    with pytest.raises(DivergedError, match="not all entries of its episode"):
         asyncio.run(journal.claim(b"s", "worker"))
     asyncio.run(journal.close())
 

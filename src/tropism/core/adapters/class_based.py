@@ -160,10 +160,9 @@ class ClassBasedEnvironment(Environment):
     def state_fields(self, state: Any, params: Any) -> dict[str, Any]:
         """The fields that the class adds to its `state`."""
         own: Any = state.state
+        fields: dict[str, Any] = own.model_dump(mode="json") if is_model(type(own)) else {}
         if is_dataclass(own) and not isinstance(own, type):
             fields = asdict(own)
-        else:
-            fields = own.model_dump(mode="json") if is_model(type(own)) else {}
         return {name: value for name, value in fields.items() if name not in STATE_FIELDS}
 
     def close(self, state: Any) -> None:

@@ -21,7 +21,7 @@ def _type_arguments(kind: type) -> tuple[Any, Any] | None:
     """The first two arguments of a generic base class, as in `Environment[MyAction, MyObservation, MyState]`."""
     for base in getattr(kind, "__orig_bases__", ()):
         arguments = get_args(base)
-        if len(arguments) >= 2 and all(isinstance(argument, type) for argument in arguments[:2]):
+        if len(arguments) >= 2 and all(isinstance(each, type) and each is not Any for each in arguments[:2]):
             return arguments[0], arguments[1]
     return None
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import ShapeDtypeStruct, lax
 from jaxtyping import Array, Bool, UInt32
 
+from tropism.core.compiled.options import supported_options
 from tropism.core.compiled.packing import WORD, Layout
 from tropism.core.compiled.program import host_device
 from tropism.core.compiled.reset_where import reset_where
@@ -18,7 +18,7 @@ from tropism.core.episode import Episode, next_episode_key, start_episode, start
 from tropism.core.transforms.auto_reset import Mode
 
 MAX_PROGRAMS = 64  # cached for the next vector of the same environment and size
-SEQUENTIAL = {"xla_cpu_scheduler_type": 1}
+SEQUENTIAL = 1  # kernels one after another: those of a step are too small to be distributed over threads
 
 Words = UInt32[Array, "..."]
 
@@ -79,7 +79,7 @@ class BatchProgram:
     @cached_property
     def step(self) -> Any:
         """`(buffer, actions, params of the running episodes, params of the next ones) -> buffer`."""
-        return jax.jit(self._step, compiler_options=step_options())
+        return jax.jit(self._step, compiler_options=supported_options(xla_cpu_scheduler_type=SEQUENTIAL))
 
     @cached_property
     def reset(self) -> Any:
@@ -182,19 +182,6 @@ def batch_device() -> Any:
         return import_module("jaxlib.xla_client").make_cpu_client(asynchronous=False).local_devices()[0]
     except (ImportError, AttributeError, TypeError):
         return host_device()
-
-
-@cache
-def step_options() -> dict[str, Any]:
-    """Run kernels one after another: those of a step are too small to be distributed over threads.
-
-    A version of XLA without this option raises when it compiles.
-    """
-    try:
-        jax.jit(lambda x: x, compiler_options=SEQUENTIAL)(jax.device_put(np.float32(0), batch_device()))
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return SEQUENTIAL
 
 
 _programs: dict[Any, BatchProgram] = {}

@@ -109,7 +109,7 @@ def _check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
     for whole, *parts in zip(*map(jax.tree.leaves, (reduce(batch), *singles)), strict=True):
         is_sum = jnp.shape(whole) == jnp.shape(parts[0])
         expected = sum(parts[1:], parts[0]) if is_sum else jnp.concatenate(list(map(jnp.atleast_1d, parts)))
-        if jnp.shape(whole) != expected.shape or not np.allclose(whole, expected, 1e-4, 1e-4):
+        if jnp.shape(whole) != jnp.shape(expected) or not np.allclose(whole, expected, 1e-4, 1e-4):
             raise Unsupported("reduce", "it combines environments")
 
 

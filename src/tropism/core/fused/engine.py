@@ -77,7 +77,7 @@ def _add_sums(program: LaneProgram, totals: Any, sums: list[Any]) -> Any:
     results: list[Any] = []
     for total, size in zip(leaves, program.sum_sizes, strict=True):
         part, sums = sums[:size], sums[size:]
-        lanes = jnp.stack(part, 1)
+        lanes = jnp.stack(part, 1) if part else jnp.zeros(0)
         added = lanes if total.size == lanes.size else lanes.sum(0)
         results.append(total + added.reshape(total.shape).astype(total.dtype))
     return jax.tree.unflatten(structure, results)

@@ -32,7 +32,9 @@ class Kernel:
         self._restart = _in_lanes(both - first)
         if len(both) > MAX_OPERATIONS:
             raise Unsupported("kernel", f"{len(both):,} operations are more than {MAX_OPERATIONS:,}")
-        uniform = _uniform(self._step + self._restart, [node for v in self.variables for node in v[1:]])
+        uniform = _uniform(
+            self._step + self._restart, [program.done, *(node for v in self.variables for node in v[1:])]
+        )
         self._rollout_inputs = [node for node in uniform if node.level <= ROLLOUT]
         self._step_inputs = [node for node in uniform if node.level == STEP]
         self._arrays = sorted({node.detail for node in self._step + self._restart if node.name == "load"})

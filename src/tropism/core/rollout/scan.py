@@ -139,9 +139,11 @@ def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any
     def step(lane: Any, state: Any, action: Any) -> Any:
         return plan.step((keys[1], keys[2]), lane, state, action, params)
 
+    timestep: Timestep
     timestep, obs, state = _map_lanes(step, plan.lanes(), carry.state, action)
     memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
-    transition = Transition(carry.obs, action, *timestep[1:4], timestep.obs, timestep.info)
+    _, reward, terminated, truncated, info = timestep
+    transition = Transition(carry.obs, action, reward, terminated, truncated, timestep.obs, info)
     summand = plan.reduce(transition) if plan.reduce else None
     episodes = None if carry.episodes is None else carry.episodes.after(timestep, time)
     return ScanCarry(obs, state, memories, episodes, carry.totals), summand, transition

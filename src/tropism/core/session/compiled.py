@@ -25,6 +25,8 @@ HEAD = struct.Struct("<2Ii")  # key, time: the first words of an episode
 class CompiledEngine:
     """Runs a pure environment: one packed buffer, one dispatch per step."""
 
+    is_damaged = False
+
     def __init__(self, env: Environment, params: Any):
         self.env = env
         self.program = program_of(env, params)

@@ -16,6 +16,7 @@ class Engine(Protocol):
     """The interface between a session and an environment; an engine runs one episode after another."""
 
     env: Environment
+    is_damaged: bool  # a failed call may have changed the state; if possible, the next use replays the episode
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep: ...
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]: ...

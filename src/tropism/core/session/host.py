@@ -61,14 +61,20 @@ class HostEngine:
         self._options: dict[str, Any] = {}
         self._transcript: list[Any] = []  # actions, uploads; a Reseeding where a fork changed the seed
         self._time = 0
+        self.is_damaged = False  # a failed call may have changed the state
 
     def reset(self, seed: int, params: Any, options: Mapping[str, Any]) -> Timestep:
-        obs, state = self.env.reset(seed, params)
+        try:
+            obs, state = self.env.reset(seed, params)
+            last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
+        except BaseException:
+            self.is_damaged = self._state is not None and self.env.traits.replayable
+            raise
         self.close()
-        self._state, self._params = state, params
+        self._state, self._params, self.is_damaged = state, params, False
         self._seed, self._options, self._transcript, self._time = seed, dict(options), [], 0
         self._key = host_key_function(seed)
-        self._last = Timestep(obs, 0.0, False, False, self.env.info(state, params))
+        self._last = last
         return self.last()
 
     def reset_next(self, params: Any, options: Mapping[str, Any]) -> tuple[int, Timestep]:
@@ -77,17 +83,22 @@ class HostEngine:
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
-        if self._state_is_lost(self._state):
-            self._restore_lost_state()
+        if self.is_damaged or self._state_is_lost(self._state):
+            self._restore_state()
         time = self._time + 1
-        obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
-        self._state, self._time = state, time
-        outcome, action = self._recorded_outcome(state), defensive_copy(value)
+        try:
+            obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
+            outcome, action = self._recorded_outcome(state), defensive_copy(value)
+            info = {**self._env_info(state, self._params), **info}
+            terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
+            last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
+            result = last._replace(obs=defensive_copy(obs)) if self.copies else last
+        except BaseException:
+            self.is_damaged = True
+            raise
+        self._state, self._time, self._last = state, time, last
         self._transcript.append(action if outcome is None else RecordedStep(action, outcome))
-        info = {**self._env_info(state, self._params), **info}
-        terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
-        self._last = last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
-        return last._replace(obs=defensive_copy(obs)) if self.copies else last
+        return result
 
     def recall(self, outcome: Any) -> None:
         """Set the outcome of the next step, which is replayed."""
@@ -116,16 +127,18 @@ class HostEngine:
         return self._params
 
     def state(self) -> Any:
-        self._restore_lost_state()
+        self._restore_state()
         return self._state
 
-    def _restore_lost_state(self) -> None:
-        """Replay the episode if its state is lost."""
-        if self.env.state_is_lost(self._state) and self.env.traits.replayable:
-            self._state = self.restore_point()()._state
+    def _restore_state(self) -> None:
+        """Replay the episode if its state is lost, or damaged by a failed call."""
+        if (self.is_damaged or self.env.state_is_lost(self._state)) and self.env.traits.replayable:
+            restored = self.restore_point()()
+            self.close()
+            self.__dict__.update(restored.__dict__)
 
     def render(self) -> Any:
-        self._restore_lost_state()
+        self._restore_state()
         return self.env.render(self._state, self._params)
 
     def new_like(self) -> "HostEngine":
@@ -255,7 +268,7 @@ class HostEngine:
             return
         try:
             self.env.close(state)
-        except Exception:  # a user's code may raise anything, and close() never fails
+        except (Exception, SystemExit):  # a user's code may raise anything, and close() never fails
             log.exception("%s raised when it was closed", type(self.env).__name__)
 
 

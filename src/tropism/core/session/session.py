@@ -2,18 +2,15 @@
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import jax
-import numpy as np
-
 from tropism.core.adapters.class_based import as_environment, name_of
 from tropism.core.environment import Environment
-from tropism.core.episode import Timestep, check_episode_id, check_seed
+from tropism.core.episode import Timestep, check_episode_id, check_options, check_seed
 from tropism.core.native.choice import EngineName
-from tropism.core.params import override, read_params, write_params
+from tropism.core.params import override, params_structure, read_params, write_params
 from tropism.core.registry import identify, make
 from tropism.core.session import snapshot
 from tropism.core.session.engine import Engine, make_engine
@@ -111,7 +108,7 @@ class Session:
             check_episode_id(episode_id)
         if self.env.traits.takes_episode_id:
             episode_id = episode_id or str(uuid.uuid4())
-            options = {**_check_options(options or {}), "episode_id": episode_id}
+            options = {**check_options(options or {}), "episode_id": episode_id}
         params = self._episode_params(options)
         count = self.episode_count + 1 if seed is None else 1
         if seed is None and self.seed is not None:
@@ -128,10 +125,14 @@ class Session:
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        """Take one action; an invalid one is rejected and changes nothing."""
+        """Take one action. One that fails changes nothing, or ends an episode that cannot be replayed."""
         if self._lifecycle is not READY:
             raise self._state_error("step")
-        timestep = self._engine.step(action)
+        try:
+            timestep = self._engine.step(action)
+        except BaseException:
+            self._end_if_damaged()
+            raise
         self._step_count += 1
         self.total_reward += timestep.reward
         if timestep.terminated:
@@ -139,6 +140,16 @@ class Session:
         elif timestep.truncated:
             self._lifecycle = EnvironmentState.TRUNCATED
         return timestep
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the environment raised, so that the next use of its state replays the episode."""
+        return self._engine.is_damaged
+
+    def _end_if_damaged(self) -> None:
+        if self._engine.is_damaged and not self.env.traits.replayable:
+            self._lifecycle = EnvironmentState.CREATED
+            self._engine.close()
 
     def files(self) -> dict[str, int]:
         """The files of the episode: their sizes in bytes, by path."""
@@ -181,12 +192,14 @@ class Session:
     def describe(self) -> str:
         """The last observation as text."""
         self._require_episode("describe")
-        return self.env.describe(self._engine.state(), self._engine.last().obs, self._engine.params())
+        state = self._engine.state()
+        return self._engine.env.describe(state, self._engine.last().obs, self._engine.params())
 
     def agent_position_in_image(self) -> tuple[float, float] | None:
         """The agent's position as fractions of the image's width and height; None if it has none."""
         self._require_episode("locate the agent")
-        return self.env.agent_position_in_image(self._engine.state(), self._engine.params())
+        state = self._engine.state()
+        return self._engine.env.agent_position_in_image(state, self._engine.params())
 
     def state_fields(self) -> dict[str, Any]:
         """The fields that the environment adds to the state of a served session; none before the first reset."""
@@ -285,9 +298,9 @@ class Session:
     def _episode_params(self, options: Any) -> Any:
         if options is None:
             return self.params
-        _check_options(options)
+        check_options(options)
         params = self.env.configure(self.params, options) if options else self.params
-        if self.env.pure and _structure(params) != _structure(self.params):
+        if self.env.pure and params_structure(params) != params_structure(self.params):
             raise ValidationError("options", dict(options), "params with the same structure and shapes")
         return params
 
@@ -324,17 +337,6 @@ class Session:
         return StateError(
             "lifecycle", state, ADVICE[state], f"cannot {call}: the session is {state.name}; {ADVICE[state]}"
         )
-
-
-def _check_options(options: Any) -> Mapping[str, Any]:
-    if not isinstance(options, Mapping):
-        raise ValidationError("options", options, "None or a dict")
-    return options
-
-
-def _structure(params: Any) -> Any:
-    """The structure of params and their shapes, which must be the same in all episodes."""
-    return jax.tree.structure(params), [np.shape(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _rebuild(source: Any) -> Environment:

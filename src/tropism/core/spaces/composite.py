@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 from jax import random
 
 from tropism.core.spaces.space import Space, is_traced, object_schema, tuple_schema
@@ -116,6 +117,22 @@ class Tuple(Space):
 
     def __repr__(self) -> str:
         return f"Tuple({', '.join(repr(space) for space in self.spaces)})"
+
+
+def leaf_spaces(space: Space) -> list[Space]:
+    """The spaces of the parts of a Dict or Tuple, at any depth; of another space, itself."""
+    return jax.tree.leaves(space, is_leaf=lambda part: isinstance(part, Space) and not isinstance(part, Dict | Tuple))
+
+
+def leaf_values(space: Space, x: Any, name: str) -> list[tuple[str, Space, Any]]:
+    """The name, space and value of the parts of a Dict or Tuple value, as far as it has the parts of its space."""
+    if isinstance(space, Dict) and isinstance(x, Mapping) and set(x) == set(space.spaces):
+        parts = [(f"{name}[{key!r}]", part, x[key]) for key, part in space.spaces.items()]
+    elif isinstance(space, Tuple) and isinstance(x, tuple) and len(x) == len(space.spaces):
+        parts = [(f"{name}[{i}]", part, value) for i, (part, value) in enumerate(zip(space.spaces, x, strict=True))]
+    else:
+        return [(name, space, x)]
+    return [leaf for part_name, part, value in parts for leaf in leaf_values(part, value, part_name)]
 
 
 def _all(answers: list[Any]) -> Any:

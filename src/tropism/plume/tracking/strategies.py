@@ -117,7 +117,7 @@ class Infotaxis(BeliefStrategy):
     that of the others, so that every term is small and precise in single precision.
     """
 
-    features: Float[Array, "... columns"]
+    features: Float[Array, "... columns"]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
 
     def __init__(self, table: HitTable, observes_belief: bool = False):
         self.table, self.observes_belief = table, observes_belief
@@ -139,13 +139,13 @@ class SpaceAwareInfotaxis(BeliefStrategy):
     D is the expected Manhattan distance to the source and H the entropy of the belief.
     """
 
-    features: Float[Array, "... columns"]
+    features: Float[Array, "... columns"]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
 
     def __init__(self, table: HitTable, observes_belief: bool = False):
         self.table, self.observes_belief = table, observes_belief
         likelihood = table.likelihood
         axes = [jnp.abs(jnp.arange(-size, size + 1)) for size in table.shape]
-        distance = sum(jnp.meshgrid(*axes, indexing="ij"))
+        distance = jnp.stack(jnp.meshgrid(*axes, indexing="ij")).sum(0)
         self.features = jnp.concatenate([likelihood, xlog2x(likelihood), likelihood * distance[..., None]], -1)
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:

@@ -38,13 +38,13 @@ def search_times(env: Environment, policy: Any, seed: int, num_episodes: int, pa
     """
     check_count("num_episodes", num_episodes)
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
-    arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, (policy, params))
+    policy, params = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, (policy, params))
     lanes = min(LANES.get(jax.default_backend(), ACCELERATOR_LANES), num_episodes)
-    searches = _start(env, *arrays, seeds, lanes, int(params.max_steps) + 1)
-    searches = _run(env, *arrays, seeds, searches, FEW)
+    searches = _start(env, policy, params, seeds, lanes, int(params.max_steps) + 1)
+    searches = _run(env, policy, params, seeds, searches, FEW)
     unfinished = np.argsort(~np.asarray(searches.index < num_episodes), kind="stable")[:FEW]
     few = jax.tree.map(lambda leaf: leaf[unfinished], (searches.lanes, searches.index))
-    searches = _run(env, *arrays, seeds, searches._replace(lanes=few[0], index=few[1]), 0)
+    searches = _run(env, policy, params, seeds, searches._replace(lanes=few[0], index=few[1]), 0)
     found, weighted, not_found = (np.asarray(each, float) for each in searches[3:])
     steps = np.where(not_found < 1, weighted / np.maximum(1 - not_found, 1e-30), np.nan)
     return SearchTimes(found / num_episodes, steps, not_found)

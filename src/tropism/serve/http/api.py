@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from tropism import __version__
 from tropism.errors import DivergedError, ServerError, StateError
 from tropism.serve.http import static
-from tropism.serve.http.messages import NO_CONTENT, Headers, HttpRequest, Response, json_response, with_metadata
+from tropism.serve.http.messages import (
+    NO_CONTENT,
+    SESSION_HEADER,
+    Headers,
+    HttpRequest,
+    Response,
+    json_response,
+    with_metadata,
+)
 from tropism.serve.http.replies import CloseReply, EnvironmentReply, HealthReply, ReadyReply
 from tropism.serve.inspect.follower import TimelineFollower
 from tropism.serve.inspect.inspector import Inspector
@@ -20,7 +28,6 @@ from tropism.serve.session.timeout import step_within
 from tropism.serve.tools.actions import current_observation
 from tropism.wire.codec import decode
 
-SESSION_HEADER = "x-session-id"
 BINARY = "application/octet-stream"
 
 
@@ -51,8 +58,8 @@ class HttpApi:
     async def _step(self, session: LiveSession, request: HttpRequest) -> bytes:
         request_id, step = request.take_request_id(), request.parse()
         if step.timeout_s is None:
-            return await session.perform("step", step.action, request_id)
-        return await step_within(session, step.timeout_s, step.action, request_id)
+            return await session.perform("step", step.action, request_id, step.position)
+        return await step_within(session, step.timeout_s, step.action, request_id, step.position)
 
     async def agent_step(self, request: HttpRequest) -> Response:
         session = await self._agent_session(request)
@@ -88,8 +95,9 @@ class HttpApi:
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)
         request.parse()
+        step_count = session.session.step_count
         await self.sessions.close(session)
-        return json_response(CloseReply(closed=True))
+        return json_response(CloseReply(closed=True, step_count=step_count))
 
     def _session_headers(self, session: LiveSession, root: str) -> Headers:
         """The id of a session in a header, and in a cookie for the paths of its environment."""

@@ -35,6 +35,8 @@ class AuthMiddleware:
             scope["path"] = scope["path"].removeprefix(self.settings.root_path)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
+            if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+                raise ServerError("BAD_REQUEST", "the request has several Host headers; expected one")
             self._check_host(headers)
             if scope["type"] == "http" and scope["method"] == "OPTIONS" and "origin" in headers:
                 await self._send_preflight(scope, headers, send)

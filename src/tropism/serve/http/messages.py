@@ -23,6 +23,7 @@ CSP = b"content-security-policy"
 NO_FRAMES = (CSP, b"frame-ancestors 'none'")  # on every reply without a policy of its own
 ERROR_HEADERS = {"UNAUTHORIZED": (b"www-authenticate", b"Bearer"), "TOO_SLOW": (b"connection", b"close")}
 NO_CONTENT = 204
+SESSION_HEADER = "x-session-id"  # in ASGI's lower case
 
 
 @dataclass(slots=True)

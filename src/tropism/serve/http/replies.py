@@ -16,9 +16,11 @@ class TimestepReply(Struct):
     terminated: bool
     truncated: bool
     metadata: dict[str, Any] | None
+    step_count: Number
 
 
 class ResetReply(TimestepReply):
+    episode_id: str
     session_id: str
     view: str
     agent_id: str
@@ -49,10 +51,12 @@ class HistoryReply(Struct):
     start: Number = field(name="from")
     steps: list[dict[str, Any]]
     whole: bool
+    step_count: Number
 
 
 class CloseReply(Struct):
     closed: bool
+    step_count: Number
 
 
 class HealthReply(Struct):

@@ -16,7 +16,9 @@ from tropism.core.native.choice import EngineName
 from tropism.core.params import write_params
 from tropism.core.registry import identify
 from tropism.core.session.session import Session
+from tropism.errors import DivergedError
 from tropism.isolation import isolate
+from tropism.serve.errors import EnvironmentExitError
 from tropism.serve.session.json_form import JsonForm
 
 LONGEST_INLINE = 1e-3  # seconds; a longer step runs in a thread, so as not to block other sessions
@@ -75,6 +77,10 @@ class ServedEnvironment:
         stored, own = json.loads(variant), json.loads(self.variant)
         defaults = json.loads(json.dumps(write_params(self.env.default_params())))
         return stored["environment"] == own["environment"] and defaults | stored["params"] == own["params"]
+
+    def variant_error(self) -> DivergedError:
+        message = f"this session was opened with other arguments or params of {self.id} than those served now"
+        return DivergedError("session", self.variant, "the same arguments and params", message)
 
     @cached_property
     def form(self) -> JsonForm:
@@ -145,4 +151,16 @@ class ServedEnvironment:
 
 
 async def in_thread(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(threads, contain, function, *arguments)
+
+
+def contain(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that runs code of an environment; what would end the server or hang its caller is converted."""
+    try:
+        return function(*arguments)
+    except StopIteration as error:  # cannot be set on a future
+        raise EnvironmentExitError from error
+    except Exception:
+        raise
+    except BaseException as error:  # such as SystemExit
+        raise EnvironmentExitError from error

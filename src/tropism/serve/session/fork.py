@@ -14,6 +14,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.ids import all_ids
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.log import SessionLog
+from tropism.serve.session.quota import StoredBytes
 from tropism.serve.session.replay import Source, entries_to_step, replay_to_end
 from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.session.requests import ForkRequest, StepOrigin
@@ -45,6 +46,11 @@ class ServerContext(Protocol):
     recordings: Recordings
     threads: ThreadPoolExecutor
     replay_pool: ReplayPool
+    stored_bytes: StoredBytes
+
+    async def make_room(self, owner: str, keep: Any = None) -> None:
+        """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
+        ...
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""

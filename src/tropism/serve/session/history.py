@@ -10,7 +10,9 @@ def history(entries: list[Entry], data: dict[str, Any], step_count: int) -> dict
     """The reply to a request for history; `whole` is true if the entries include every step of the episode."""
     (begin, *steps), start = entries, convert(data, HistoryRequest).start
     whole = sum(step.kind == "step" for step in steps) == step_count
-    return {**begin.payload, "from": start, "steps": [_row(step) for step in steps[start:]], "whole": whole}
+    return {**begin.payload, "from": start, "steps": [_row(step) for step in steps[start:]], "whole": whole} | {
+        "step_count": step_count
+    }
 
 
 def _row(entry: Entry) -> dict[str, Any]:

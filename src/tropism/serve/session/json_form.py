@@ -101,6 +101,7 @@ class JsonForm:
             "done": terminated or truncated,
             "terminated": terminated,
             "truncated": truncated,
+            "step_count": session.step_count,
         }
         if metadata := observation["metadata"]:  # OpenEnv's clients do not accept null on a socket
             reply["metadata"] = metadata

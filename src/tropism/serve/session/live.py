@@ -1,18 +1,17 @@
 """A live session: performs requests and returns their replies as JSON."""
 
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from math import isfinite
 from typing import Any, TypeVar
 
 from tropism.core.session.session import Session
-from tropism.errors import ServerError, StateError, ValidationError, shorten
+from tropism.errors import ObservationError, ServerError, StateError, ValidationError, shorten
 from tropism.serve import errors
-from tropism.serve.recordings.protocol import RestorePoint
 from tropism.serve.session import ids
-from tropism.serve.session.environment import ServedEnvironment, in_thread
+from tropism.serve.session.environment import ServedEnvironment, contain, in_thread
 from tropism.serve.session.files import FILE_OPERATIONS, READS
 from tropism.serve.session.fork import ServerContext, fork, fork_from_origin, fork_reply, restore_snapshot
 from tropism.serve.session.history import history
@@ -20,10 +19,19 @@ from tropism.serve.session.idempotency import reply_once, request_key
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
+from tropism.serve.session.recovery import RecoverableSession
 from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
-from tropism.serve.session.requests import EmptyRequest, ForkRequest, RestoreRequest, convert, parse_reset
+from tropism.serve.session.requests import (
+    ANYWHERE,
+    EmptyRequest,
+    EpisodePosition,
+    ForkRequest,
+    RestoreRequest,
+    convert,
+    parse_reset,
+)
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
-from tropism.serve.storage.working_memory import reply_note, snapshot_note
+from tropism.serve.storage.working_memory import reply_note
 from tropism.wire.codec import encode
 
 LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
@@ -31,36 +39,30 @@ LONG_EPISODE = 1000  # entries; writing a fork of a longer episode is slow
 T = TypeVar("T")
 
 
-class LiveSession:
+class LiveSession(RecoverableSession):
     """A session, its owner, and the number of sockets attached to it. Performs one request at a time."""
 
     __slots__ = (
         "_context",
-        "environment",
         "form",
         "id",
         "lock",
-        "log",
         "opened_at",
-        "session",
         "sockets",
         "steps_written",
         "used_at",
-        "write_lock",
     )
 
     def __init__(self, id: str, environment: ServedEnvironment, session: Session, context: ServerContext, claim: Claim):
+        limits = context.settings.session_limits
+        log = SessionLog(environment, claim, context.journal, context.recordings, limits, context.stored_bytes)
+        super().__init__(environment, session, log)
         self.id = id
-        self.environment = environment
-        self.session = session
         self.sockets = 0
         self.steps_written = 0
         self.opened_at = self.used_at = time.monotonic()
-        limits = context.settings.session_limits
-        self.log = SessionLog(environment, claim, context.journal, context.recordings, limits)
         self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
-        self.write_lock = threading.Lock()  # orders the write of a step and its timeout
         self.lock = SessionLock()
 
     @property
@@ -76,13 +78,19 @@ class LiveSession:
         return ids.agent_id(self.id)
 
     @property
+    def is_evictable(self) -> bool:
+        """Whether no caller is connected, and the next request can resume the session."""
+        return not self.sockets and not self.lock.is_locked and self.environment.resumable and len(self.log.memory) > 0
+
+    @property
     def log_context(self) -> dict[str, Any]:
-        """Fields that identify this session in log lines."""
-        return {"session_id": self.id, "episode_id": self.session.episode_id, "environment": self.environment.id}
+        """Fields that identify this session in log lines, as in the journal: its id would permit stepping it."""
+        own = {"session": self.log.claim.key.hex(), "episode_id": self.session.episode_id}
+        return own | {"environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
         """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.is_locked:
+        if not self.environment.inline or self.lock.is_locked or self.is_damaged:
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False
@@ -95,7 +103,7 @@ class LiveSession:
         """Call `function` on the event loop if `inline`, otherwise in a thread under the session's lock."""
         self.used_at = time.monotonic()
         if inline:
-            return function(*arguments)
+            return contain(function, *arguments)
         return await self.lock.run(lambda: self._run(function, *arguments))
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -109,13 +117,17 @@ class LiveSession:
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await in_thread(self._context.threads, function, *arguments)
 
-    async def perform(self, kind: str, data: dict[str, Any], request_id: str | None = None) -> bytes:
+    async def perform(
+        self, kind: str, data: dict[str, Any], request_id: str | None = None, position: EpisodePosition = ANYWHERE
+    ) -> bytes:
         """Perform a request and return its reply once it is durable; a repeated request id returns the first reply."""
         if kind not in OPERATIONS:
             raise unknown_type(kind)
         if self.log.must_record(kind):
             await self.record()
-        reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id)
+        if kind == "fork":
+            await self._context.make_room(self.owner, keep=self)
+        reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id, position)
         await self.wait_durable()
         return reply
 
@@ -128,19 +140,35 @@ class LiveSession:
             raise
         self.record_if_ended()
 
-    def perform_inline(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+    def perform_inline(
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: EpisodePosition = ANYWHERE
+    ) -> bytes:
         """As `perform`, if `can_run_inline`; the caller waits for durability."""
         self.used_at = time.monotonic()
-        return OPERATIONS[kind](self, data, None) if request_id is None else self.perform_once(kind, data, request_id)
+        try:
+            return self.perform_once(kind, data, request_id, position)
+        except Exception:
+            raise
+        except BaseException as error:  # of the environment, such as SystemExit
+            raise errors.EnvironmentExitError from error
 
-    def perform_once(self, kind: str, data: dict[str, Any], request_id: str | None) -> bytes:
+    def perform_once(
+        self, kind: str, data: dict[str, Any], request_id: str | None, position: EpisodePosition = ANYWHERE
+    ) -> bytes:
         """As `perform`, in this thread; the caller waits for durability."""
+        if self.is_damaged and kind != "reset":
+            self.repair()
         if request_id is None or kind in READS:
+            if position is not ANYWHERE or self.log.is_doubtful:
+                position.check(kind, self.session, self.log.is_doubtful)
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
-        return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request))
+        return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request, position))
 
-    def _perform_and_store(self, kind: str, data: dict[str, Any], request: RequestKey) -> bytes:
+    def _perform_and_store(
+        self, kind: str, data: dict[str, Any], request: RequestKey, position: EpisodePosition
+    ) -> bytes:
+        position.check(kind, self.session, self.log.is_doubtful)
         reply = OPERATIONS[kind](self, data, request)
         if kind in NOT_REPLAYED:
             self.log.append((reply_note(request, reply),))
@@ -151,21 +179,29 @@ class LiveSession:
     def reset(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         request, session, recordings = parse_reset(data), self.session, self._context.recordings
         restore_point = recordings.restore_point("reset", self, True)
-        timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
+        began = False
+        try:
+            timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
+            began = True
+            reply = self.form.reply(session, timestep)
+            encoded, digest = encode(self.reset_reply(reply, session.episode_id)), self.form.digest(timestep)
+        except BaseException:
+            self.mark_damaged(session, began, restore_point)
+            raise
+        self.is_damaged = False
         payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-        reply = self.form.reply(session, timestep)
-        encoded, digest = encode(self.reset_reply(reply)), self.form.digest(timestep)
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
             self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
 
-        self._write_or_rollback(session, write, restore_point)
+        self.write_or_rollback(session, write, restore_point)
         return encoded
 
-    def reset_reply(self, reply: dict[str, Any]) -> dict[str, Any]:
+    def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        return reply | ids.all_ids(self.id) | {"environment": self.environment.id}
+        own = {"episode_id": episode_id, "environment": self.environment.id}
+        return reply | ids.all_ids(self.id) | own
 
     @property
     def recording_number(self) -> int | None:
@@ -189,60 +225,33 @@ class LiveSession:
             if form.action_text(data) is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
+        size = len(encode(data))
+        self.log.check_room(size)
         recordings, directly = self._context.recordings, self._context.recordings.records and self.log.records_directly
         restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
-        timestep = session.step(action)
-        done = timestep.terminated or timestep.truncated
-        reply = encode(form.reply(session, timestep))
-        entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
+        if restore_point is None and self.log.memory.full and self.environment.replayable:
+            restore_point = session.restore_point()  # the entries in memory do not lead here
+        step_count = session.step_count
+        try:
+            timestep = session.step(action)
+            if not isfinite(timestep.reward):
+                raise ObservationError("reward", timestep.reward, "a finite number")
+            done = timestep.terminated or timestep.truncated
+            reply = encode(form.reply(session, timestep))
+            entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
+        except BaseException:
+            self.mark_damaged(session, session.step_count != step_count, restore_point)
+            raise
 
         def write() -> None:
             if directly:
                 recordings.record_step(self, action, timestep)
-            self.log.append((entry,), checkpoint(session, self._context.settings.session_limits.checkpoint_every))
+            every = self._context.settings.session_limits.checkpoint_every
+            self.log.append((entry,), checkpoint(session, every), size)
             self.steps_written += 1
 
-        self._write_or_rollback(session, write, restore_point)
+        self.write_or_rollback(session, write, restore_point)
         return reply
-
-    def _write_or_rollback(
-        self, session: Session, write: Callable[[], None], restore_point: RestorePoint | None
-    ) -> None:
-        try:
-            with self.write_lock:
-                if session is not self.session:
-                    raise errors.late_step_error()
-                write()
-        except BaseException:
-            self._rollback(session, restore_point)
-            raise
-
-    def _rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
-        """Undo a reset or step that could not be written; without a restore point, the episode ends."""
-        if session is not self.session:
-            return
-        restored = session.new_like()
-        try:
-            session.close()
-            restored = restored if restore_point is None else restore_point()
-        finally:
-            with self.write_lock:
-                replaced = session is not self.session
-                if not replaced:
-                    self.session = restored
-            if replaced:  # the step timed out and was rolled back by `step_within`
-                restored.close()
-
-    def evict_lost(self) -> Session:
-        """Close this session after a failed write, so that the next request reloads it from the journal.
-
-        Returns the `Session`, which the caller closes.
-        """
-        closed = self.session.new_like()
-        closed.close()
-        with self.write_lock:
-            lost, self.session = self.session, closed
-        return lost
 
     def resume(self) -> None:
         """Restore the session from its claim, after an eviction or a crash."""
@@ -251,8 +260,8 @@ class LiveSession:
     def _add_reply(self, entry: Entry, session: Session) -> None:
         """Keep the reply to a replayed entry for repeated requests."""
         assert entry.request is not None
-        reply = self.form.reply(session, session.timestep)
-        encoded = encode(self.reset_reply(reply) if entry.kind == "reset" else reply)
+        reply, begin = self.form.reply(session, session.timestep), entry.kind == "reset"
+        encoded = encode(self.reset_reply(reply, entry.payload["episode_id"]) if begin else reply)
         self.log.memory.add_reply(entry.request, encoded)
 
     def state(self, data: dict[str, Any]) -> bytes:
@@ -262,8 +271,7 @@ class LiveSession:
     def snapshot(self, data: dict[str, Any]) -> bytes:
         convert(data, EmptyRequest)
         snapshot, snapshot_id = self.session.snapshot(), secrets.token_urlsafe(8)
-        self.log.memory.check_room(snapshot)
-        self.log.append((snapshot_note(snapshot_id, snapshot),))
+        self.log.append_snapshot(snapshot_id, snapshot)
         return encode({"snapshot_id": snapshot_id, **session_state(self.session)})
 
     def fork(self, data: dict[str, Any]) -> bytes:
@@ -289,7 +297,7 @@ class LiveSession:
             session.close()
             raise
         old.close()
-        return encode(self.reset_reply(self.form.reply(session, session.timestep)))
+        return encode(self.reset_reply(self.form.reply(session, session.timestep), session.episode_id))
 
     def entries(self) -> list[Entry]:
         """The entries of the current episode, beginning with its reset."""
@@ -314,15 +322,6 @@ class LiveSession:
 
     def close(self) -> None:
         self.session.close()
-
-    def evict(self) -> bytes | None:
-        """Close the session and return a snapshot to resume from; None if it cannot be resumed."""
-        try:
-            snapshot = self.session.snapshot() if self.environment.resumable else None
-        except StateError:
-            snapshot = None
-        self.session.close()
-        return snapshot
 
 
 Operation = Callable[[LiveSession, dict[str, Any], RequestKey | None], bytes]

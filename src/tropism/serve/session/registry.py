@@ -9,26 +9,25 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from hashlib import blake2b
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Any
 
 from tropism.core.session.session import Session
-from tropism.errors import DivergedError, ServerError, shorten
+from tropism.errors import ServerError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
 from tropism.serve.session.json_form import session_state
 from tropism.serve.session.live import LiveSession
+from tropism.serve.session.quota import StoredBytes
 from tropism.serve.session.replay_pool import ReplayPool
 from tropism.serve.settings import Settings
 from tropism.serve.storage.memory import MemoryJournal
-from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord
+from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord, session_key
 
 MAX_LISTED = 200
 MAX_AGENT_IDS = 2**17  # of sessions that are open, or were evicted since the server started
 ADMIN_KINDS = ("fork", "snapshot", "restore", "history")  # these need the admin token, if there is one
-KEY_BYTES = 16
 RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
 log = logging.getLogger("tropism.serve")
@@ -50,6 +49,7 @@ class SessionRegistry:
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
         self.replay_pool = ReplayPool()
+        self.stored_bytes = StoredBytes(settings.max_bytes_per_token)
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
         self._live: dict[str, LiveSession] = {}
@@ -69,6 +69,7 @@ class SessionRegistry:
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
         self._check_memory(environment)
+        await self.make_room(owner)
         self.reserve_slot(owner)
         try:
             session = await environment.open(self.threads)
@@ -89,7 +90,8 @@ class SessionRegistry:
 
     def _add(self, environment: ServedEnvironment, owner: str, session: Session) -> LiveSession:
         id = secrets.token_urlsafe(16)
-        claim = self.journal.open(_key(id), SessionRecord(environment.id, environment.variant, owner), self._worker)
+        record = SessionRecord(environment.id, environment.variant, owner)
+        claim = self.journal.open(session_key(id), record, self._worker)
         return self._register(LiveSession(id, environment, session, self, claim))
 
     def _register(self, live: LiveSession) -> LiveSession:
@@ -134,7 +136,7 @@ class SessionRegistry:
         return self.settings.admin_token is not None and self.settings.is_admin(caller)
 
     async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str | None) -> LiveSession:
-        claim = await self.journal.claim(_key(id), self._worker)
+        claim = await self.journal.claim(session_key(id), self._worker)
         if claim is None:
             raise _unknown_session(id, environment)
         try:
@@ -148,11 +150,12 @@ class SessionRegistry:
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
         self._check_memory(environment)
+        await self.make_room(claim.record.owner)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
             if not environment.accepts_variant(claim.record.variant):
-                raise _variant_error(environment)
+                raise environment.variant_error()
             await in_thread(self.threads, live.resume)
         except BaseException:
             self.release_slot(claim.record.owner)
@@ -172,6 +175,15 @@ class SessionRegistry:
     async def _wait_for_transition(self, id: str) -> None:
         while id in self._transitions:
             await self._transitions[id].wait()
+
+    async def make_room(self, owner: str, keep: Any = None) -> None:
+        """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
+        limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
+        if self.stopping or (self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota):
+            return
+        found = [live for live in self._sessions_of(owner) if live is not keep and live.id not in self._transitions]
+        for idlest in nsmallest(1, (live for live in found if live.is_evictable), key=lambda live: live.used_at):
+            await self.evict(idlest)
 
     def _check_memory(self, environment: ServedEnvironment) -> None:
         """Raise if the machine has no memory for another session of this environment."""
@@ -243,6 +255,7 @@ class SessionRegistry:
         if self._live.pop(live.id, None) is None:
             return False
         self.release_slot(live.owner)
+        live.log.release_bytes()
         self.on_removed(live)
         return True
 
@@ -265,7 +278,7 @@ class SessionRegistry:
                 snapshot = await live.run(live.can_run_inline("evict", {}), live.evict)
             except Exception as error:  # an error in one session must not stop the eviction of others
                 failed = True
-                errors.to_server_error(error, session_id=live.id, environment=live.environment.id)
+                errors.to_server_error(error, **live.log_context)
             if self._remove(live):
                 await self._release(live, snapshot, failed)
 
@@ -277,7 +290,7 @@ class SessionRegistry:
             else:
                 await self.journal.release(live.log.claim, snapshot)
         except ServerError as error:  # acknowledged entries stay in the journal
-            log.error("%s", error.message, extra={"session_id": live.id})
+            log.error("%s", error.message, extra=live.log_context)
 
     async def drain(self) -> None:
         """Open no more sessions, and wait for running requests."""
@@ -329,18 +342,8 @@ def _row(live: LiveSession) -> dict[str, Any]:
     }
 
 
-def _key(id: str) -> bytes:
-    """The journal stores only a digest of a session's id, because the id permits stepping the session."""
-    return blake2b(id.encode(), digest_size=KEY_BYTES).digest()
-
-
 def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:
     if environment is None:
         return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
     instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
     return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
-
-
-def _variant_error(environment: ServedEnvironment) -> DivergedError:
-    message = f"this session was opened with other arguments or params of {environment.id} than those served now"
-    return DivergedError("session", environment.variant, "the same arguments and params", message)

@@ -127,6 +127,7 @@ def _restore_on(
 
     def compare(session: Session, entry: Entry) -> None:
         check_reply(environment, session, entry)
+        compare_reward(session, entry)
         if entry.request is not None:
             on_reply(entry, session)
 

@@ -1,11 +1,12 @@
 """Request types, and how they are parsed. The OpenAPI document has their schemas."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from tropism.errors import ServerError, ValidationError, shorten
+from tropism.core.session.session import Session
+from tropism.errors import ServerError, StepConflictError, ValidationError, shorten
 
 LONGEST_NUMBER = 18  # digits
 
@@ -35,6 +36,35 @@ EnvironmentId = Annotated[
 T = TypeVar("T")
 
 
+class EpisodePosition(NamedTuple):
+    """Where the caller of a step expects the episode to be, as far as it says so."""
+
+    after: int | None = None
+    episode_id: str | None = None
+
+    def check(self, kind: str, session: Session, is_doubtful: bool) -> None:
+        """Refuse a step that is meant for another position, or that says nothing where entries may be lost."""
+        (after, episode_id), count = self, session.step_count
+        if kind != "step":
+            if after is not None or episode_id is not None:
+                raise ValidationError("after", after, "none: only a step takes after and episode_id")
+            return
+        if after is None and is_doubtful:
+            reason = (
+                f"and later ones may be lost, since the machine or its disk failed; to continue, send after: {count}"
+            )
+        elif after not in (None, count):
+            reason = f"not {after}"
+        elif episode_id not in (None, session.episode_id):
+            reason = f"of another episode than {shorten(episode_id)}"
+        else:
+            return
+        raise StepConflictError(f"the step was not applied: the episode is at step {count}, {reason}", count)
+
+
+ANYWHERE = EpisodePosition()
+
+
 class EmptyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A request without data."""
 
@@ -52,6 +82,12 @@ class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     action: Action
     timeout_s: Annotated[float, Meta(gt=0)] | None = None
+    after: Annotated[Number, Meta(description="Refuse the step unless the episode has this many.")] | None = None
+    episode_id: Annotated[str, Meta(description="Refuse the step in any other episode.")] | None = None
+
+    @property
+    def position(self) -> "EpisodePosition":
+        return EpisodePosition(self.after, self.episode_id)
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,25 +7,40 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError
 from tropism.serve.errors import late_step_error
 from tropism.serve.session.live import LiveSession
+from tropism.serve.session.requests import ANYWHERE, EpisodePosition
 
 LONGEST_WAIT = 86_400.0  # seconds
 
 
-async def step_within(live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
+async def step_within(
+    live: LiveSession,
+    seconds: float,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
+) -> bytes:
     """A step that is rolled back if it takes longer; if the environment cannot be rolled back, it may take longer."""
     environment = live.environment
     can_roll_back = environment.env.traits.replayable
     if environment.inline or not can_roll_back or live.session.lifecycle.value != "ready":
-        return await live.perform("step", data, request_id)
+        return await live.perform("step", data, request_id, position)
     if live.log.must_record("step"):
         await live.record()
-    return await asyncio.shield(asyncio.ensure_future(_step_within(live, seconds, data, request_id)))
+    return await asyncio.shield(asyncio.ensure_future(_step_within(live, seconds, data, request_id, position)))
 
 
-async def _step_within(live: LiveSession, seconds: float, data: dict[str, Any], request_id: str | None) -> bytes:
+async def _step_within(
+    live: LiveSession,
+    seconds: float,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
+) -> bytes:
     async with live.lock.lock():
+        if live.is_damaged:
+            await live.in_thread(live.repair)
         restore, stepping, steps_written = live.session.restore_point(), live.session, live.steps_written
-        step = asyncio.ensure_future(live.in_thread(_step_if_current, live, stepping, data, request_id))
+        step = asyncio.ensure_future(live.in_thread(_step_if_current, live, stepping, data, request_id, position))
         await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
         with live.write_lock:
             in_time = step.done() or live.steps_written != steps_written or live.log.ticket.error is not None
@@ -42,8 +57,14 @@ async def _step_within(live: LiveSession, seconds: float, data: dict[str, Any], 
     raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
 
 
-def _step_if_current(live: LiveSession, session: Session, data: dict[str, Any], request_id: str | None) -> bytes:
+def _step_if_current(
+    live: LiveSession,
+    session: Session,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
+) -> bytes:
     """A step of `session`, unless a timeout replaced it while the step waited for a thread."""
     if session is not live.session:
         raise late_step_error()
-    return live.perform_once("step", data, request_id)
+    return live.perform_once("step", data, request_id, position)

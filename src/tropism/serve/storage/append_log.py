@@ -16,7 +16,7 @@ class AppendLog:
     """Records are numbered from 1; `pending` are the payloads of those after record `moved`, in order.
 
     Each begins with the mark of its journal, so that those of another journal are not read. `lost_bytes` counts the
-    bytes of the file that are not part of an intact record.
+    bytes of the file that are not part of an intact record, and `missing_records` the records that are missing.
     """
 
     def __init__(self, path: Path, mark: bytes, moved: int):
@@ -27,6 +27,8 @@ class AppendLog:
         self.pending = [payload for number, payload in sorted(records.items()) if number > moved]
         self._size = os.fstat(self._descriptor).st_size
         self.lost_bytes = self._size - sum(START + len(payload) for payload in records.values())
+        missing = self.last - moved - len(self.pending)
+        self.missing_records = missing or int(self.lost_bytes > 0)  # the last ones may be missing, too
 
     def append(self, payload: bytes) -> None:
         """Raises an `OSError` if the record cannot be written; it is then not read later."""

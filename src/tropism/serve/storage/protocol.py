@@ -3,6 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -12,8 +13,15 @@ from tropism.errors import ServerError
 
 MAX_ENTRIES = 100_000  # per episode; later ones are applied, but not part of its history
 LEASE_SECONDS = 30.0
+KEY_BYTES = 16
 NOTES = ("snapshot", "reply")  # kinds of entries
+MOVES = ("reset", "step")  # kinds of entries that a request with a known position makes
 UNKNOWN_DIGEST = 0  # of the reply to an entry that was not made by a request, such as a reseed
+
+
+def session_key(id: str) -> bytes:
+    """The journal stores only a digest of a session's id, because the id permits stepping the session."""
+    return blake2b(id.encode(), digest_size=KEY_BYTES).digest()
 
 
 class RequestKey(NamedTuple):
@@ -68,13 +76,17 @@ class RecoveryPoint(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A worker's right to append to a session, until a later claim has a higher fencing token."""
+    """A worker's right to append to a session, until a later claim has a higher fencing token.
+
+    `is_doubtful`: the last entries may be lost, because the machine or its disk failed after they were written.
+    """
 
     key: bytes
     record: SessionRecord
     worker: str
     token: int
     point: RecoveryPoint = RecoveryPoint()
+    is_doubtful: bool = False
 
 
 DurableCallback = Callable[[ServerError | None], object]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tropism.errors import ServerError
 from tropism.serve.storage.protocol import Entry
+from tropism.serve.storage.rows import damaged_error
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 
@@ -41,4 +41,4 @@ def _check_complete(seqs: list[int], begin: int, reached: int, max_entries: int)
     """Raise an error if entries of the episode are missing, except those deleted before the last snapshot."""
     for previous, seq in pairwise([begin - 1, *seqs]):
         if seq != previous + 1 and not begin + max_entries - 1 <= previous < seq <= reached:
-            raise ServerError("JOURNAL_ERROR", "the journal is damaged: entries of this episode are missing")
+            raise damaged_error()

@@ -5,27 +5,47 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
 
 from tropism.errors import ServerError
+from tropism.serve.storage.contents import read_session
+from tropism.serve.storage.damage import current_boot_id, report_damage
+from tropism.serve.storage.lease import LeasedSession
 from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
+    MOVES,
     NOTES,
     Claim,
     DurableCallback,
     Entry,
     Journal,
-    RecoveryPoint,
     SessionRecord,
     Ticket,
     leased_error,
     revoked_error,
 )
-from tropism.serve.storage.recovery import needed_spans, order_entries
-from tropism.serve.storage.sqlite_file import UPDATE_USED, SqliteFile, Statement, WriteGroup, unusable_journal
+from tropism.serve.storage.schema import unusable_journal
+from tropism.serve.storage.sqlite_file import SqliteFile
+from tropism.serve.storage.statements import (
+    BEGIN_EPISODE,
+    CLEAR_DOUBT,
+    DELETE_BETWEEN,
+    DELETE_OLD_EPISODES,
+    DELETE_REPLIES,
+    INSERT_NOTE,
+    INSERT_SESSION,
+    SAVE_CHECKPOINT,
+    SELECT_EXPIRED,
+    SELECT_NUMBER,
+    UPDATE_USED,
+    Statement,
+    WriteGroup,
+    delete_statements,
+)
 from tropism.wire.codec import encode
 
 Durability = Literal["process", "power"]
@@ -35,38 +55,7 @@ logger = logging.getLogger("tropism.serve")
 FORGET_AFTER = 30 * 86_400.0  # seconds
 SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
-
-INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
-BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
-SAVE_CHECKPOINT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
-DELETE_OLD_EPISODES = """
-delete from episodes where session = ? and last < ? and not exists (
-  select 1 from notes where notes.session = episodes.session and kind = 'snapshot' and begin <= last and first < seq
-)
-"""
-DELETE_REPLIES = "delete from notes where session = ? and kind = 'reply'"
-INSERT_NOTE = "insert into notes(session, kind, begin, seq, entry) values (?, ?, ?, ?, ?)"
-SELECT_NUMBER = "select number from sessions where key = ?"
-SELECT_SESSION = """
-select number, begin, reached, snapshot, (select max(last) from episodes where session = number),
-  environment, variant, owner
-from sessions where key = ?
-"""
-SELECT_EXPIRED = "select number from sessions where used < ?"
-DELETE_BETWEEN = "delete from episodes where session = ? and first >= ? and last < ?"
-SESSION_TABLES = (("episodes", "session"), ("notes", "session"), ("sessions", "number"))
-
-
-class LeasedSession:
-    """A claimed session, and where it is in the file: the seqs of its episode's reset and of its next entry."""
-
-    __slots__ = ("begin", "claim", "end", "expires", "number")
-
-    def __init__(self, claim: Claim, expires: float):
-        self.claim = claim
-        self.expires = expires
-        self.number: int | None = None  # None until it is stored
-        self.begin = self.end = 0
+PURGE_INTERVAL = 30.0  # seconds until the traces of a closed session are erased from the file
 
 
 def default_path(host: str, port: int) -> Path:
@@ -92,14 +81,13 @@ class SqliteJournal(Journal):
         lease_seconds: float = LEASE_SECONDS,
         max_entries: int = MAX_ENTRIES,
         log_size: int = LOG_SIZE,
+        boot_id: str | None = None,
+        purge_interval: float = PURGE_INTERVAL,
     ):
-        """Sessions unused for `forget_after` seconds are deleted."""
-        self.path = Path(path)
-        self.location = str(path)
+        """Sessions unused for `forget_after` seconds of the server's running time are deleted."""
+        self.path, self.location = Path(path), str(path)
         self._power = durability == "power"
-        self._forget_after = forget_after
-        self._lease_seconds = lease_seconds
-        self._max_entries = max_entries
+        self._forget_after, self._lease_seconds, self._max_entries = forget_after, lease_seconds, max_entries
         self._tokens = count(1)
         self._leased: dict[bytes, LeasedSession] = {}
         self._group = WriteGroup()  # to be committed next
@@ -107,16 +95,21 @@ class SqliteJournal(Journal):
         self._needs_sync = False  # an fsync failed
         self._commit_handle: asyncio.Handle | None = None
         self._sync_task: asyncio.Task[None] | None = None
+        self._purge_interval, self._last_sweep = purge_interval, 0.0
+        self._purge_timer: asyncio.TimerHandle | None = None
+        self._purging: asyncio.Future[None] | None = None
+        self._undeleted: dict[bytes, int] = {}  # numbers of closed sessions that could not be deleted yet
         self._file = SqliteFile(self.path, log_size)
-        self._sync_disk = self._file.sync
+        self._now, self._sync_disk = self._file.running_time, self._file.sync
         try:
-            self._file.flush_log()
-            self._sweep()
             ((last,),) = self._file.query("select ifnull(max(number), 0) from sessions")
             self._numbers = count(last + 1)
+            report_damage(self._file, durability, boot_id or current_boot_id())
+            self._try_maintenance()
         except ServerError as error:
             self._file.close()
-            raise unusable_journal(self.path, f"one that is not damaged ({error.message})") from None
+            expected = f"one that is not damaged ({error.message}); tropism journal salvage rescues its sessions"
+            raise unusable_journal(self.path, expected) from None
 
     def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
         return self._lease(Claim(key, record, worker, next(self._tokens)))
@@ -152,27 +145,19 @@ class SqliteJournal(Journal):
 
     def _load(self, claim: Claim) -> Claim | None:
         with self._file.lock:
-            if not self._file.query(SELECT_NUMBER, claim.key):  # before the log is sorted, which is slow
+            known = self._file.query(SELECT_NUMBER, claim.key)  # before the log is sorted, which is slow
+            if not known or claim.key in self._undeleted:
                 return None
-            self._file.flush_log()
-            ((number, begin, reached, snapshot, last, *record),) = self._file.query(SELECT_SESSION, claim.key)
-            if last is None:
-                message = "the journal is damaged: it has this session, but no entries of its episode"
-                raise ServerError("JOURNAL_ERROR", message)
+            with suppress(ServerError):  # on a full disk the log is read as it is
+                self._file.flush_log()
+            stored = read_session(self._file, claim.key, self._max_entries)
             leased = self._current(claim)
             if leased is None:
                 raise leased_error()
-            before, after = self._read_entries(number, begin, reached, last + 1)
-            leased.number, leased.begin, leased.end = number, begin, last + 1
-            self._group.statements.append((UPDATE_USED, (time.time(), number)))
-            return claim._replace(record=SessionRecord(*record), point=RecoveryPoint(snapshot, before, after))
-
-    def _read_entries(self, number: int, begin: int, reached: int, end: int) -> tuple[list[Entry], list[Entry]]:
-        """The entries before and after the snapshot at `reached`, with notes in their places."""
-        notes = self._file.notes(number)
-        spans = needed_spans(notes, begin, end)
-        lines = [(seq, entry) for span in spans.items() for _, seq, entry in self._file.lines(number, *span)]
-        return order_entries(lines, notes, begin, reached, self._max_entries)
+            leased.number, leased.begin, leased.end = stored.number, stored.begin, stored.end
+            leased.is_doubtful = stored.is_doubtful
+            self._group.statements.append((UPDATE_USED, (self._now(), stored.number)))
+            return claim._replace(record=stored.record, point=stored.point, is_doubtful=stored.is_doubtful)
 
     def _current(self, claim: Claim) -> LeasedSession | None:
         """The session of this claim; None if the claim is stale."""
@@ -195,6 +180,9 @@ class SqliteJournal(Journal):
             number = session.number
             if number is None:
                 return Ticket(revoked_error())
+            if session.is_doubtful and entries[0].kind in MOVES:
+                group.statements.append((CLEAR_DOUBT, (number,)))
+                session.is_doubtful = False
             for entry in entries:
                 if entry.kind in NOTES:
                     row = (number, entry.kind, session.begin, session.end, encode(entry).decode())
@@ -209,7 +197,7 @@ class SqliteJournal(Journal):
 
     def _begin_episode(self, session: LeasedSession) -> list[Statement]:
         """Begin another episode; deletes the previous one, except for entries that led to snapshots."""
-        now, number = time.time(), session.number
+        now, number = self._now(), session.number
         if number is None:
             session.number = next(self._numbers)
             return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now))]
@@ -223,7 +211,7 @@ class SqliteJournal(Journal):
     def _checkpoint(self, session: LeasedSession, snapshot: bytes) -> list[Statement]:
         """Save a snapshot to replay from; deletes entries that neither a replay nor the history needs."""
         end, history_end = session.end, session.begin + self._max_entries
-        statements: list[Statement] = [(SAVE_CHECKPOINT, (end, snapshot, time.time(), session.number))]
+        statements: list[Statement] = [(SAVE_CHECKPOINT, (end, snapshot, self._now(), session.number))]
         if end > history_end:
             statements.append((DELETE_BETWEEN, (session.number, history_end, end - 1)))
         return statements
@@ -287,28 +275,61 @@ class SqliteJournal(Journal):
             del self._leased[claim.key]
         if snapshot is not None:
             await self.durable(group)
-        if time.time() > self._last_sweep + SWEEP_INTERVAL:
-            self._sweep()
+        if self._now() > self._last_sweep + SWEEP_INTERVAL:
+            self._try_maintenance()
 
     async def forget(self, key: bytes) -> None:
         with self._file.lock:
             leased, group = self._leased.pop(key, None), self._group
-            found = self._file.query(SELECT_NUMBER, key) if leased is None else []
-            numbers = [number for (number,) in found] if leased is None else [leased.number]
+            found = self._file.query(SELECT_NUMBER, key) if leased is None else [(leased.number,)]
+            numbers = [number for (number,) in found if number is not None]
             for number in numbers:
-                if number is not None:
-                    group.statements += _delete_statements(number)
-        await self.durable(group)
+                group.statements += delete_statements(number)
+        try:
+            await self.durable(group)
+        except ServerError as error:  # a full disk: the session is closed all the same
+            logger.error("a closed session is deleted later: %s", error.message)
+            self._undeleted |= dict(zip([key], numbers, strict=False))
+        if self._purge_timer is None and numbers:
+            self._purge_timer = asyncio.get_running_loop().call_later(self._purge_interval, self._start_purge)
+
+    def _start_purge(self) -> None:
+        self._purge_timer = None
+        self._purging = asyncio.get_running_loop().run_in_executor(None, self._purge)
+
+    def _purge(self) -> None:
+        """Erase the traces of deleted sessions from the logs."""
+        try:
+            self._try_maintenance()
+            self._file.sync_all()
+        except ServerError as error:
+            logger.error("closed sessions are not erased from the journal yet: %s", error.message)
+
+    def _try_maintenance(self) -> None:
+        """Sort the log and delete closed and expired sessions; on a full disk, later."""
+        try:
+            self._file.flush_log()
+            self._sweep()
+        except ServerError as error:
+            if not self._file.is_readable():
+                raise
+            logger.error("the journal cannot be written: %s", error.message)
 
     def _sweep(self) -> None:
-        """Delete expired sessions."""
-        self._last_sweep, expired = time.time(), WriteGroup()
+        """Delete expired sessions, and closed ones that could not be deleted before."""
+        self._last_sweep, expired = self._now(), WriteGroup()
         with self._file.lock:
             leased = {session.number for session in self._leased.values()}
-            for (number,) in self._file.query(SELECT_EXPIRED, self._last_sweep - self._forget_after):
-                if number not in leased:
-                    expired.statements += _delete_statements(number)
-            self._file.write(expired)
+            found = self._file.query(SELECT_EXPIRED, self._last_sweep - self._forget_after)
+            undeleted, self._undeleted = self._undeleted, {}
+            try:
+                for number in {number for (number,) in found}.union(undeleted.values()) - leased:
+                    expired.statements += delete_statements(number)
+                self._file.write(expired)
+                self._file.save_facts(clock=self._last_sweep)
+            except ServerError:
+                self._undeleted |= undeleted
+                raise
 
     async def close(self) -> None:
         error = self._commit()
@@ -316,12 +337,14 @@ class SqliteJournal(Journal):
             logger.error("the last entries, which were not acknowledged: %s", error.message)
         if self._sync_task is not None:
             await self._sync_task
+        if self._purge_timer is not None:
+            self._purge_timer.cancel()
+            self._start_purge()
+        if self._purging is not None:
+            await self._purging
         try:
             self._file.flush_log()
+            self._file.save_facts(clock=self._now(), is_open=False)
         except ServerError as failure:  # the next start does it
             logger.warning("the log of the journal could not be moved to its file: %s", failure.message)
         self._file.close()
-
-
-def _delete_statements(number: int) -> list[Statement]:
-    return [(f"delete from {table} where {column} = ?", (number,)) for table, column in SESSION_TABLES]

@@ -3,9 +3,10 @@
 import logging
 import os
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
@@ -13,93 +14,45 @@ from typing import Any
 
 import msgspec
 
-from tropism.errors import ServerError, ValidationError
+from tropism.errors import ServerError
 from tropism.serve.storage.append_log import AppendLog
-from tropism.serve.storage.protocol import Entry, Ticket
 from tropism.serve.storage.recovery import Note, decode_entry
+from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row
+from tropism.serve.storage.schema import open_database, unusable_journal
+from tropism.serve.storage.statements import (
+    MARK_ALL_DOUBTFUL,
+    MARK_DOUBTFUL,
+    SAVE_FACT,
+    UPDATE_USED,
+    Line,
+    Statement,
+    WriteGroup,
+)
+from tropism.serve.storage.wal import read_wal
 from tropism.wire.codec import encode
 
-APPLICATION = 0x54524F50  # "TROP", which identifies the file to SQLite's tools
-VERSION = 2
-LOG_BYTES = 2**22  # moving them takes some tens of milliseconds
-
 logger = logging.getLogger("tropism.serve")
-SCHEMA = f"""
-begin;
-create table sessions(
-  number integer primary key,
-  key blob unique not null,
-  environment text not null,
-  variant text not null,     -- JSON: arguments, and params by name
-  owner text not null,
-  used real not null,        -- seconds since 1970
-  begin integer not null,    -- seq of the current episode's reset
-  reached integer not null,  -- seq of the first entry after the snapshot
-  snapshot blob
-);
-create table log(number integer primary key, entries text not null);  -- entries committed with other changes
-create table episodes(       -- entries of one session, in pieces
-  session integer not null, first integer not null, last integer not null, entries text not null,
-  primary key (session, first)
-);
-create table notes(          -- snapshots of episodes, and replies that a replay does not reproduce
-  number integer primary key,
-  session integer not null,
-  kind text not null,
-  begin integer not null,    -- seq of the reset of its episode
-  seq integer not null,      -- of the first entry after it
-  entry text not null
-);
-create index notes_by_session on notes(session);
-pragma application_id = {APPLICATION};
-pragma user_version = {VERSION};
-commit;
-"""
-# Which records are this journal's, and the last one moved to the table of episodes. The first journals have no log.
-CREATE_LOG = """
-begin;
-create table if not exists append_log(mark blob not null, moved integer not null);
-insert into append_log select randomblob(8), 0 where not exists (select 1 from append_log);
-commit;
-"""
+
+LOG_BYTES = 2**22  # moving them takes some tens of milliseconds
 INSERT_LOG = "insert into log(entries) values (?)"
 INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
-SELECT_NOTES = "select begin, seq, entry from notes where session = ? order by number"
-SELECT_PIECES = "select entries from episodes where session = ? and last >= ? and first < ? order by first"
+SELECT_NOTES = "select begin, seq, cast(entry as blob) from notes where session = ? order by number"
+SELECT_PIECES = (
+    "select cast(entries as blob) from episodes where session = ? and last >= ? and first < ? order by first"
+)
+SELECT_LOG = "select cast(entries as blob) from log order by number"
 SELECT_FIRST_NEEDED = """
 select case
   when exists (select 1 from notes where session = sessions.number and kind = 'snapshot') then 0 else begin
 end
 from sessions where number = ?
 """
-UPDATE_USED = "update sessions set used = ? where number = ?"
 
 SHRINK_PAGES = 4096  # returned at once
-WAL_BYTES = 2**23  # of the write-ahead log after a checkpoint
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
-Line = tuple[int, int, Entry]  # session, seq, entry
-Statement = tuple[str, tuple[Any, ...]]
-
 _line_decoder = msgspec.json.Decoder(list[Line])
-_raw_decoder = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw]])
-
-
-class WriteGroup(Ticket):
-    """Writes to commit together, and the keys of their sessions."""
-
-    __slots__ = ("keys", "lines", "statements")
-
-    def __init__(self) -> None:
-        super().__init__(pending=True)
-        self.lines: list[Line] = []
-        self.statements: list[Statement] = []
-        self.keys: set[bytes] = set()
-
-    @property
-    def empty(self) -> bool:
-        return not self.lines and not self.statements
 
 
 class SqliteFile:
@@ -115,7 +68,8 @@ class SqliteFile:
         self._max_log_size, self._max_log_bytes = log_size, log_bytes
         self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
-        self._file = _open(path)
+        wal = read_wal(Path(f"{path}-wal"))
+        self._file = open_database(path)
         try:
             ((mark, moved),) = self._file.execute("select mark, moved from append_log").fetchall()
             self._log = AppendLog(path.with_name(f"{path.name}-log"), mark, moved)
@@ -123,8 +77,42 @@ class SqliteFile:
             self._file.close()
             raise unusable_journal(path, f"one whose log can be read and written ({error})") from None
         self._wal_synced = self._log_synced = False
-        if self._log.lost_bytes:
-            logger.warning("%s: %d bytes of the log are damaged or incomplete", path, self._log.lost_bytes)
+        self.discarded_commits = wal.count_discarded(self._recovered_frames()) + self._log.missing_records
+        self._clock_offset = self._last_running_time() - time.monotonic()
+
+    def _recovered_frames(self) -> int:
+        """The number of frames of the write-ahead log that SQLite recovered."""
+        try:
+            return self._file.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+        except sqlite3.Error:  # a full disk
+            return sys.maxsize
+
+    def _last_running_time(self) -> float:
+        try:
+            rows = self.query("select max(value) from facts where name = 'clock' union select max(used) from sessions")
+        except ServerError:  # a damaged file
+            return 0.0
+        return max((value for (value,) in rows if value is not None), default=0.0)
+
+    def running_time(self) -> float:
+        """Seconds that servers have run with this file; unlike the system's clock, it never jumps."""
+        return self._clock_offset + time.monotonic()
+
+    def fact(self, name: str) -> Any:
+        rows = self.query("select value from facts where name = ?", name)
+        return rows[0][0] if rows else None
+
+    def save_facts(self, **facts: Any) -> None:
+        group = WriteGroup()
+        group.statements += [(SAVE_FACT, fact) for fact in facts.items()]
+        self.write(group)
+
+    def is_readable(self) -> bool:
+        """Whether the sessions can be read, perhaps from a full disk."""
+        try:
+            return bool(self.query("select count(*) from sessions"))
+        except ServerError:
+            return False
 
     def write(self, group: WriteGroup) -> None:
         """Commit a group; raises a `ServerError` if it cannot be written, and then none of it is."""
@@ -165,18 +153,39 @@ class SqliteFile:
         with self._connection("read") as file:
             return file.execute(sql, row).fetchall()
 
+    def iterate(self, sql: str) -> Iterator[Any]:
+        """The rows of a query, as far as they can be read; then SQLite's error."""
+        return iter(self._file.execute(sql))
+
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
-        """The entries of a session; call `flush_log` first."""
+        """The entries of a session."""
         with self._connection("read") as file:
             pieces = file.execute(SELECT_PIECES, (number, begin, end)).fetchall()
+            logged = self.logged_rows() if self._log_size else []
+        try:
             lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
+            for entries in logged:
+                own = (line for line in decode_row(entries)[0] if line[0] == number)
+                lines += [(number, seq, decode_entry(raw)) for _, seq, raw in own]
+        except DECODE_ERRORS:
+            raise damaged_error() from None
         return [line for line in lines if begin <= line[1] < end]
 
     def notes(self, number: int) -> list[Note]:
         """The notes of a session, in order."""
-        with self._connection("read") as file:
-            rows = file.execute(SELECT_NOTES, (number,)).fetchall()
+        rows = self.query(SELECT_NOTES, number)
+        try:
             return [Note(begin, seq, decode_entry(entry)) for begin, seq, entry in rows]
+        except DECODE_ERRORS:
+            raise damaged_error() from None
+
+    def logged_rows(self) -> list[bytes]:
+        """Rows of entries that are not sorted yet, from both logs."""
+        with self._connection("read") as file:
+            return [entries for (entries,) in file.execute(SELECT_LOG)] + self.pending_rows()
+
+    def pending_rows(self) -> list[bytes]:
+        return list(self._log.pending)
 
     def flush_log(self) -> None:
         """Move entries from the log to the table of episodes."""
@@ -187,19 +196,21 @@ class SqliteFile:
         """Drop the entries of superseded episodes; move the rest."""
         if not self._log_size:
             return
-        file, by_session = self._file, dict[int, list[Any]]()
-        logged = [entries for (entries,) in file.execute("select entries from log order by number")]
-        for entries in (*logged, *self._log.pending):
-            for line in _raw_decoder.decode(entries):
+        file, by_session, damaged = self._file, dict[int, list[Any]](), set[int | None]()
+        for entries in self.logged_rows():
+            lines, damaged_here = decode_row(entries)
+            damaged |= damaged_here
+            for line in lines:
                 by_session.setdefault(line[0], []).append(line)
         with _transaction(file):
+            self._mark_doubtful(damaged)
             for number, lines in by_session.items():
                 lines.sort(key=itemgetter(1))
                 first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
                 lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
                 if lines:
                     file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
-                    file.execute(UPDATE_USED, (time.time(), number))
+                    file.execute(UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
             file.execute("update append_log set moved = ?", (self._log.last,))
         self._wal_synced, moved = False, bool(self._log.pending)
@@ -217,6 +228,18 @@ class SqliteFile:
         )
         if free > SHRINK_PAGES and 2 * free > pages:
             self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
+
+    def _mark_doubtful(self, numbers: set[int | None]) -> None:
+        """The sessions of damaged entries; None: of unknown ones."""
+        if not numbers:
+            return
+        known = [number for number in numbers if number is not None]
+        names = ", ".join(map(str, known)) or "unknown"
+        logger.error("the journal is damaged: entries of the sessions numbered %s were discarded", names)
+        for number in known:
+            self._file.execute(MARK_DOUBTFUL, (number,))
+        if None in numbers:
+            self._file.execute(MARK_ALL_DOUBTFUL)
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:
@@ -271,58 +294,3 @@ def _transaction(file: sqlite3.Connection) -> Generator[None]:
     finally:
         if file.in_transaction:
             file.execute("rollback")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open or create the file, and lock it; the lock ends with the process."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)  # readable by its owner only
-    except OSError as error:
-        raise unusable_journal(path, f"a file that can be written ({error.strerror})") from None
-    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-    try:
-        _prepare(file, path)
-    except BaseException as error:
-        file.close()
-        if not isinstance(error, sqlite3.Error):
-            raise
-        busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        raise unusable_journal(
-            path,
-            "one that no other server has open; is one running at this address?" if busy else f"a journal ({error})",
-        ) from None
-    return file
-
-
-def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    # One connection and no shared memory. This also avoids the lost commits of SQLite before 3.51.3, which take two
-    # connections.
-    file.execute("pragma locking_mode = exclusive")
-    file.execute("pragma page_size = 1024")  # for a new file: most commits change a page or two
-    file.execute("pragma auto_vacuum = incremental")  # for a new file: it can shrink
-    file.execute("pragma journal_mode = wal")
-    file.execute(f"pragma journal_size_limit = {WAL_BYTES}")
-    file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
-    file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
-    (application,) = file.execute("pragma application_id").fetchone()
-    (version,) = file.execute("pragma user_version").fetchone()
-    (tables,) = file.execute("select count(*) from sqlite_master").fetchone()
-    if not tables:
-        file.executescript(SCHEMA)
-        application, version = APPLICATION, VERSION
-    if application != APPLICATION:
-        raise unusable_journal(path, "a journal, or a path without a file; it is the database of another program")
-    if version != VERSION:
-        raise unusable_journal(
-            path,
-            f"a journal of version {VERSION}; this one has version {version}, whose sessions this release cannot "
-            "resume: finish them with the release that wrote it, or delete the file",
-        )
-    file.executescript(CREATE_LOG)
-
-
-def unusable_journal(path: Path, expected: str) -> ValidationError:
-    return ValidationError(
-        "journal", str(path), f"{expected}; choose another with --journal, or none with --durability off"
-    )

@@ -16,6 +16,7 @@ class SessionLimits:
     """Limits of one session."""
 
     max_entries: int = MAX_ENTRIES  # of the history of an episode
+    max_episode_bytes: int = 2**26  # of its actions and options
     max_replies: int = 1024  # callers only repeat recent requests
     max_reply_bytes: int = 2**24
     max_dropped_ids: int = 100_000  # per episode: requests whose replies were dropped; the oldest are removed first
@@ -107,10 +108,14 @@ class WorkingMemory:
         """Whether this request of the current episode was answered and its reply has been dropped."""
         return bool(self._dropped) and _digest(request_id) in self._dropped
 
+    @property
+    def snapshot_bytes(self) -> int:
+        return sum(len(each.snapshot) for each in self._snapshots.values())
+
     def check_room(self, snapshot: bytes) -> None:
         """Raise if the session may not have this snapshot as well."""
         limits, count = self._limits, len(self._snapshots)
-        size = len(snapshot) + sum(len(each.snapshot) for each in self._snapshots.values())
+        size = len(snapshot) + self.snapshot_bytes
         if count >= limits.max_snapshots or size > limits.max_snapshot_bytes:
             limit = f"{limits.max_snapshots} snapshots and {limits.max_snapshot_bytes} bytes of them"
             raise StateError("snapshots", count, f"at most {limit}", f"a session may have {limit}")

@@ -10,12 +10,13 @@ import msgspec
 from tropism.core.session.session import EnvironmentState
 from tropism.errors import ServerError, StateError
 from tropism.serve import errors
+from tropism.serve.http.messages import SESSION_HEADER
 from tropism.serve.metrics import Metrics
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import public_info
 from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
 from tropism.serve.session.registry import ADMIN_KINDS, SessionRegistry
-from tropism.serve.session.requests import convert
+from tropism.serve.session.requests import ANYWHERE, EpisodePosition, convert
 from tropism.serve.tools import openenv
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
@@ -37,6 +38,7 @@ class Connection:
         self.metrics = metrics
         self.session: LiveSession | None = None
         self.batch: Batch | None = None
+        self._decoded: Frame | ServerError | None = None  # the next frame, if the fast path decoded and declined it
         self._journal = sessions.journal
         self._forbidden = () if sessions.settings.is_admin(owner) else ADMIN_KINDS
 
@@ -55,14 +57,14 @@ class Connection:
                 self.sessions.release_slot(self.owner)
 
     async def _resume(self, scope: Any, send: Any) -> bool:
-        """Attach to the session named in the query; if that fails, send the error and close the socket."""
-        id = scope["query"].get("session_id")
+        """Attach to the session named in the query or a header; if that fails, send the error and close the socket."""
+        id = scope["query"].get("session_id") or scope["header_map"].get(SESSION_HEADER)
         if id is None:
             return True
         try:
             self._attach(await self.sessions.find(id, self.environment, self.owner))
         except Exception as error:  # the outermost level: every error gets a reply
-            reason = errors.to_server_error(error, session_id=id)
+            reason = errors.to_server_error(error, environment=self.environment.id)
             await send({"type": "websocket.send", "text": encode(_error(reason)).decode()})
             await send({"type": "websocket.close", "code": 1008, "reason": reason.code})
             return False
@@ -100,17 +102,21 @@ class Connection:
 
     async def _respond(self, text: str) -> str | None:
         """The reply to a text frame; None to close the socket."""
-        frame = None
+        decoded, self._decoded, frame = self._decoded, None, None
         try:
-            frame = decode_frame(text)
+            if isinstance(decoded, ServerError):
+                raise decoded
+            frame = decoded or decode_frame(text)
             if frame.type == "close":
                 await self._close()
                 return None
             kind, data = await self._reply(frame)
+            id = frame.id
         except Exception as error:  # the outermost level: every error gets a reply
             reason = self._to_server_error(error)
             kind, data = "error", encode(errors.error_json(reason))
-        return _frame_bytes(kind, data, frame_id(text) if frame is None else frame.id).decode()
+            id = _invalid_frame_id(text, reason) if frame is None else frame.id
+        return _frame_bytes(kind, data, id).decode()
 
     def _respond_inline(self, text: bytes, send: Callable[[bytes], None]) -> bool:
         """Reply to a request that may run on the event loop; returns False for all others and for malformed ones."""
@@ -119,13 +125,15 @@ class Connection:
             return False
         try:
             frame = decode_frame(text)
-        except ServerError:
+        except ServerError as error:
+            self._decoded = error
             return False
         kind, data = frame.type, frame.data or {}
         if kind in self._forbidden or not session.can_run_inline(kind, data):
+            self._decoded = frame
             return False
         try:
-            reply = session.perform_inline(kind, data, frame.request_id)
+            reply = session.perform_inline(kind, data, frame.request_id, _position(frame))
             kind = self._reply_type(kind)
         except Exception as error:  # the outermost level: every error gets a reply
             kind, reply = "error", encode(errors.error_json(self._to_server_error(error)))
@@ -167,7 +175,7 @@ class Connection:
                 raise _not_reset_error(kind)
             reply = await self._begin(data, frame.request_id)
         else:
-            reply = await session.perform(kind, data, frame.request_id)
+            reply = await session.perform(kind, data, frame.request_id, _position(frame))
         return self._reply_type(kind), reply
 
     async def _rpc_reply(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -257,6 +265,16 @@ class Connection:
         if self.session is not None:
             session, self.session = self.session, None
             await self.sessions.close(session)
+
+
+def _invalid_frame_id(text: str, reason: ServerError) -> Id:
+    """The id of a frame that has the wrong form; what is not JSON has none."""
+    return msgspec.UNSET if reason.code == "INVALID_JSON" else frame_id(text)
+
+
+def _position(frame: Frame) -> EpisodePosition:
+    anywhere = frame.after is None and frame.episode_id is None
+    return ANYWHERE if anywhere else EpisodePosition(frame.after, frame.episode_id)
 
 
 async def _receive(receive: Any, fast_path: FastPathSocket | None) -> Any:

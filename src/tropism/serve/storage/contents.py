@@ -1,0 +1,36 @@
+"""Reads a session from the SQLite file."""
+
+from typing import NamedTuple
+
+from tropism.serve.storage.protocol import MAX_ENTRIES, RecoveryPoint, SessionRecord
+from tropism.serve.storage.recovery import needed_spans, order_entries
+from tropism.serve.storage.rows import damaged_error
+from tropism.serve.storage.sqlite_file import SqliteFile
+from tropism.serve.storage.statements import SELECT_SESSION
+
+END = 2**62  # above every seq
+
+
+class StoredContents(NamedTuple):
+    """A stored session: where it is in the file, and the point to resume from."""
+
+    number: int
+    begin: int
+    end: int
+    is_doubtful: bool
+    record: SessionRecord
+    point: RecoveryPoint
+
+
+def read_session(file: SqliteFile, key: bytes, max_entries: int = MAX_ENTRIES) -> StoredContents:
+    """The session with this key, which exists; raises `DivergedError` if entries that a replay needs are missing."""
+    ((number, begin, reached, snapshot, is_doubtful, *record),) = file.query(SELECT_SESSION, key)
+    notes = file.notes(number)
+    spans = needed_spans(notes, begin, END)
+    lines = [(seq, entry) for span in spans.items() for _, seq, entry in file.lines(number, *span)]
+    end = max((seq + 1 for seq, _ in lines), default=begin)
+    before, after = order_entries(lines, notes, begin, reached, max_entries)
+    if end <= begin or (snapshot is None and after[0].kind != "reset"):
+        raise damaged_error()
+    point = RecoveryPoint(snapshot, before, after)
+    return StoredContents(number, begin, end, bool(is_doubtful), SessionRecord(*record), point)

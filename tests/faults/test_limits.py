@@ -1,0 +1,171 @@
+"""Limits that protect the server and its other callers."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.faults.journals import echo
+from tests.serve.replies import assert_error, assert_refused
+from tests.serve.requests import TOKENS, bearer
+from tests.serve.running import Running, labs, running, talk, until
+
+from tropism.serve.http.connection import MAX_HEAD
+from tropism.serve.server import JsonFormatter
+from tropism.serve.storage.working_memory import SessionLimits
+
+CLOSED_WITHIN = 15.0  # seconds; the server closes after 5
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running("Echo-v0") as server:
+        yield server
+
+
+def exchange(server: Running, request: bytes) -> bytes:
+    with server.raw() as connection:
+        connection.sendall(request)
+        with suppress(TimeoutError, ConnectionError):
+            return connection.recv(65536)
+    return b""
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * MAX_HEAD + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * MAX_HEAD,
+        b"GET /health?" + b"x" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 12_000 + b"\r\n",
+    ],
+    ids=["header", "unfinished", "url", "many"],
+)
+def test_large_headers_are_refused(server: Running, head: bytes):
+    assert exchange(server, head).startswith(b"HTTP/1.1 431 ")
+    with server.http() as caller:
+        assert caller.get("/health").status_code == 200
+
+
+def test_large_headers_are_counted_for_each_request(server: Running):
+    with server.http() as caller:
+        for _ in range(4):
+            assert caller.get("/health", headers={"X": "x" * (MAX_HEAD // 2)}).status_code == 200
+
+
+def test_several_host_headers_are_refused(server: Running):
+    reply = exchange(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
+    assert reply.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.slow
+def test_an_unread_body_closes_the_connection(server: Running):
+    with server.raw() as connection:
+        connection.sendall(b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\nx")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+        assert server.app.sockets.used == 1
+        connection.settimeout(CLOSED_WITHIN)
+        with suppress(ConnectionError):
+            assert connection.recv(4096) == b""
+    until(lambda: server.app.sockets.used == 0)
+
+
+def test_unread_bodies_count_towards_the_sockets():
+    with running("Echo-v0", max_sockets=1) as server, server.ws(), server.raw() as connection:
+        connection.sendall(b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\nx")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+        with suppress(ConnectionError):
+            assert connection.recv(4096) == b"", "closed at once"
+
+
+def test_the_bytes_of_an_episode_are_limited():
+    with (
+        running("Echo-v0", session_limits=SessionLimits(max_episode_bytes=10_000)) as server,
+        server.ws() as connection,
+    ):
+        talk(connection, "reset")
+        for _ in range(3):
+            echo(connection, "x" * 3000)
+        assert_error(echo(connection, "x" * 3000), "QUOTA_REACHED")
+        talk(connection, "reset")
+        assert echo(connection, "x" * 3000)["data"]["step_count"] == 1
+
+
+def test_the_bytes_of_a_token_are_limited():
+    with running("Echo-v0", tokens=TOKENS, max_bytes_per_token=10_000) as server:
+        first, second = (server.ws(additional_headers=bearer(token)) for token in TOKENS)
+        again = server.ws(additional_headers=bearer(TOKENS[0]))
+        with first, second, again:
+            for connection in (first, second, again):
+                talk(connection, "reset")
+            for _ in range(3):
+                echo(first, "x" * 3000)
+            assert_error(echo(again, "x" * 3000), "QUOTA_REACHED")
+            assert echo(second, "x" * 3000)["data"]["step_count"] == 1
+            talk(first, "reset")
+            assert echo(again, "x" * 3000)["data"]["step_count"] == 1
+
+
+def test_at_capacity_the_idlest_session_is_evicted():
+    with running("Echo-v0", max_sessions=2) as server, server.ws() as attached:
+        talk(attached, "reset")
+        sessions: list[str] = []
+        with server.http() as caller:
+            for seed in range(3):
+                caller.cookies.clear()
+                sessions.append(caller.post("/reset", json={"seed": seed}).json()["session_id"])
+            for session in sessions:  # each can be resumed
+                step = {"action": {"message": "a"}}
+                reply = caller.post("/step", json=step, headers={"X-Session-Id": session})
+                assert reply.json()["step_count"] == 1
+        assert echo(attached)["data"]["step_count"] == 1
+        with server.ws() as other, server.ws() as third:
+            talk(other, "reset")
+            assert_error(talk(third, "reset"), "CAPACITY_REACHED")
+
+
+def test_the_sessions_of_other_tokens_are_not_evicted():
+    with running("Echo-v0", tokens=TOKENS, max_sessions=1) as server, server.http() as caller:
+        caller.post("/reset", json={}, headers=bearer(TOKENS[0]))
+        caller.cookies.clear()
+        assert_refused(caller.post("/reset", json={}, headers=bearer(TOKENS[1])), "CAPACITY_REACHED")
+
+
+def test_a_session_that_cannot_be_resumed_is_not_evicted():
+    with running(own=labs(), max_sessions=1) as server, server.http("Unwritable-v0") as caller:
+        caller.post("/reset", json={"seed": 1})
+        caller.cookies.clear()
+        assert_refused(caller.post("/reset", json={"seed": 1}), "CAPACITY_REACHED")
+
+
+def test_session_ids_are_not_logged(caplog: pytest.LogCaptureFixture):
+    with running(own=labs()) as server, caplog.at_level(logging.DEBUG), server.http("Lab-v0") as caller:
+        session = caller.post("/reset", json={"seed": 1}).json()["session_id"]
+        caller.post(f"/s/{session}/step", json={"action": {"value": 2}})  # raises
+        lines = [JsonFormatter().format(record) for record in caplog.records if record.name.startswith("tropism")]
+    assert any(json.loads(line).get("session") for line in lines)
+    assert not [line for line in lines if session in line]
+
+
+def test_initialize_keeps_nothing(server: Running):
+    parameters: dict[str, Any] = {"protocolVersion": "2025-03-26", "capabilities": {}}
+    parameters["clientInfo"] = {"name": "test", "version": "1"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
+    headers = {"Accept": "application/json, text/event-stream"}
+    with server.http() as caller:
+        replies = [caller.post("/mcp", json=body, headers=headers) for _ in range(5)]
+    assert {reply.status_code for reply in replies} == {200}
+    assert not [reply for reply in replies if "mcp-session-id" in reply.headers]
+
+
+def test_a_malformed_frame_is_decoded_once_and_answered(server: Running):
+    with server.ws() as connection:
+        talk(connection, "reset")
+        for text, code in (('{"type": "st', "INVALID_JSON"), ('{"type": 3, "id": 7}', "VALIDATION_ERROR")):
+            connection.send(text)
+            frame = json.loads(connection.recv(10))
+            assert_error(frame, code)
+            assert frame.get("id") == (7 if code == "VALIDATION_ERROR" else None)
+        assert echo(connection)["data"]["step_count"] == 1
