@@ -541,7 +541,8 @@ def test_a_registered_search_takes_the_arguments_of_the_class() -> None:
 def test_a_users_sensor_sees_the_same_search_as_a_library_sensor() -> None:
     """The engine behind a user's sensor takes the steps of the environment without it."""
     user, library = PlumeEnv(plume="meander", sensor_model=PlainSensor()), PlumeEnv(plume="meander")
-    user.reset(seed=3), library.reset(seed=3)
+    user.reset(seed=3)
+    library.reset(seed=3)
     for action in ACTIONS * 5:
         *_, mine = user.step(action)
         *_, theirs = library.step(action)

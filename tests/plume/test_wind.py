@@ -133,7 +133,8 @@ def test_the_past_of_a_wandering_wind_has_the_same_distribution() -> None:
 
 
 def test_means_are_those_of_long_simulations() -> None:
-    for wind in (Constant((0.5, -0.25)), Switching(direction=0.3), Wandering(direction=1.0, spread=0.3)):
+    winds: list[Wind] = [Constant((0.5, -0.25)), Switching(direction=0.3), Wandering(direction=1.0, spread=0.3)]
+    for wind in winds:
         turned = angles(wind, random.key(0), num=60_000, dt=0.2)
         speed = float(jnp.hypot(*wind.velocity(wind.init(random.key(0)))))
         expected = speed * np.array([np.cos(turned).mean(), np.sin(turned).mean()])

@@ -232,7 +232,7 @@ def test_a_shared_plume_is_one_realisation_of_its_own_physics() -> None:
     inner = jax.tree.map(lambda stack: stack[frames], params.field.states)
     own = jax.vmap(lambda state, xy: Meander().concentration(state, xy))(inner, states.agent.xy)
     np.testing.assert_allclose(obs[:, 0], own, rtol=1e-5)
-    newer, older = params.field.states[1:], params.field.states[:-1]
+    newer, older = params.field.states.path[1:], params.field.states.path[:-1]
     np.testing.assert_array_equal(newer[:, 1:], older[:, :-1])  # the history shifts by one per step
 
 
