@@ -129,7 +129,8 @@ def equal(one: Any, other: Any, ignored: Any = ()) -> bool:
 
 
 def test_a_library_plume_is_the_same_with_a_user_sensor():
-    env, compiled = (PlumeEnv(**SMALL, plume="meander", **own) for own in ({"sensor_model": PlainSensor()}, {}))
+    own: list[dict[str, Any]] = [{"sensor_model": PlainSensor()}, {}]
+    env, compiled = (PlumeEnv(**SMALL, plume="meander", **each) for each in own)
     for ours, theirs in zip(run(env, 5), run(compiled, 5), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-6)
 
@@ -390,7 +391,8 @@ def test_environments_are_equal_if_their_parts_are():
 
     sensor = PlainSensor()
     ours = PlumeEnv(**SMALL, sensor_model=sensor).session.env
-    same, wider = (PlumeEnv(**{**SMALL, **more}, sensor_model=sensor).session.env for more in ({}, {"max_steps": 41}))
+    changes: list[dict[str, Any]] = [{}, {"max_steps": 41}]
+    same, wider = (PlumeEnv(**{**SMALL, **more}, sensor_model=sensor).session.env for more in changes)
     assert ours == same
     assert ours == copy.deepcopy(ours)
     assert hash(ours) == hash(same) == hash(copy.deepcopy(ours))
@@ -510,7 +512,8 @@ def test_sizes_and_places_may_be_objects_and_arguments_are_attributes() -> None:
 
 
 def test_a_users_action_model_starts_with_heading_0_unless_another_one_is_given() -> None:
-    for arguments, heading in (({}, 0.0), ({"start_heading": 90.0}, 90.0)):
+    cases: list[tuple[dict[str, Any], float]] = [({}, 0.0), ({"start_heading": 90.0}, 90.0)]
+    for arguments, heading in cases:
         env = PlumeEnv(action_model=FourWayMotion(), **SMALL, **arguments)
         for seed in range(3):
             assert env.reset(seed=seed)[1]["heading"] == pytest.approx(heading)

@@ -75,7 +75,8 @@ class Shell(Environment):
     """Each step runs one command in a new bash in the folder of the workspace, and then ends all its processes. Files
     persist until the reset; variables and the working folder do not. `RANDOM` is seeded from the episode's seed.
 
-    Reward: always 0. Ends: truncated after `max_steps` steps.
+    Reward: always 0.
+    Ends: truncated after `max_steps` steps.
 
     `timeout` is the time limit of a command in seconds; an action may ask for another one, up to `max_timeout`.
     `memory` and `files`, in bytes, and `processes` are limits of all processes together. An episode cannot be

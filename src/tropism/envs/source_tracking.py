@@ -190,7 +190,7 @@ def isotropic(
     rate: float = 1.0,
     size: int | None = None,
     num_hits: int | None = None,
-    draw_source: bool = True,
+    draw_source: Any = True,
     observation: str = "hits",
 ) -> SourceTracking:
     """Find the source of odour hits on a grid without wind, in 1, 2 or 3 dimensions (Loisy & Eloy 2022).
@@ -211,7 +211,7 @@ def isotropic(
     return SourceTracking(hits, (size,) * dims, num_hits, start, steps, None, draw_source, observation)
 
 
-def line(draw_source: bool = True, observation: str = "hits") -> SourceTracking:
+def line(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits on a line of 33 cells.
 
     Reward: minus the probability that the source was not found before the step; with a drawn source, -1.
@@ -221,7 +221,7 @@ def line(draw_source: bool = True, observation: str = "hits") -> SourceTracking:
     return isotropic(1, 2.0, 2.0, 33, 4, draw_source, observation)
 
 
-def small(draw_source: bool = True, observation: str = "hits") -> SourceTracking:
+def small(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits on a grid of 19 by 19 cells.
 
     Reward: minus the probability that the source was not found before the step; with a drawn source, -1.
@@ -231,7 +231,7 @@ def small(draw_source: bool = True, observation: str = "hits") -> SourceTracking
     return isotropic(2, 1.0, 1.0, 19, 3, draw_source, observation)
 
 
-def large(draw_source: bool = True, observation: str = "hits") -> SourceTracking:
+def large(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits on a grid of 53 by 53 cells.
 
     Reward: minus the probability that the source was not found before the step; with a drawn source, -1.
@@ -241,7 +241,7 @@ def large(draw_source: bool = True, observation: str = "hits") -> SourceTracking
     return isotropic(2, 3.0, 2.0, 53, 4, draw_source, observation)
 
 
-def windy(rate: float = 2.5, draw_source: bool = True, observation: str = "hits") -> SourceTracking:
+def windy(rate: float = 2.5, draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits upwind, on a grid of 81 by 41 cells (Loisy & Heinonen 2023).
 
     `rate` is 2.5 for the medium and 0.25 for the low rate of detections.

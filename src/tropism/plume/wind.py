@@ -83,7 +83,8 @@ class SwitchOnce(Wind):
 
     def init(self, key: Any) -> Float[Array, ""]:
         """The seconds until the turn."""
-        return self.earliest + (self.latest - self.earliest) * random.uniform(key)
+        earliest, latest = jnp.asarray(self.earliest), jnp.asarray(self.latest)
+        return earliest + (latest - earliest) * random.uniform(key)
 
     def advance(self, key: Any, state: Float[Array, ""], dt: Any) -> Float[Array, ""]:
         return state - dt
@@ -130,7 +131,7 @@ class Switching(Wind):
     def init(self, key: Any) -> SwitchingState:
         """At a uniformly distributed time of the process."""
         time_key, due_key, later_key, angle_key = random.split(key, 4)
-        elapsed = self.jitter + self.interval * random.uniform(time_key)  # so that switch 0 is over
+        elapsed = jnp.asarray(self.jitter + self.interval * random.uniform(time_key))  # so that switch 0 is over
         due, zero = self._time(due_key, 1), jnp.zeros((), jnp.int32)
         later = SwitchingState(elapsed, zero + 1, self._time(later_key, 2), self._angle(angle_key))
         earlier = SwitchingState(elapsed, zero, due, later.angle)

@@ -358,7 +358,8 @@ def test_a_shared_plume_has_a_seed_and_another_one_for_evaluations():
         for seed in (1, 1, 2)
     )
     params = first.default_params()
-    paths = [env.default_params().field.states.path for env in (first, again, other)]
+    fields: list[Any] = [env.default_params().field for env in (first, again, other)]
+    paths = [field.states.path for field in fields]
     held_out = first.evaluation_params(params)
     assert np.array_equal(paths[0], paths[1])
     assert not np.array_equal(paths[0], paths[2])
@@ -368,7 +369,7 @@ def test_a_shared_plume_has_a_seed_and_another_one_for_evaluations():
 
 def test_an_episode_in_a_shared_plume_does_not_reach_its_end():
     env = PlumeNav(Meander(), motion=Continuous(dt=1.0), max_steps=20, shared=True)
-    params = env.default_params()
+    params: Any = env.default_params()
     _, states = jax.vmap(env.reset, in_axes=(0, None))(random.split(random.key(0), 200), params)
     assert int(states.field.max()) == 20
     assert params.field.num_frames == 41

@@ -4,6 +4,7 @@ import base64
 import io
 import runpy
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,12 @@ def test_a_fork_beyond_the_limit_opens_no_session(tmp_path: Path):
             assert caller.post(f"/sessions/{view}/fork", json=body).status_code == 422
             assert len(server.app.sessions) == 1
         assert caller.post(f"/sessions/{view}/fork", json={"step": 1}).status_code == 200
-        for path, body in ((f"/sessions/{view}/fork", {"step": 1}), ("/fork", {"from": "now"})):
-            assert_refused(caller.post(path, json=body), "QUOTA_REACHED")
+        assert len(server.app.sessions) == 2
+        with ExitStack() as connected:  # sessions that are connected are not evicted for another
+            for id in list(server.app.sessions._live):  # pyright: ignore
+                connected.enter_context(server.ws("GridWorld-v0", query=f"?session_id={id}"))
+            for path, body in ((f"/sessions/{view}/fork", {"step": 1}), ("/fork", {"from": "now"})):
+                assert_refused(caller.post(path, json=body), "QUOTA_REACHED")
         assert caller.get("/recordings").json()["count"] == len(server.app.sessions) == 2
 
 

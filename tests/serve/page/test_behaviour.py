@@ -108,7 +108,7 @@ def test_single_key_shortcuts_can_be_turned_off(page: Page, server: Running):
 @pytest.mark.slow
 def test_keys_that_scroll_or_open_something_do_not_step(page: Page, server: Running):
     play(page, server, "Pendulum-v1", seed=1)
-    for selector in (".right summary", ".bar a >> nth=0", "pre.words"):
+    for selector in (".right summary >> nth=0", ".bar a >> nth=0", "pre.words"):
         page.locator(selector).focus()
         page.keyboard.press(" ")
         page.keyboard.press("ArrowLeft")

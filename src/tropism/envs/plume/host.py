@@ -85,8 +85,8 @@ class HostSearch:
             if self.parts.uses_engine:
                 self._start_engine(state, seed, params)
             else:
-                state.pose = start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
-                state.agent = self._agent_state(state.pose, agent)
+                pose = start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
+                state.pose, state.agent = pose, self._agent_state(pose, agent)
                 state.memory = params.sensor.start(self.shape)
         state.trail = (state.agent.position,) * self.trail
         self.update_surroundings(state, steps.goal_radius)
@@ -147,9 +147,9 @@ class HostSearch:
             self._follow_engine(state, self.engine.step(action))
             return
         if motion is None:
-            state.pose = self._run(move, params.motion, (state.words, step, action), (state,), params)
-            state.absorbed = bool(state.pose.absorbed)
-            state.agent = self._agent_state(state.pose, before)
+            pose = self._run(move, params.motion, (state.words, step, action), (state,), params)
+            state.pose, state.absorbed = pose, bool(pose.absorbed)
+            state.agent = self._agent_state(pose, before)
             return
         result = motion.process_action(action, before.copy(), self.size)
         state.agent = agent = self._validate_agent(result, before, step)
@@ -261,11 +261,13 @@ class HostSearch:
 
     def pose(self, state: PlumeHostState) -> AgentPose:
         """The agent, for library parts."""
-        if state.pose is None and self.engine is not None:
-            state.pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
-        if state.pose is None:
-            state.pose = to_pose(state.agent.position, state.agent.orientation, state.moved)
-        return state.pose
+        pose = state.pose
+        if pose is None and self.engine is not None:
+            pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
+        if pose is None:
+            pose = to_pose(state.agent.position, state.agent.orientation, state.moved)
+        state.pose = pose
+        return pose
 
     def _agent_state(self, pose: AgentPose, before: AgentState) -> AgentState:
         """Convert the library's agent to the one passed to user parts."""

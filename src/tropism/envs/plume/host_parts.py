@@ -40,8 +40,9 @@ class SmallBox:
     @classmethod
     def of(cls, space: Space) -> "SmallBox | None":
         """None if the space is not a small box."""
-        is_small = isinstance(space, Box) and len(space.shape) == 1 and 0 < space.shape[0] <= SMALL
-        return cls(space) if is_small else None
+        if isinstance(space, Box) and len(space.shape) == 1 and 0 < space.shape[0] <= SMALL:
+            return cls(space)
+        return None
 
     def contains(self, obs: Any) -> bool:
         if type(obs) is not np.ndarray or obs.dtype != self.dtype or obs.shape != self.shape:

@@ -59,7 +59,7 @@ class Meander(Field):
 
     def init(self, key: Any) -> MeanderState:
         start_key, path_key, integral_key = random.split(key, 3)
-        start = self.gust * random.normal(start_key)
+        start = jnp.asarray(self.gust * random.normal(start_key))
         wind = ornstein_uhlenbeck.path(path_key, start, self.gust, self.time_constant, self.dt, self.history)
         normal = random.normal(integral_key, (self.history - 1,))
         numbers = (self.gust, self.time_constant, self.dt)
