@@ -76,6 +76,7 @@ class Shell(Environment):
     persist until the reset; variables and the working folder do not. `RANDOM` is seeded from the episode's seed.
 
     Reward: always 0.
+
     Ends: truncated after `max_steps` steps.
 
     `timeout` is the time limit of a command in seconds; an action may ask for another one, up to `max_timeout`.

@@ -24,6 +24,7 @@ from tropism.errors import ValidationError
 
 # The others take too many operations, or index arrays that are too large.
 NOT_FUSED = {"PixelGridWorld-v0", "ConnectFour-v0", "PlumeNavMeander-v0", "PlumeNavPuffs-v0", "PlumeNavFilaments-v0"}
+UNTRIED = {"PlumeNavSingh-v0", *(id for id in PURE if id.startswith("SourceTracking"))}  # newer than the engine
 
 
 def plan_of(id: str, num_envs: int = 5) -> tuple[RolloutPlan, Any]:
@@ -37,7 +38,7 @@ def assert_close(x: Any, y: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", [id for id in PURE if id not in NOT_FUSED])
+@pytest.mark.parametrize("id", [id for id in PURE if id not in NOT_FUSED | UNTRIED])
 def test_over_ten_thousand_steps_it_equals_xla(id: str) -> None:
     assert choice.NUM_ENVS * choice.LENGTH * choice.PARTS > 10_000
     assert compare(*plan_of(id)) == ""
@@ -108,7 +109,7 @@ def test_a_rollout_that_cannot_be_fused_names_the_reason(options: Any, reason: s
 
 def test_an_unknown_engine_is_rejected() -> None:
     with pytest.raises(ValidationError, match="one of auto, "):
-        rollout(Line(), random_policy(Line()), 0, 4, 3, engine="gpu")  # pyright: ignore[reportArgumentType]
+        rollout(Line(), random_policy(Line()), 0, 4, 3, engine="gpu")
 
 
 def test_auto_takes_the_kernel_on_a_gpu_if_it_is_verified(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -150,16 +151,21 @@ class TwoSwitches(Line):
         return super().step(key, state, action[1], params)
 
 
-def test_inside_a_compiled_function_with_actions_of_several_numbers() -> None:
-    env = TwoSwitches()
-
+def test_inside_a_compiled_function() -> None:
     def run(key: Any, engine: Any) -> Any:
         def reduce(step: Any) -> Any:
             return step.action, step.reward
 
-        return rollout(env, random_policy(env), key, 7, 9, collect=False, reduce=reduce, engine=engine).totals
+        return rollout(Line(), random_policy(Line()), key, 7, 9, collect=False, reduce=reduce, engine=engine).totals
 
     assert_close(jax.jit(lambda key: run(key, "fused"))(jax_key(4)), run(jax_key(4), "xla"))
+
+
+def test_random_actions_of_several_numbers_are_not_fused() -> None:
+    """Their bounds have 64 bits."""
+    env = TwoSwitches()
+    with pytest.raises(ValidationError, match="int64 is not fused"):
+        rollout(env, random_policy(env), 0, 7, 9, collect=False, engine="fused")
 
 
 @pytest.mark.slow

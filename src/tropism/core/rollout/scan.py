@@ -48,12 +48,13 @@ class Rollout(NamedTuple):
 
 
 class LaneTotals(eqx.Module):
-    """Sums per environment, added up only at the end: a sum over the batch at every step is slower."""
+    """Sums per environment, added up only at the end: a sum over the batch at every step is slower. Fused kernels have
+    them for one environment, without its axis."""
 
-    current: Float[Array, " envs"]  # return of the running episode
-    returns: Float[Array, " envs"]  # sum over the finished episodes
-    count: Int[Array, " envs"]
-    started: Int[Array, " envs"]  # first step of the running episode: the total length of those before it
+    current: Float[Array, "*envs"]  # return of the running episode
+    returns: Float[Array, "*envs"]  # sum over the finished episodes
+    count: Int[Array, "*envs"]
+    started: Int[Array, "*envs"]  # first step of the running episode: the total length of those before it
 
     def after(self, timestep: Timestep, time: Any) -> "LaneTotals":
         done = timestep.terminated | timestep.truncated
