@@ -71,7 +71,7 @@ def begin(player: Client, seed: int) -> None:
                 raise
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_client_starts_a_container_with_the_environment_of_its_choice(image: str):
     before = podman("ps", "--quiet").split()
     with Client.from_container(image, "ConnectFour-v0", engine="podman") as player:
@@ -81,7 +81,7 @@ def test_a_client_starts_a_container_with_the_environment_of_its_choice(image: s
     assert podman("ps", "--quiet").split() == before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_container_harms_no_other_and_the_next_takes_its_journal_over(image: str, tmp_path: Path):
     ports, volumes = [free_port(), free_port()], [tmp_path / "one", tmp_path / "other"]
     for volume in volumes:
