@@ -98,6 +98,8 @@ def test_a_full_disk_allows_reading_and_closing(disk: tuple[Path, Full]):
 
 def test_a_server_starts_on_a_full_disk(disk: tuple[Path, Full]):
     folder, full = disk
+    if full is file_size_limit:
+        pytest.skip("files that exist are larger than the limit, which a full disk has no trouble with")
     path, session = killed_journal(folder, play_echo(5))
     named = {"X-Session-Id": session}
     with (

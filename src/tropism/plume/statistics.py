@@ -19,7 +19,7 @@ class Encounters(NamedTuple):
     blanks: NDArray[Any]
 
 
-def intermittency(series: Any, threshold: float) -> NDArray[Any]:
+def intermittency(series: Any, threshold: float) -> Any:
     """The fraction of time, along the first axis, in which the concentration is at least `threshold`."""
     return (_check(series) >= threshold).mean(0)
 

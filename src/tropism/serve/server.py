@@ -80,7 +80,7 @@ def _raise_file_limit(settings: Settings) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < settings.max_sockets + OTHER_FILES:
         message = "at most %d files can be open, too few for --max-sockets %d; raise the limit with ulimit -n"
-        logging.getLogger("tropism.serve").warning(message, hard, settings.max_sockets)
+        logging.getLogger("tropism.serve").info(message, hard, settings.max_sockets)
 
 
 def _listen(settings: Settings) -> socket.socket:
