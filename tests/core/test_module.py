@@ -19,7 +19,7 @@ def test_a_state_prints_small_arrays_as_numbers_and_large_ones_by_shape():
     text = str(env.reset(jax.random.key(0), params)[1])
     assert "time=0" in text
     assert "agent=AgentPose(x=64., y=73., heading=-1.862303" in text
-    assert "field=float32[96]" in text
+    assert "path=float32[96]" in text
 
 
 def test_traced_values_and_keys_can_be_printed():
