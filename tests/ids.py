@@ -13,6 +13,10 @@ ALL = [spec.id for spec in registered()]
 PURE = [spec.id for spec in registered() if spec.traced]
 
 
+PRESETS = {f"SourceTracking{size}-v0" for size in ("", "1D", "53x53", "Windy")}  # of the class of another id
+
+
 def mark_slow(ids: Iterable[str], quick: Iterable[str] = QUICK) -> list[Any]:
-    """The ids as parameters; those that are not `quick` run with `make test-all` and in CI."""
-    return [pytest.param(id, marks=() if id in quick else pytest.mark.slow) for id in ids]
+    """The ids as parameters; those that are not `quick` run with `make test-all` and in CI, presets only in full."""
+    slow = {id: pytest.mark.full if id in PRESETS else pytest.mark.slow for id in ids}
+    return [pytest.param(id, marks=() if id in quick else mark) for id, mark in slow.items()]

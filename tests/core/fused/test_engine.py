@@ -37,8 +37,14 @@ def assert_close(x: Any, y: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-4, 1e-4), x, y)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("id", [id for id in PURE if id not in NOT_FUSED | UNTRIED])
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param(id, marks=pytest.mark.slow if id in ("CartPole-v1", "PlumeNav-v0") else pytest.mark.full)
+        for id in PURE
+        if id not in NOT_FUSED | UNTRIED
+    ],
+)
 def test_over_ten_thousand_steps_it_equals_xla(id: str) -> None:
     assert choice.NUM_ENVS * choice.LENGTH * choice.PARTS > 10_000
     assert compare(*plan_of(id)) == ""

@@ -111,7 +111,7 @@ def test_each_lane_runs_once(lanes: range, threads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "id", ["CartPole-v1", "GridWorld-v0", *(pytest.param(id, marks=pytest.mark.slow) for id in PURE)]
+    "id", ["CartPole-v1", "GridWorld-v0", *(pytest.param(id, marks=pytest.mark.full) for id in PURE)]
 )
 def test_auto_equals_xla(id: str) -> None:
     env, params = make(id)
@@ -163,7 +163,7 @@ def test_wrong_arguments_are_named() -> None:
         make_batch_engine(puffs, params, 2, "next_step", "native")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_id_equals_xla_over_ten_thousand_steps(tmp_path: Path) -> None:
     """What `auto` runs natively is equal; at least these ids are, on x86 with fused multiply-adds."""
     script = "from tests.core.native.verdicts import print_batch_verdicts; print_batch_verdicts()"
