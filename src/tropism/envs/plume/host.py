@@ -261,10 +261,9 @@ class HostSearch:
 
     def pose(self, state: PlumeHostState) -> AgentPose:
         """The agent, for library parts."""
-        pose = state.pose
-        if pose is None and self.engine is not None:
+        if (pose := state.pose) is None and self.engine is not None:
             pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
-        if pose is None:
+        elif pose is None:
             pose = to_pose(state.agent.position, state.agent.orientation, state.moved)
         state.pose = pose
         return pose
