@@ -333,7 +333,7 @@ def test_text_is_parsed_as_code():
 def test_an_unavailable_environment_reports_the_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Coding, "unavailable_reason", classmethod(lambda cls: "the sandbox leaks"))
     assert "Coding-v0" not in [spec.id for spec in registry.registered()]
-    assert registry.unavailable_reasons() == {"Coding-v0": "the sandbox leaks"}
+    assert registry.unavailable_reasons()["Coding-v0"] == "the sandbox leaks"
     with pytest.raises(UnknownEnvironmentError, match="no environment 'Coding-v0' here: the sandbox leaks"):
         make("Coding-v0")
 
