@@ -23,7 +23,7 @@ PERTURBATION = 0.9  # a factor below 1, since some numbers are probabilities
 @law("jit", "compiled calls equal plain calls", "global-state", needs=("pure",))
 @on_episodes()
 def check_jit(context: CheckContext, seed: int, actions: list[Any]) -> None:
-    compiled = context.run(context.compiled, seed, actions)
+    compiled = context.run(context.compiled_calls, seed, actions)
     compare_runs(compiled, context.cached_run(context.plain, seed, actions), tolerance=TOLERANCE)
 
 
@@ -62,7 +62,7 @@ def _compare_scan(scan: Any, expected: list[StepRecord], context: str = "") -> N
 def check_scan(context: CheckContext, seed: int, actions: list[Any]) -> None:
     if actions:
         scan = context.compute_once(_compile_scan, True)(seed_words(seed), stack(actions))
-        _compare_scan(to_host(scan), list(context.run(context.compiled, seed, actions)))
+        _compare_scan(to_host(scan), list(context.run(context.compiled_calls, seed, actions)))
 
 
 @law("vmap", "a batch equals its members one by one", "scan", needs=("pure",))
@@ -73,7 +73,7 @@ def check_vmap(context: CheckContext, seed: int, actions: list[Any]) -> None:
         words = np.stack([seed_words(lane_seed) for lane_seed in seeds])
         batch = to_host(context.compute_once(_compile_scan, True, (0, None))(words, stack(actions)))
         for lane, lane_seed in enumerate(seeds):
-            loop = list(context.run(context.compiled, lane_seed, actions))
+            loop = list(context.run(context.compiled_calls, lane_seed, actions))
             _compare_scan(pick(batch, lane), loop, f"lane {lane} of {LANES}, ")
 
 

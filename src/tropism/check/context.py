@@ -79,7 +79,7 @@ class CheckContext:
         return calls_of(self.env, self.params)
 
     @cached_property
-    def compiled(self) -> Calls:
+    def compiled_calls(self) -> Calls:
         return Calls(compile_quickly(self.plain.reset), compile_quickly(self.plain.step))
 
     @cached_property
@@ -87,9 +87,9 @@ class CheckContext:
         """Compiled if that works; if not, the law `jit` reports it."""
 
         def compile_calls() -> None:
-            list(self.run(self.compiled, self.seed, self.actions(self.seed, 1)))
+            list(self.run(self.compiled_calls, self.seed, self.actions(self.seed, 1)))
 
-        return self.compiled if self.pure and attempt(compile_calls) is None else self.plain
+        return self.compiled_calls if self.pure and attempt(compile_calls) is None else self.plain
 
     @property
     def compiles(self) -> bool:

@@ -1,18 +1,18 @@
 """Shell: run commands in a sandbox, with the programs of the system, files and any number of processes."""
 
-import re
 import struct
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from tropism.core.adapters.language import Language, parse_record
+from tropism.core.adapters.language import Language, parse_record, strip_fence
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
+from tropism.envs.program_output import describe_output
 from tropism.errors import ValidationError
 from tropism.sandbox import doctor
 from tropism.sandbox.limits import MEBIBYTE, Limits
@@ -21,7 +21,7 @@ from tropism.sandbox.sandbox import Sandbox
 from tropism.wire.messages import ShellAction, ShellObservation
 
 HOW_TO_ACT = 'Action: a bash command, as it is or in a ``` block; as JSON, {"command": "...", "timeout": 30}.'
-FENCE = re.compile(r"```(?:bash|sh|shell)?[ \t]*\n(.*?)```", re.DOTALL)
+FENCED = ("bash", "sh", "shell")
 SAVED = struct.Struct("<Ii")  # time and last exit code; the files follow
 MAX_RANDOM = 2**15  # of bash's RANDOM
 
@@ -161,17 +161,14 @@ class Shell(Environment):
         return {"last_exit_code": state.last_exit_code}
 
     def describe(self, state: ShellState, obs: ShellObservation, params: Any) -> str:
-        parts: list[str] = []
-        if state.time:
-            ended = "was stopped: it took too long" if obs.timed_out else f"ended with {obs.exit_code}"
-            parts.append(f"Command {state.time} {ended}.")
-            parts += [f"{name}:\n{text}" for name, text in (("stdout", obs.stdout), ("stderr", obs.stderr)) if text]
-            parts += ["(Some output was cut off.)"] if obs.truncated_output else []
+        parts = describe_output(f"Command {state.time}", obs) if state.time else []
         return "\n".join([*parts, HOW_TO_ACT])
 
     def parse(self, text: str, params: Any) -> ShellAction:
         """The command itself, the first fenced block, or the action as JSON."""
-        return parse_record(text, self.action_space(params), lambda words: ShellAction(command=_strip_fence(words)))
+        return parse_record(
+            text, self.action_space(params), lambda words: ShellAction(command=strip_fence(words, *FENCED))
+        )
 
     def workspace(self, state: ShellState, params: Any) -> "ShellWorkspace":
         return ShellWorkspace(state)
@@ -203,8 +200,3 @@ class ShellWorkspace:
     def write(self, path: str, data: bytes) -> ShellState:
         self._files.write(path, data)
         return self._state
-
-
-def _strip_fence(text: str) -> str:
-    block = FENCE.search(text)
-    return block[1] if block else text

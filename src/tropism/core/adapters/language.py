@@ -77,6 +77,12 @@ def parse_record(text: str, space: Space, from_words: Callable[[str], Any]) -> A
     return space.from_json(data) if isinstance(data, dict) else from_words(text)
 
 
+def strip_fence(text: str, *languages: str) -> str:
+    """The first block of a text between fences (```), of one of these languages or without one; else the text."""
+    block = re.search(rf"```(?:{'|'.join(languages)})?[ \t]*\n(.*?)```", text, re.DOTALL)
+    return block[1] if block else text
+
+
 def parse_json(text: str, data: str, space: Space, expected: str) -> Any:
     """The action written as JSON in `data`; an error quotes `text`."""
     try:

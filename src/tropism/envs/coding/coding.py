@@ -1,14 +1,13 @@
 """Coding: run Python step by step in a sandbox, and, where there is a task, submit a solution to hidden tests."""
 
 import json
-import re
 from hashlib import blake2b
 from random import Random
 from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from tropism.core.adapters.language import Language, parse_record
+from tropism.core.adapters.language import Language, parse_record, strip_fence
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
@@ -18,6 +17,7 @@ from tropism.envs.coding.grades import grade
 from tropism.envs.coding.interpreter import Interpreter, Transcript, TranscriptEntry, UploadedFile
 from tropism.envs.coding.task_files import resolve_tasks
 from tropism.envs.coding.tasks import Exercise, Task, Tasks
+from tropism.envs.program_output import describe_output
 from tropism.errors import StateError, ValidationError
 from tropism.sandbox import doctor
 from tropism.sandbox.limits import Limits
@@ -30,7 +30,6 @@ HOW_TO_ACT = (
     'as JSON, {"code": "...", "submit": true} submits it as the answer.'
 )
 MAX_UPLOADS = 1000  # of an episode
-FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 class CodingParams(EnvParams):
@@ -163,15 +162,14 @@ class Coding(Environment):
     def describe(self, state: CodingState, obs: CodeObservation, params: Any) -> str:
         parts = [f"Task: {obs.prompt}"] if obs.prompt else []
         if state.time:
-            ended = "was stopped: it took too long" if obs.timed_out else f"ended with {obs.exit_code}"
-            parts.append(f"Step {state.time} {ended}.")
-            parts += [f"{name}:\n{text}" for name, text in (("stdout", obs.stdout), ("stderr", obs.stderr)) if text]
-            parts += ["(Some output was cut off.)"] if obs.truncated_output else []
+            parts += describe_output(f"Step {state.time}", obs)
         return "\n".join([*parts, HOW_TO_ACT])
 
     def parse(self, text: str, params: Any) -> CodeAction:
         """The code itself, the first fenced block, or the action as JSON."""
-        return parse_record(text, self.action_space(params), lambda words: CodeAction(code=_strip_fence(words)))
+        return parse_record(
+            text, self.action_space(params), lambda words: CodeAction(code=strip_fence(words, "python", "py"))
+        )
 
     def recorded_outcome(self, state: CodingState) -> list[bool] | None:
         return None if state.last_grade is None else list(state.last_grade)
@@ -213,11 +211,6 @@ class CodingWorkspace:
         interpreter.write(path, data)
         interpreter.transcript = transcript = (*state.transcript, UploadedFile(path, data))
         return state._replace(transcript=transcript, upload_bytes=total)
-
-
-def _strip_fence(text: str) -> str:
-    block = FENCE.search(text)
-    return block[1] if block else text
 
 
 def _interpreter_seed(text: str) -> int:

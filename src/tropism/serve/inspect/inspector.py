@@ -170,7 +170,7 @@ class Inspector:
         source = follower.source
         make_fork = partial(replay_to_step, source, request.step, request.seed)
         run, environment = self.sessions.replay_pool.run, source.environment
-        if isinstance(source, LiveSession) and source.log.unrecorded:
+        if isinstance(source, LiveSession) and source.log.has_unrecorded_steps:
             await source.record()  # the recording of the fork continues that of its origin
         forked = await run(environment, fork, self.sessions, environment, owner, make_fork, request.seed)
         await forked.wait_durable()

@@ -214,7 +214,7 @@ class LiveSession(RecoverableSession):
 
     def record_if_ended(self) -> None:
         """Complete the recording of an episode that has ended, in the background."""
-        if self.log.unrecorded and self.session.lifecycle.value in ("terminated", "truncated"):
+        if self.log.has_unrecorded_steps and self.session.lifecycle.value in ("terminated", "truncated"):
             self._context.record_later(self)
 
     def step(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:

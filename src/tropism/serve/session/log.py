@@ -143,7 +143,7 @@ class SessionLog:
         return None if begin is None else begin.payload.get(RECORDING_KEY)
 
     @property
-    def unrecorded(self) -> bool:
+    def has_unrecorded_steps(self) -> bool:
         """Whether the recording of the episode lacks steps."""
         behind = self.records_from_entries and self.memory.steps > self.recorded_steps
         return behind and self.recording_number is not None
@@ -155,11 +155,11 @@ class SessionLog:
 
     def must_record(self, kind: str) -> bool:
         """Whether the recording must be completed before a request of this kind."""
-        return self.unrecorded and (kind in EPISODE_ENDS or self.memory.full)
+        return self.has_unrecorded_steps and (kind in EPISODE_ENDS or self.memory.full)
 
     def record(self) -> None:
         """Complete the recording of the episode, by a replay of its entries; they must be durable."""
-        if not self.unrecorded:
+        if not self.has_unrecorded_steps:
             return
         try:
             self._recordings.record_episode(self._environment, self.memory.entries(), self.recorded_steps)

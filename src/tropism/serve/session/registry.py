@@ -239,7 +239,7 @@ class SessionRegistry:
 
     async def _record(self, live: LiveSession) -> None:
         """Complete the recording of a session's episode; an error is logged."""
-        if live.log.unrecorded:
+        if live.log.has_unrecorded_steps:
             try:
                 await live.record()
             except Exception as error:  # the session goes on without its recording
@@ -300,7 +300,8 @@ class SessionRegistry:
 
     async def stop(self) -> None:
         """Close all sessions; recordings that take too long are completed when their session is resumed."""
-        recording = [asyncio.ensure_future(self._record(live)) for live in self._live.values() if live.log.unrecorded]
+        unfinished = (live for live in self._live.values() if live.log.has_unrecorded_steps)
+        recording = [asyncio.ensure_future(self._record(live)) for live in unfinished]
         if recording:
             await asyncio.wait(recording, timeout=RECORD_TIMEOUT)
         for live in list(self._live.values()):

@@ -1,6 +1,8 @@
 """A step with a timeout."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tropism.core.session.session import Session
@@ -26,21 +28,16 @@ async def step_within(
         return await live.perform("step", data, request_id, position)
     if live.log.must_record("step"):
         await live.record()
-    return await asyncio.shield(asyncio.ensure_future(_step_within(live, seconds, data, request_id, position)))
+    perform = partial(live.perform_once, "step", data, request_id, position)
+    return await asyncio.shield(asyncio.ensure_future(_perform_within(live, seconds, perform)))
 
 
-async def _step_within(
-    live: LiveSession,
-    seconds: float,
-    data: dict[str, Any],
-    request_id: str | None,
-    position: EpisodePosition = ANYWHERE,
-) -> bytes:
+async def _perform_within(live: LiveSession, seconds: float, perform: Callable[[], bytes]) -> bytes:
     async with live.lock.lock():
         if live.is_damaged:
             await live.in_thread(live.repair)
         restore, stepping, steps_written = live.session.restore_point(), live.session, live.steps_written
-        step = asyncio.ensure_future(live.in_thread(_step_if_current, live, stepping, data, request_id, position))
+        step = asyncio.ensure_future(live.in_thread(_perform_if_current, live, stepping, perform))
         await asyncio.wait({step}, timeout=min(seconds, LONGEST_WAIT))
         with live.write_lock:
             in_time = step.done() or live.steps_written != steps_written or live.log.ticket.error is not None
@@ -57,14 +54,8 @@ async def _step_within(
     raise ServerError("TIMEOUT", f"the step took longer than {seconds} s and was not applied")
 
 
-def _step_if_current(
-    live: LiveSession,
-    session: Session,
-    data: dict[str, Any],
-    request_id: str | None,
-    position: EpisodePosition = ANYWHERE,
-) -> bytes:
-    """A step of `session`, unless a timeout replaced it while the step waited for a thread."""
+def _perform_if_current(live: LiveSession, session: Session, perform: Callable[[], bytes]) -> bytes:
+    """Step `session`, unless a timeout replaced it while the step waited for a thread."""
     if session is not live.session:
         raise late_step_error()
-    return live.perform_once("step", data, request_id, position)
+    return perform()

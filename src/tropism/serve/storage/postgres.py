@@ -138,7 +138,7 @@ class PostgresJournal(Journal):
                 try:
                     return self._in_transaction(function)
                 except psycopg.Error:
-                    if not self._reader.closed:
+                    if not self._reader.is_closed:
                         raise
                     return self._in_transaction(function)
             except psycopg.Error as error:

@@ -67,7 +67,7 @@ class PostgresConnection:
         return psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c search_path=tropism")
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return bool(self._connection.closed)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def _commit_or_retry(
             return _commit(opened, group, lease_seconds)
     except psycopg.Error as error:
         unknown = "perhaps applied; repeat it with its request_id"
-        raise _write_error(unknown if connection.closed else "not applied", error) from error
+        raise _write_error(unknown if connection.is_closed else "not applied", error) from error
 
 
 def _commit(
