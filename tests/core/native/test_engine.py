@@ -184,16 +184,26 @@ def test_everything_falls_back_without_llvmlite(tmp_path: Path) -> None:
     assert shown["engine"] == "xla (llvmlite is not installed: pip install 'tropism[native]')"
 
 
-@pytest.mark.full
-def test_every_id_equals_xla_over_ten_thousand_steps(tmp_path: Path) -> None:
-    """What `auto` runs natively is equal; at least these ids are, on x86 with fused multiply-adds."""
-    script = "from tests.core.native.verdicts import print_verdicts; print_verdicts()"
+NATIVE = [  # at least, on x86 with fused multiply-adds
+    *("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1", "GridWorld-v0"),
+    *("PixelGridWorld-v0", "ConnectFour-v0", "PlumeNav-v0", "PlumeNavMovie-v0"),
+]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param(["CartPole-v1", "Acrobot-v1", "PlumeNav-v0", "PlumeNavMovie-v0"], marks=pytest.mark.slow),
+        pytest.param(PURE, marks=pytest.mark.full),
+    ],
+    ids=len,
+)
+def test_sessions_are_native(ids: list[str], tmp_path: Path) -> None:
+    """Steps and resets have XLA's bits over 10,000 steps."""
+    script = f"from tests.core.native.verdicts import print_verdicts; print_verdicts({ids})"
     verdicts = json.loads(run_child("-c", script, TROPISM_CACHE=str(tmp_path), JAX_COMPILATION_CACHE_DIR=""))
-    assert set(verdicts) == set(PURE)
-    native = {id for id, engine in verdicts.items() if engine.startswith("native")}
-    classics = {"CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "GridWorld-v0"}
-    plumes = {"PlumeNav-v0", "PlumeNavMovie-v0"}
-    assert native >= classics | plumes | {"PixelGridWorld-v0", "ConnectFour-v0"}
+    assert set(verdicts) == set(ids)
+    assert {id: verdicts[id] for id in ids if id in NATIVE and verdicts[id] != "native"} == {}
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])

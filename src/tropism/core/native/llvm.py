@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.native.builder import DType, Scalar, Unsupported
+from tropism.core.native.builder import DType, Origin, Scalar, Unsupported
 
 MAX_INSTRUCTIONS = 40_000  # larger programs compile slowly, and XLA runs them as fast
 FLUSH_DENORMALS = 0x8040  # bits of x86's MXCSR register, which XLA sets while it runs a program
@@ -66,6 +66,7 @@ class LlvmBuilder:
     batch_lane = None
 
     def __init__(self) -> None:
+        self.origins: dict[Scalar, Origin] = {}
         self._entry: list[str] = []  # before the loop over lanes, if there is one
         self._lines: list[str] = []
         self._notes: dict[Scalar, str] = {}  # what the optimizer may assume of accesses through a pointer
