@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pairs
+from tropism.cli.terminal import Arguments, EngineName, EngineOption, Ids, Params, Processes, id_of, parse_pairs
 
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 POSTGRES = ("postgresql://", "postgres://")
-EngineChoice = Literal["auto", "native", "xla"]
 ShownInfo = Annotated[
     Literal["public", "all"],
     typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
@@ -80,10 +79,7 @@ def serve(
         ),
     ] = None,
     processes: Processes = False,
-    engine: Annotated[
-        EngineChoice,
-        typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits."),
-    ] = "auto",
+    engine: EngineOption = "auto",
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = "warning",
@@ -152,7 +148,7 @@ def _journal(journal: str | None, durability: Durability | None, lease: float | 
     return SqliteJournal(journal or default_path(settings.host, settings.port), durability or "process")
 
 
-def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineChoice = "auto") -> dict[str, Any]:
+def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineName = "auto") -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 

@@ -175,13 +175,17 @@ def run_child(*command: str, **variables: str) -> str:
         [sys.executable, *command], env={**environment, **variables}, cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    assert "not vectorized" not in done.stderr  # LLVM's warnings
     return done.stdout
 
 
 def test_everything_falls_back_without_llvmlite(tmp_path: Path) -> None:
     (tmp_path / "llvmlite.py").write_text("raise ImportError('blocked')")
+    fallback = "xla (llvmlite is not installed: pip install 'tropism[native]')"
     shown = json.loads(run_child("-m", "tropism", "show", "GridWorld-v0", "--json", PYTHONPATH=str(tmp_path)))
-    assert shown["engine"] == "xla (llvmlite is not installed: pip install 'tropism[native]')"
+    assert shown["engines"]["sessions"] == shown["engines"]["batches"] == fallback
+    lines = run_child("-m", "tropism", "check", "GridWorld-v0", PYTHONPATH=str(tmp_path)).splitlines()
+    assert [line for line in lines if "llvmlite" in line] == [f"engine of sessions, batches: {fallback}"]
 
 
 NATIVE = [  # at least, on x86 with fused multiply-adds

@@ -49,7 +49,7 @@ def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine) 
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params)))
     if engine == "xla" or (engine == "auto" and (jax.default_backend() != "gpu" or is_traced)):
         return run_steps
-    reason = _reason(plan, key, params, engine == "auto")
+    reason = reason_not_fused(plan, key, params, engine == "auto")
     if not reason:
         return run_fused
     if engine == "fused":
@@ -61,7 +61,7 @@ def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine) 
 _reasons: dict[Any, str] = {}
 
 
-def _reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
+def reason_not_fused(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
     """Why a rollout is not fused; empty if it is."""
     leaves, structure = jax.tree.flatten((plan, params))
     shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)

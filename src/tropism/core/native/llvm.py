@@ -47,14 +47,14 @@ OPERAND = re.compile(r"%\w+")
 DIVISION = re.compile(r"  (?P<register>%\w+) = fdiv (?P<kind>\w+) (?P<x>\S+), (?P<y>\S+)")
 CONSTANT = ", !invariant.load !{}"  # memory that is not written
 LANE_ARGUMENTS = "ptr %table, i64 %time, i64 %first, i64 %end"
-# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not.
+# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not. Vectorising is not
+# requested, because LLVM then warns on standard error about a loop that it cannot vectorise.
 METADATA = """
 !1 = distinct !{}
-!2 = distinct !{!2, !3, !4}
-!3 = !{!"llvm.loop.vectorize.enable", i1 true}
-!4 = !{!"llvm.loop.parallel_accesses", !1}
-!5 = distinct !{!5, !6}
-!6 = !{!"llvm.loop.vectorize.enable", i1 false}
+!2 = distinct !{!2, !3}
+!3 = !{!"llvm.loop.parallel_accesses", !1}
+!4 = distinct !{!4, !5}
+!5 = !{!"llvm.loop.vectorize.enable", i1 false}
 """
 DIRECTIONS = {"eq": ("oeq", "eq"), "ne": ("une", "ne")}
 
@@ -239,7 +239,7 @@ class LlvmBuilder:
             f"loop:\n  %lane = phi i64 [ %first, %entry ], [ %next, %latch ]\n{test}"
             f"body:\n{body}\n  br label %latch\n"
             "latch:\n  %next = add nuw nsw i64 %lane, 1\n  %more = icmp slt i64 %next, %end\n"
-            f"  br i1 %more, label %loop, label %exit, !llvm.loop {'!2' if mask is None else '!5'}\n"
+            f"  br i1 %more, label %loop, label %exit, !llvm.loop {'!2' if mask is None else '!4'}\n"
             "exit:\n  ret void\n}\n"
         )
 
