@@ -215,3 +215,15 @@ def test_random_programs_never_crash(count: int) -> None:
     script = f"from tests.core.native.random_programs import run; print(run({count}))"
     compiled = int(run_child("-c", script))
     assert compiled > count / 2
+
+
+@pytest.mark.slow
+def test_surfaces_agree_with_and_without_llvmlite(tmp_path: Path) -> None:
+    (tmp_path / "llvmlite.py").write_text("raise ImportError('blocked')")
+    script = "from tests.core.native.trajectories import print_trajectories; print_trajectories('CartPole-v1')"
+    native = json.loads(run_child("-c", script))
+    xla = json.loads(run_child("-c", script, PYTHONPATH=str(tmp_path)))
+    assert native.pop("engine") == "native"
+    assert "llvmlite is not installed" in xla.pop("engine")
+    assert native == xla
+    assert native["session"] == native["gymnasium"] == native["websocket"]
