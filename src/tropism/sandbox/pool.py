@@ -174,17 +174,17 @@ class Pool:
 
 @cache
 def worker_source() -> str:
-    return _source("worker")
+    return module_source("worker")
 
 
-def _source(name: str) -> str:
+def module_source(name: str) -> str:
     return Path(__file__).with_name(f"{name}.py").read_text()
 
 
 def _modules(spec: SandboxSpec, worker: str) -> list[tuple[str, Any]]:
     """The compiled modules of a worker's program; the last one has its function `main`."""
-    sources = {"remote_calls": _source("remote_calls"), "worker": worker}
-    sources |= {"shell_worker": _source("shell_worker")} if spec.shell else {}
+    sources = {name: module_source(name) for name in ("remote_calls", "remote_objects")} | {"worker": worker}
+    sources |= {"shell_worker": module_source("shell_worker")} if spec.shell else {}
     return [(f"tropism.sandbox.{name}", compile(source, name, "exec")) for name, source in sources.items()]
 
 
