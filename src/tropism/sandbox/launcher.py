@@ -68,7 +68,9 @@ def start_unprivileged(
 ) -> "subprocess.Popen[bytes]":
     """Start a command in `/` without privileges and without open files of this process.
 
-    With `ends_with_thread`, the kernel kills it when this thread ends, if `setpriv` is installed. It has a session of its own, and with it a scheduling group where the kernel groups by session. Workers must be
+    With `ends_with_thread`, the kernel kills it when this thread ends, if `setpriv` is installed.
+
+    It has a session of its own, and with it a scheduling group where the kernel groups by session. Workers must be
     started in a launcher's thread.
     """
     return subprocess.Popen(
