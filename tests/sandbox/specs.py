@@ -41,6 +41,7 @@ def unconfined_sandbox(as_root: bool, monkeypatch: pytest.MonkeyPatch) -> Genera
     if as_root:
         monkeypatch.setattr(launcher, "unprivileged_prefix", lambda ends_with_thread: [])
     unconfined = pool.Pool(SandboxSpec("B"), spares=0, source=lambda: worker_source().replace(confine, ""))
+    unconfined._uses_groups = False  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(sandbox, "shared_pool", lambda spec: unconfined)
     with Sandbox(SandboxSpec("B")) as started:
         yield started

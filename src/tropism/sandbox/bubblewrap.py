@@ -15,7 +15,7 @@ def command(mounts: Mounts, limits: Limits, shell: bool = False) -> list[str]:
     program = open_program("bwrap")
     if program is None:
         raise SandboxError("bwrap", None, "bubblewrap", "bubblewrap is not installed (the command bwrap)")
-    command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     command += ["--size", str(limits.files), "--tmpfs", "/tmp"]  # first: readable paths may be below it
     for path in mounts.system:
         command += ["--ro-bind", path, path]

@@ -176,7 +176,11 @@ class Pool:
         parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
             environment = ENVIRONMENT | (shell.environment(self.spec.packages) if self.spec.shell else {})
-            process = start_unprivileged(command, environment, child_end.fileno(), subprocess.PIPE, True)
+            # bubblewrap asks for this itself; killed before, while it creates namespaces, it would leave a child behind
+            ends_with_thread = self.spec.tier == "B"
+            process = start_unprivileged(
+                command, environment, child_end.fileno(), subprocess.PIPE, ends_with_thread=ends_with_thread
+            )
         except OSError as error:
             parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None

@@ -22,7 +22,7 @@ AUTHOR = {f"GIT_{role}_{field}": "agent" for role in ("AUTHOR", "COMMITTER") for
 def shell_options(interpreter: str) -> list[str]:
     """Options of bubblewrap for a shell. Its worker is the first process of the namespace: commands cannot kill it,
     and there is no other process, without a filter, whose memory they could write."""
-    options = ["--proc", "/proc"]
+    options = ["--as-pid-1", "--proc", "/proc"]
     for folder in filter(os.path.exists, PROGRAM_FOLDERS):
         link = os.path.islink(folder)
         options += ["--symlink", os.readlink(folder), folder] if link else ["--ro-bind", folder, folder]
