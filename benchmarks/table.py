@@ -43,6 +43,8 @@ def machine_line(result: dict[str, Any]) -> str:
     parts = [machine["processor"], cores, machine["system"]]
     if machine["device"].lower() != "cpu":
         parts.append(machine["device"])
+    if "load" in result:
+        parts.append(f"load {result['load']:g} of other processes")
     return f"{', '.join(parts)}. {versions}."
 
 
@@ -72,8 +74,8 @@ def figure(row: dict[str, Any]) -> tuple[str, ...]:
         f"{number(row['ours'])} {unit}",
         f"{number(low)} to {number(high)}" if high > low else "",
         "" if theirs is None else f"{number(theirs)} {unit}",
-        f"{sign} {number(row['target'])} {unit}",
-        "ok" if row["met"] else "missed",
+        "" if row["target"] is None else f"{sign} {number(row['target'])} {unit}",
+        "" if row["target"] is None else ("ok" if row["met"] else "missed"),
     )
 
 

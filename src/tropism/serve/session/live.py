@@ -109,7 +109,7 @@ class LiveSession(RecoverableSession):
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._context.replay_pool.run(self.environment, function, *arguments)
+                return await self._context.replay_pool.run(self.environment, self.owner, function, *arguments)
             return await self.in_thread(function, *arguments)
         finally:
             self.used_at = time.monotonic()

@@ -48,7 +48,7 @@ class SessionRegistry:
         self.journal = journal or MemoryJournal(max_entries=settings.session_limits.max_entries)
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
-        self.replay_pool = ReplayPool()
+        self.replay_pool = ReplayPool(len(settings.accepted_tokens))
         self.stored_bytes = StoredBytes(settings.max_bytes_per_token)
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
