@@ -2,9 +2,11 @@
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 from tests.faults.journals import echo
@@ -12,9 +14,14 @@ from tests.serve.replies import assert_error, assert_refused
 from tests.serve.requests import TOKENS, bearer
 from tests.serve.running import Running, labs, running, talk, until
 
+from tropism.core.adapters.class_based import AgentEnvironment, adapt
 from tropism.serve.http.connection import MAX_HEAD
 from tropism.serve.server import JsonFormatter
+from tropism.serve.session.environment import THREAD_NAME_PREFIX, ServedEnvironment
+from tropism.serve.session.requests import FEW_VALUES
 from tropism.serve.storage.working_memory import SessionLimits
+from tropism.wire.limits import MAX_CONTAINERS, MAX_EXTREME_FLOATS
+from tropism.wire.messages import Action, Observation
 
 CLOSED_WITHIN = 15.0  # seconds; the server closes after 5
 
@@ -169,3 +176,50 @@ def test_a_malformed_frame_is_decoded_once_and_answered(server: Running):
             assert_error(frame, code)
             assert frame.get("id") == (7 if code == "VALIDATION_ERROR" else None)
         assert echo(connection)["data"]["step_count"] == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Action):
+    rows: list[list[float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(Observation):
+    thread: str = ""
+
+
+class Placed(AgentEnvironment):
+    """Replies with the thread that performs its step."""
+
+    deterministic: ClassVar[bool] = True
+    blocking = False
+
+    def reset(self) -> Place:
+        return Place()
+
+    def step(self, action: Numbers) -> Place:
+        return Place(thread=threading.current_thread().name)
+
+
+def test_a_step_with_many_values_leaves_the_event_loop():
+    env = adapt(Placed)
+    own = {"Placed": ServedEnvironment("Placed", env, env.default_params(), "A test's own.")}
+    with running(own=own) as server, server.ws() as connection:
+        talk(connection, "reset")
+        for rows, in_thread in (([[1.0] * 10], False), ([[1.0]] * FEW_VALUES, True), ([[1.0] * FEW_VALUES], True)):
+            thread = talk(connection, "step", {"rows": rows})["data"]["observation"]["thread"]
+            assert thread.startswith(THREAD_NAME_PREFIX) == in_thread
+
+
+@pytest.mark.parametrize(("item", "count"), [("[]", MAX_CONTAINERS), ("1.5e300", MAX_EXTREME_FLOATS + 1)])
+def test_a_frame_that_takes_long_to_decode_is_refused(server: Running, item: str, count: int):
+    """`benchmarks.hostile` measures the time; large ordinary frames are in tests/wire/test_limits.py."""
+    action = '{"message": [' + ",".join([item] * count) + "]}"
+    with server.ws() as connection:
+        talk(connection, "reset")
+        connection.send(f'{{"type": "step", "data": {action}}}')
+        assert_error(json.loads(connection.recv(10)), "INVALID_JSON")
+        assert echo(connection)["data"]["step_count"] == 1
+    with server.http() as caller:
+        caller.post("/reset", json={})
+        assert_refused(caller.post("/step", content=f'{{"action": {action}}}'), "INVALID_JSON")

@@ -28,6 +28,7 @@ from tropism.serve.session.requests import (
     ForkRequest,
     RestoreRequest,
     convert,
+    has_few_values,
     parse_reset,
 )
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
@@ -89,8 +90,8 @@ class LiveSession(RecoverableSession):
         return own | {"environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
-        """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.is_locked or self.is_damaged:
+        """Whether this may run on the event loop: not if it may take long, nor while another runs."""
+        if not self.environment.inline or self.lock.is_locked or self.is_damaged or not has_few_values(data):
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False

@@ -9,6 +9,7 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError, StepConflictError, ValidationError, shorten
 
 LONGEST_NUMBER = 18  # digits
+FEW_VALUES = 4096
 
 Number = Annotated[int, Meta(ge=0, le=10**LONGEST_NUMBER - 1)]
 Seed = Annotated[
@@ -173,6 +174,19 @@ def convert(data: Any, kind: type[T]) -> T:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
+
+
+def has_few_values(data: dict[str, Any]) -> bool:
+    """Whether the time to validate and copy a request is short."""
+    count, containers = 0, [data]
+    while containers:
+        container = containers.pop()
+        count += len(container)
+        if count > FEW_VALUES:
+            return False
+        values: Any = container.values() if type(container) is dict else container
+        containers += [value for value in values if type(value) is dict or type(value) is list]
+    return True
 
 
 def parse_reset(data: dict[str, Any]) -> ResetRequest:
