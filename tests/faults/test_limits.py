@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.faults.journals import echo
+from tests.serve.drawer import drawer
 from tests.serve.replies import assert_error, assert_refused
 from tests.serve.requests import TOKENS, bearer
 from tests.serve.running import Running, labs, running, talk, until
@@ -113,6 +114,31 @@ def test_the_bytes_of_a_token_are_limited():
             assert echo(second, "x" * 3000)["data"]["step_count"] == 1
             talk(first, "reset")
             assert echo(again, "x" * 3000)["data"]["step_count"] == 1
+
+
+def test_uploads_count_towards_the_bytes_of_an_episode():
+    limits = SessionLimits(max_episode_bytes=10_000)
+    with running(own=drawer(), session_limits=limits) as server, server.http() as caller:
+        caller.post("/reset", json={"seed": 1})
+        for _ in range(3):
+            assert caller.put("/files/a", content=b"x" * 2000).json()["size"] == 2000
+        assert_refused(caller.put("/files/a", content=b"y" * 2000), "QUOTA_REACHED")
+        assert caller.get("/files/a").content == b"x" * 2000, "unchanged"
+        caller.post("/reset", json={"seed": 1})
+        assert caller.put("/files/a", content=b"x" * 2000).status_code == 200
+
+
+def test_uploads_and_forks_count_towards_the_bytes_of_a_token():
+    with running(own=drawer(), max_bytes_per_token=10_000) as server, server.http() as caller, server.http() as other:
+        for each in (caller, other):
+            each.post("/reset", json={"seed": 1})
+        for _ in range(2):
+            assert caller.put("/files/a", content=b"x" * 2000).status_code == 200
+        assert_refused(other.put("/files/a", content=b"x" * 6000), "QUOTA_REACHED")
+        assert_refused(other.put("/files/a", content=b"x" * 4000), "QUOTA_REACHED")
+        assert other.put("/files/a", content=b"x" * 1000).status_code == 200
+        assert_refused(caller.post("/fork", json={}), "QUOTA_REACHED")
+        assert other.post("/fork", json={}).status_code == 200
 
 
 def test_at_capacity_the_idlest_session_is_evicted():

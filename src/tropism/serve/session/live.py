@@ -161,7 +161,7 @@ class LiveSession(RecoverableSession):
             self.repair()
         if request_id is None or kind in READS:
             if position is not ANYWHERE or self.log.is_doubtful:
-                position.check(kind, self.session, self.log.is_doubtful)
+                position.check(kind, data, self.session, self.log.is_doubtful)
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
         return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request, position))
@@ -169,7 +169,7 @@ class LiveSession(RecoverableSession):
     def _perform_and_store(
         self, kind: str, data: dict[str, Any], request: RequestKey, position: EpisodePosition
     ) -> bytes:
-        position.check(kind, self.session, self.log.is_doubtful)
+        position.check(kind, data, self.session, self.log.is_doubtful)
         reply = OPERATIONS[kind](self, data, request)
         if kind in NOT_REPLAYED:
             self.log.append((reply_note(request, reply),))
@@ -277,6 +277,7 @@ class LiveSession(RecoverableSession):
 
     def fork(self, data: dict[str, Any]) -> bytes:
         request = convert(data, ForkRequest)
+        self.log.check_room_for_fork()
         make_fork = partial(fork_from_origin, self, self.session, self.log.memory, request)
         forked = fork(self._context, self.environment, self.owner, make_fork, request.seed)
         if self.log.ticket.error is None:
