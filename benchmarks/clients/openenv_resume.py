@@ -62,14 +62,16 @@ def session_url(url):
 
 
 async def dropped(url):
-    async with Proxy(int(url.rpartition(":")[2])) as proxy:
-        async with GenericEnvClient(base_url=proxy.url + session_url(url)) as client:
-            for count in (1, 2, 3):
-                result = await client.step(MESSAGE)
-                expect(result.observation["metadata"]["step"], count)
-                proxy.cut()
-                await asyncio.sleep(0.2)  # the client reads the end of its socket
-            expect((await client.state())["step_count"], 3)
+    async with (
+        Proxy(int(url.rpartition(":")[2])) as proxy,
+        GenericEnvClient(base_url=proxy.url + session_url(url)) as client,
+    ):
+        for count in (1, 2, 3):
+            result = await client.step(MESSAGE)
+            expect(result.observation["metadata"]["step"], count)
+            proxy.cut()
+            await asyncio.sleep(0.2)  # the client reads the end of its socket
+        expect((await client.state())["step_count"], 3)
 
 
 @contextmanager

@@ -268,6 +268,27 @@ def test_flipped_bits_never_give_a_wrong_episode(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_session_closed_on_a_full_disk_reappears_after_a_kill(tmp_path: Path):
+    command = ("-m", "tropism", "serve", "Echo-v0", "--port", "0", "--journal", str(tmp_path / "journal"))
+    with process(*command) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        session = caller.post("/reset", json={"seed": 1}).json()["session_id"]
+        caller.post("/step", json=STEP)
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        assert caller.post("/close").status_code == 200
+    with process(*command) as (_, url):
+        named = {"X-Session-Id": session}
+        assert httpx.get(f"{url}/state", headers=named, trust_env=False).json()["step_count"] == 1
+
+
+@pytest.mark.slow
+def test_the_soft_limit_of_open_files_is_raised(tmp_path: Path):
+    command = "echo pid $$; ulimit -Sn 256; exec python -m tropism serve Echo-v0 --port 0"
+    with limited_server(command, tmp_path) as (_, log):
+        soft, hard = resource.prlimit(int(log.read_text().split()[1]), resource.RLIMIT_NOFILE)
+        assert soft == hard > 256
+
+
+@pytest.mark.slow
 def test_a_server_survives_the_limit_of_open_files(tmp_path: Path):
     command = "ulimit -n 256; exec python -m tropism serve Echo-v0 --port 0 --log-level warning"
     with limited_server(command, tmp_path) as (url, log):

@@ -13,8 +13,11 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+import httpx
 import pytest
 from tests.faults.environments import FAILURES, Careless
+from tests.serve.replies import assert_refused
+from tests.serve.running import process
 
 from tropism import Session, make
 from tropism.client import AsyncClient, protocol
@@ -176,6 +179,16 @@ def run_kills(folder: Path, durability: str, kills: int, pause: float) -> Totals
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_no_step_is_lost_or_repeated(tmp_path: Path, durability: str):
     run_kills(tmp_path, durability, kills=4, pause=0.5)
+
+
+@pytest.mark.slow
+def test_without_durability_a_kill_loses_the_sessions():
+    command = ("-m", "tropism", "serve", "Echo-v0", "--port", "0", "--durability", "off")
+    with process(*command) as (_, url):
+        session = httpx.post(f"{url}/reset", json={}, trust_env=False).json()["session_id"]
+    with process(*command) as (_, url):
+        reply = httpx.get(f"{url}/state", headers={"X-Session-Id": session}, trust_env=False)
+        assert_refused(reply, "SESSION_ERROR")
 
 
 @pytest.mark.full

@@ -127,7 +127,7 @@ class LiveSession(RecoverableSession):
         if self.log.must_record(kind):
             await self.record()
         if kind == "fork":
-            await self._context.make_room(self.owner, keep=self)
+            await self._context.make_room(self.owner, self.environment, keep=self)
         reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id, position)
         await self.wait_durable()
         return reply
