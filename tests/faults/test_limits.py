@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -261,7 +261,7 @@ def test_a_malformed_frame_is_answered(server: Running):
 
 
 @contextmanager
-def decoded_texts(server: Running) -> Iterator[list[int]]:
+def decoded_texts(server: Running) -> Generator[list[int]]:
     """A list that gets an item for each call of msgspec's JSON decoder on the server's event loop."""
     calls: list[int] = []
 
