@@ -127,7 +127,8 @@ def serve(
 def _journal(journal: str | None, durability: Durability | None, lease: float | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
     from tropism.errors import ValidationError, require_extra
-    from tropism.serve.storage.sqlite import SqliteJournal, default_path
+    from tropism.serve.storage.schema import default_path
+    from tropism.serve.storage.sqlite import SqliteJournal
 
     if durability == "off":
         if journal is not None:

@@ -68,8 +68,8 @@ class SessionRegistry:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
+        await self.make_room(owner, environment)
         self._check_memory(environment)
-        await self.make_room(owner)
         self.reserve_slot(owner)
         try:
             session = await environment.open(self.threads)
@@ -125,7 +125,7 @@ class SessionRegistry:
             with self._transition(id):
                 live = await self._resume(id, environment, owner)
         elif environment not in (None, live.environment) or not self._may_access(live.owner, owner):
-            raise _unknown_session(id, environment)
+            raise errors.unknown_session_error(id, environment and environment.id)
         live.used_at = time.monotonic()
         return live
 
@@ -138,19 +138,19 @@ class SessionRegistry:
     async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str | None) -> LiveSession:
         claim = await self.journal.claim(session_key(id), self._worker)
         if claim is None:
-            raise _unknown_session(id, environment)
+            raise errors.unknown_session_error(id, environment and environment.id)
         try:
             found = self.environments.get(claim.record.environment)
             if found is None or environment not in (None, found) or not self._may_access(claim.record.owner, owner):
-                raise _unknown_session(id, environment)
+                raise errors.unknown_session_error(id, environment and environment.id)
             return await self._resume_claimed(id, found, claim)
         except BaseException:
             await self.journal.release(claim, None)
             raise
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        await self.make_room(claim.record.owner, environment)
         self._check_memory(environment)
-        await self.make_room(claim.record.owner)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
@@ -176,21 +176,28 @@ class SessionRegistry:
         while id in self._transitions:
             await self._transitions[id].wait()
 
-    async def make_room(self, owner: str, keep: Any = None) -> None:
+    async def make_room(self, owner: str, environment: ServedEnvironment, keep: Any = None) -> None:
         """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
         limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
-        if self.stopping or (self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota):
+        no_memory = self._fills_memory(environment)
+        has_slots = self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota
+        if self.stopping or (has_slots and not no_memory):
             return
-        found = [live for live in self._sessions_of(owner) if live is not keep and live.id not in self._transitions]
-        for idlest in nsmallest(1, (live for live in found if live.is_evictable), key=lambda live: live.used_at):
+        found = [live for live in self._live.values() if live.owner == owner and live.is_evictable and live is not keep]
+        found = [live for live in found if live.id not in self._transitions]
+        found = [live for live in found if live.environment is environment or not no_memory]
+        for idlest in nsmallest(1, found, key=lambda live: live.used_at):
             await self.evict(idlest)
+
+    def _fills_memory(self, environment: ServedEnvironment) -> bool:
+        limit = environment.max_sessions
+        return limit is not None and sum(live.environment is environment for live in [*self._live.values()]) >= limit
 
     def _check_memory(self, environment: ServedEnvironment) -> None:
         """Raise if the machine has no memory for another session of this environment."""
-        limit = environment.max_sessions
-        if limit is not None and sum(live.environment is environment for live in list(self._live.values())) >= limit:
-            message = f"this machine has memory for {limit} sessions of {environment.id}; try again later"
-            raise ServerError("CAPACITY_REACHED", message)
+        if self._fills_memory(environment):
+            message = f"this machine has memory for {environment.max_sessions} sessions of {environment.id}"
+            raise ServerError("CAPACITY_REACHED", f"{message}; try again later")
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""
@@ -341,10 +348,3 @@ def _row(live: LiveSession) -> dict[str, Any]:
         "idle": time.monotonic() - live.used_at,
         **session_state(live.session),
     }
-
-
-def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:
-    if environment is None:
-        return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
-    instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
-    return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")
