@@ -13,10 +13,8 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from tests.serve.running import talk
 from tests.serve.storage.postgres import PostgresServer, postgres_server
 from tests.serve.storage.test_conformance import KEY, RECORD, RESET, append, claimed, fails, step
-from websockets.sync.client import connect
 
 from tropism import Session, make
 from tropism.errors import ValidationError
@@ -27,7 +25,6 @@ pytestmark = pytest.mark.slow
 ID = "Pendulum-v1"
 STEPS = 100
 PATIENCE = 60.0  # seconds
-long_lease = pytest.mark.parametrize("pair", [600.0], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +42,9 @@ def postgres(server: PostgresServer) -> PostgresServer:
 class ServerProcess:
     """`tropism serve` on the shared journal, restarted on the same port."""
 
-    def __init__(self, postgres: PostgresServer, port: int, lease: float):
+    def __init__(self, postgres: PostgresServer, port: int):
         self.url = f"http://127.0.0.1:{port}"
-        options = ("--port", str(port), "--journal", postgres.url, "--lease", str(lease))
+        options = ("--port", str(port), "--journal", postgres.url, "--lease", "1")
         self._command = (sys.executable, "-m", "tropism", "serve", ID, *options)
         self.start()
 
@@ -63,10 +60,9 @@ class ServerProcess:
         self.process.stdout.close()
 
 
-@pytest.fixture(params=[1.0])
-def pair(postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[list[ServerProcess]]:
-    """Two servers; the parameter is the lease in seconds."""
-    started = [ServerProcess(postgres, postgres.port + 1 + number, request.param) for number in range(2)]
+@pytest.fixture
+def pair(postgres: PostgresServer) -> Iterator[list[ServerProcess]]:
+    started = [ServerProcess(postgres, postgres.port + 1 + number) for number in range(2)]
     yield started
     for each in started:
         each.kill()
@@ -133,6 +129,7 @@ def play_through(pair: list[ServerProcess], disturb: Callable[[int], None], time
                 playing += [threads.submit(Player(pair, len(playing) + seed).play, STEPS) for seed in range(clients)]
         for seed, each in enumerate(playing):
             assert each.result() == undisturbed(STEPS, seed)
+    print(f"{times} disturbances, {len(playing) * STEPS} acknowledged steps, none lost, none applied twice")
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.full)])
@@ -171,52 +168,17 @@ def test_a_server_that_was_paused_cannot_append(pair: list[ServerProcess]):
         httpx.post(f"{other.url}/step", json=body, headers=headers)
     finally:
         paused.process.send_signal(signal.SIGCONT)
-    assert waiting.result().status_code == 503
+    late = waiting.result()  # refused, or applied after the steps of the other server, which was asked for the session
+    assert late.status_code == 503 or late.json()["step_count"] == 4
+    count = 3 if late.status_code == 503 else 4
     history = httpx.get(f"{other.url}/history", headers=headers).json()
-    assert len(history["steps"]) == 3
+    assert len(history["steps"]) == count
     expected = Session(*make(ID))
     expected.reset(seed=1)
-    for _ in range(3):
+    for _ in range(count):
         expected.step([1.0])
     state = httpx.post(f"{other.url}/step", json=body, headers=headers).json()["observation"]["value"]
     assert state == expected.step([1.0]).obs.tolist()
-
-
-@long_lease
-def test_a_live_session_is_handed_over_to_the_server_that_is_asked(pair: list[ServerProcess]):
-    """Long before the lease ends, as behind a proxy that sends the first step elsewhere than the reset."""
-    reset = httpx.post(f"{pair[0].url}/reset", json={"seed": 1})
-    headers, body = {"X-Session-Id": reset.headers["X-Session-Id"]}, {"action": {"value": [1.0]}}
-    replies = [httpx.post(f"{pair[number % 2].url}/step", json=body, headers=headers) for number in range(6)]
-    assert [reply.status_code for reply in replies] == [200] * 6
-    assert replies[-1].json()["step_count"] == 6
-    expected = Session(*make(ID))
-    expected.reset(seed=1)
-    assert [reply.json()["observation"]["value"] for reply in replies] == [
-        expected.step([1.0]).obs.tolist() for _ in range(6)
-    ]
-
-
-@long_lease
-def test_a_socket_continues_after_its_session_was_used_elsewhere(pair: list[ServerProcess]):
-    with connect(f"{pair[0].url.replace('http', 'ws')}/ws", proxy=None) as socket:
-        id = talk(socket, "reset", {"seed": 1})["data"]["session_id"]
-        talk(socket, "step", {"value": [1.0]})
-        body, headers = {"action": {"value": [1.0]}}, {"X-Session-Id": id}
-        assert httpx.post(f"{pair[1].url}/step", json=body, headers=headers).json()["step_count"] == 2
-        assert talk(socket, "step", {"value": [1.0]})["data"]["step_count"] == 3
-
-
-@long_lease
-def test_an_agent_acts_through_any_server(pair: list[ServerProcess]):
-    reset = httpx.post(f"{pair[0].url}/reset", json={"seed": 1}).json()
-    body = {"action": {"value": [1.0]}}
-    for number in range(1, 4):
-        step = httpx.post(f"{pair[number % 2].url}/agent/{reset['agent_id']}/step", json=body)
-        assert (step.status_code, step.json()["step_count"]) == (200, number)
-    headers = {"X-Session-Id": reset["session_id"]}
-    assert httpx.post(f"{pair[0].url}/step", json=body, headers=headers).json()["step_count"] == 4
-    assert httpx.post(f"{pair[1].url}/agent/unknown/step", json=body).status_code == 404
 
 
 def test_an_interrupted_append_fails_and_its_session_is_loaded_again(postgres: PostgresServer):
