@@ -33,12 +33,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps the database; by default it is deleted at the end")
     parser.add_argument("--lease", type=float, default=30.0, help="seconds until a crashed worker's sessions continue")
     args = parser.parse_args()
-    programs, nginx = _postgres_programs(), _nginx()
+    programs, nginx = postgres_programs(), _nginx()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with ExitStack() as stack:
-        folder = stack.enter_context(_folder(args.folder))
+        folder = stack.enter_context(open_folder(args.folder))
         first = args.port + 1
-        url = stack.enter_context(_postgres(programs, folder, first + args.workers))
+        url = stack.enter_context(postgres(programs, folder, first + args.workers))
         options = ["--journal", url, "--lease", str(args.lease)]
         ports = range(first, first + args.workers)
         command = [sys.executable, "-m", "tropism", "serve", *args.ids, *options]
@@ -87,9 +87,11 @@ def _supervise(workers: list[Worker]) -> None:
             worker.restart_if_ended()
 
 
-def _postgres_programs() -> Path:
+def postgres_programs() -> Path:
     found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders = (
+        [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    )
     if not folders:
         sys.exit("Postgres is not installed (Debian: apt-get install postgresql)")
     return folders[0]
@@ -100,8 +102,8 @@ def _nginx() -> str:
 
 
 @contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
-    """The given folder, or a temporary one."""
+def open_folder(given: Path | None) -> Iterator[Path]:
+    """The given folder, or a temporary one, which is deleted at the end."""
     folder = given.absolute() if given else Path(mkdtemp(prefix="tropism-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -112,7 +114,7 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _postgres(programs: Path, folder: Path, port: int) -> Iterator[str]:
+def postgres(programs: Path, folder: Path, port: int) -> Iterator[str]:
     """A database server; yields its address."""
     user, data = _database_user(), folder / "data"
     if user is not None:
@@ -120,16 +122,13 @@ def _postgres(programs: Path, folder: Path, port: int) -> Iterator[str]:
     if not data.exists():
         create = [str(programs / "initdb"), "-D", str(data), "-U", "tropism", "-A", "trust", "-E", "UTF8"]
         subprocess.run(create, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    settings = {
-        "port": port,
-        "listen_addresses": "127.0.0.1",
-        "unix_socket_directories": folder,
-        "log_min_messages": "fatal",
-    }
+    settings = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": folder}
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    server = _start([str(programs / "postgres"), "-D", str(data), *options], user, folder)
+    log = folder / "postgres.log"
+    server = _start([str(programs / "postgres"), "-D", str(data), *options], log, user)
     try:
-        _wait_until(lambda: _accepts(port), server, "Postgres")
+        ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-U", "tropism"]
+        _wait_until(lambda: subprocess.run(ready).returncode == 0, server, "Postgres", log)
         yield f"postgresql://tropism@127.0.0.1:{port}/postgres"
     finally:
         _stop(server, signal.SIGINT)
@@ -161,9 +160,12 @@ def _proxy(nginx: str, folder: Path, port: int, ports: range) -> Iterator[None]:
         _stop(started, signal.SIGTERM)
 
 
-def _start(command: list[str], user: str | None = None, folder: Path | None = None) -> subprocess.Popen[bytes]:
+def _start(command: list[str], log: Path | None = None, user: str | None = None) -> subprocess.Popen[bytes]:
     """In a session of its own, so that Ctrl-C does not end the database before the workers."""
-    return subprocess.Popen(command, user=user, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
+    errors, folder = (None, None) if log is None else (log.open("ab"), log.parent)
+    return subprocess.Popen(
+        command, user=user, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+    )
 
 
 def _stop(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -175,13 +177,16 @@ def _stop(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         process.wait()
 
 
-def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
+def _wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str, log: Path | None = None
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not condition():
+        messages = "" if log is None else f":\n{log.read_text()}"
         if process.poll() is not None:
-            sys.exit(f"{name} ended with exit code {process.returncode}")
+            sys.exit(f"{name} ended with exit code {process.returncode}{messages}")
         if time.monotonic() > deadline:
-            sys.exit(f"{name} did not start in {START_SECONDS:.0f} s")
+            sys.exit(f"{name} did not start in {START_SECONDS:.0f} s{messages}")
         time.sleep(0.05)
 
 
