@@ -61,7 +61,7 @@ class Session:
         return reply
 
 
-def open_session(port: int, path: str, reset: bool = True) -> Session:
+def open_session(port: int, path: str) -> Session:
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(HANDSHAKE.format(path=path, port=port).encode())
@@ -71,8 +71,6 @@ def open_session(port: int, path: str, reset: bool = True) -> Session:
     if b" 101 " not in head.split(b"\r\n")[0]:
         raise ConnectionError(head.decode(errors="replace"))
     session = Session(connection)
-    if not reset:
-        return session
     reply = session.exchange(frame('{"type":"reset","data":{}}'))
     if b'"observation"' not in reply:
         raise ConnectionError(reply.decode(errors="replace"))

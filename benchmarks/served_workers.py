@@ -18,6 +18,7 @@ import httpx
 import numpy as np
 import psycopg
 from deploy.local import open_folder, postgres, postgres_programs
+from websockets.sync.client import connect
 
 from benchmarks import load
 from benchmarks.measure import RESULTS, processor, progress
@@ -117,10 +118,10 @@ def long_episode(port: int) -> str:
     """The id of a session with a long episode."""
     address = f"http://127.0.0.1:{port}"
     id = httpx.post(f"{address}/reset", json={"seed": 0}).json()["session_id"]
-    session = load.open_session(port, f"/ws?session_id={id}", reset=False)
-    for _ in range(EPISODE_STEPS):
-        session.exchange(STEP)
-    session.socket.close()
+    with connect(f"ws://127.0.0.1:{port}/ws?session_id={id}", proxy=None, compression=None) as connection:
+        for _ in range(EPISODE_STEPS):
+            connection.send('{"type":"step","data":{"value":1}}')
+            connection.recv()
     return id
 
 
