@@ -76,13 +76,11 @@ class Capacity:
 
     @property
     def bottleneck(self) -> str:
+        """Workers can be added at will, but a second database divides the sessions."""
         by_cores, by_log = self.databases
-        needs = {
-            "the processors of the workers": self.worker_cores / MACHINE_CORES,
-            "the processors of Postgres": float(by_cores),
-            "the write-ahead log of Postgres": float(by_log),
-        }
-        return max(needs, key=lambda name: needs[name])
+        if max(by_cores, by_log) == 1:
+            return "the processors of the workers"
+        return "the processors of Postgres" if by_cores > by_log else "the write-ahead log of Postgres"
 
 
 def load_capacity() -> Capacity:
@@ -103,8 +101,9 @@ def capacity_as_markdown() -> str:
     table = table_as_markdown(COLUMNS, [*_traffic_rows(need), *_machine_rows(need, workers, ring), *_other_ways(need)])
     by_cores, by_log = need.databases
     machines = ceil(need.worker_cores / MACHINE_CORES)
-    counts = f"{machines} machines of workers, {by_cores} Postgres servers by their processors, {by_log} by their logs"
-    return f"{table}\n\nThe bottleneck is {need.bottleneck}: {counts}."
+    counts = f"{by_cores} Postgres servers are needed by their processors, and {by_log} by their logs"
+    workers_line = f"Workers need {machines} machines, and can be added at will."
+    return f"{table}\n\nThe bottleneck is {need.bottleneck}: {counts}. {workers_line}"
 
 
 def _traffic_rows(need: Capacity) -> list[tuple[str, str, str]]:

@@ -24,6 +24,7 @@ def test_needs_are_products_of_rate_and_cost():
     assert need.databases == (2, 1)
     assert need.bottleneck == "the processors of Postgres"
     assert Capacity(2e7, 1.0, 1.0, {"wal_bytes": 500.0}).bottleneck == "the write-ahead log of Postgres"
+    assert Capacity(1e4, 50.0, 64.0, COSTS).bottleneck == "the processors of the workers"
 
 
 def test_consistent_hashing_moves_only_the_sessions_of_the_removed_worker():

@@ -13,6 +13,7 @@ from tests.serve.storage.test_conformance import KEY, RECORD, RESET, append, cla
 from tropism.serve.storage.postgres import PostgresJournal
 from tropism.serve.storage.postgres_schema import MIGRATIONS
 from tropism.serve.storage.postgres_watch import PostgresWatch
+from tropism.serve.storage.postgres_writer import PostgresConnection
 from tropism.serve.storage.working_memory import snapshot_note
 
 pytestmark = pytest.mark.slow
@@ -91,11 +92,32 @@ def test_a_worker_that_lost_its_connection_is_asked_again(postgres: PostgresServ
     asyncio.run(law())
 
 
+def test_a_worker_whose_lease_expired_hears_of_the_next_claim(postgres: PostgresServer):
+    """So that it drops its copy of the session, from which it could otherwise answer reads."""
+
+    async def law() -> None:
+        late, other = PostgresJournal(postgres.url, lease_seconds=0.0), PostgresJournal(postgres.url)
+        claim, heard = late.open(KEY, RECORD, "a"), asyncio.Event()
+        late.when_wanted(lambda _: heard.set())
+        await append(late, claim, RESET)
+        taken = await claimed(other, "b")
+        await heard.wait()
+        await late.release(claim, b"stale")  # without effect, and without an error
+        await append(other, taken, step(1))
+        assert (await claimed(other, "b")).point.snapshot is None
+        await late.close()
+        await other.close()
+
+    asyncio.run(law())
+
+
 def test_running_time_is_counted_once(postgres: PostgresServer):
     """By several workers together, and never faster than time passes."""
     asyncio.run(PostgresJournal(postgres.url).close())
     start = time.monotonic()
-    watches = [PostgresWatch(postgres.url, lambda *_: None, 1e9, tick_seconds=0.01) for _ in range(4)]
+    watches = [
+        PostgresWatch(PostgresConnection(postgres.url), lambda *_: None, 1e9, tick_seconds=0.01) for _ in range(4)
+    ]
     while not (passed := execute(postgres, "select seconds from clock where ticks > 20")):
         time.sleep(0.02)
     assert 0 < passed[0][0] <= time.monotonic() - start
@@ -114,7 +136,7 @@ def test_deletion_by_age_counts_running_time(postgres: PostgresServer):
         execute(postgres, "update clock set seconds = 100")
         execute(postgres, "update sessions set used = 50 where key = 'young'")
         execute(postgres, "update sessions set expires = now() + interval '1 hour' where key = 'leased'")
-        watch = PostgresWatch(postgres.url, lambda *_: None, forget_after=60.0, tick_seconds=0.01)
+        watch = PostgresWatch(PostgresConnection(postgres.url), lambda *_: None, forget_after=60.0, tick_seconds=0.01)
         while execute(postgres, "select 1 from sessions where key = 'old'"):
             await asyncio.sleep(0.01)
         assert execute(postgres, "select key from sessions order by key") == [(b"leased",), (b"young",)]

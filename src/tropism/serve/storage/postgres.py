@@ -116,23 +116,25 @@ class PostgresJournal(Journal):
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the callers of `when_durable`
         self._reader_lock = threading.Lock()
-        self._reader, self._writer = self._open_connections()
+        self._reader, self._writer, watching = self._open_connections()
         self._on_wanted: WantedCallback = lambda _: None
-        self._watch = PostgresWatch(url, self._release_later, forget_after)
+        self._watch = PostgresWatch(watching, self._release_later, forget_after)
         self._thread = threading.Thread(target=self._write_until_closed, name="journal", daemon=True)
         self._thread.start()
 
-    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection]:
+    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection, PostgresConnection]:
+        """For reading and claiming, for appending, and for notifications."""
         with ExitStack() as opened:
             try:
                 reader = opened.enter_context(closing(PostgresConnection(self._url)))
                 migrate(reader.get(), self.location)
                 writer = opened.enter_context(closing(PostgresConnection(self._url)))
+                watching = opened.enter_context(closing(PostgresConnection(self._url)))
             except psycopg.Error as error:
                 expected = f"the address of a Postgres database that can be written ({first_line(error)})"
                 raise ValidationError("journal", self.location, expected) from None
             opened.pop_all()
-        return reader, writer
+        return reader, writer, watching
 
     def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
         claim = Claim(key, record, worker, FIRST_TOKEN)
@@ -206,6 +208,7 @@ class PostgresJournal(Journal):
         row = connection.execute(CLAIM, (worker, self._lease_seconds, key, worker)).fetchone()
         if row is None:
             return None
+        connection.execute(ASK, (f"{worker}:{key.hex()}", key))  # a worker whose lease expired drops its copy
         token, *record, begin, reached, snapshot = row
         entries = connection.execute(SELECT_NEEDED, (key, begin)).fetchall()
         notes = connection.execute(
@@ -296,6 +299,7 @@ class PostgresJournal(Journal):
             if not session.stored:
                 return
             append = PostgresAppend(session.claim)
+            append.may_be_stale = True
             append.statements += self._save(session, snapshot) if snapshot is not None else []
             append.statements.append((END_LEASE, (claim.key, claim.token)))
             self._enqueue(append)

@@ -27,12 +27,12 @@ class PostgresWatch:
 
     def __init__(
         self,
-        url: str,
+        connection: PostgresConnection,
         on_wanted: Callable[[bytes, str], None],
         forget_after: float,
         tick_seconds: float = TICK_SECONDS,
     ):
-        self._connection = PostgresConnection(url)
+        self._connection = connection
         self._on_wanted = on_wanted
         self._forget_after = forget_after
         self._tick_seconds = tick_seconds

@@ -35,15 +35,16 @@ values (%s, %s, %s, %s, %s, %s, now(), %s, %s) on conflict do nothing
 class PostgresAppend(Ticket):
     """One append: its entries with their seqs, and the statements that follow if the claim is current.
 
-    `new_session` has the alias of a session that is not stored yet.
+    `new_session` has the alias of a session that is not stored yet. With `may_be_stale`, a stale claim is no error.
     """
 
-    __slots__ = ("claim", "new_session", "rows", "statements")
+    __slots__ = ("claim", "may_be_stale", "new_session", "rows", "statements")
 
     def __init__(self, claim: Claim | None = None):
         super().__init__(pending=True)
         self.claim = claim
         self.new_session: Alias | None = None
+        self.may_be_stale = False
         self.rows: list[tuple[int, str]] = []
         self.statements: list[Statement] = []
 
@@ -86,10 +87,11 @@ def write_group(
         current = _commit_or_retry(connection, group, lease_seconds)
     except ServerError as error:
         return [error] * len(group)
-    return [
-        None if append.claim is None or (append.claim.key, append.claim.token) in current else revoked_error()
-        for append in group
-    ]
+    return [None if _is_current(append, current) else revoked_error() for append in group]
+
+
+def _is_current(append: PostgresAppend, claims: set[tuple[bytes, int]]) -> bool:
+    return append.claim is None or append.may_be_stale or (append.claim.key, append.claim.token) in claims
 
 
 def _commit_or_retry(
