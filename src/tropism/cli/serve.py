@@ -56,6 +56,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FILE|URL",
+            envvar="TROPISM_JOURNAL",
             help="File that stores sessions, so that they survive a crash or restart, or the postgresql:// address of "
             "a database, which several servers can share. Default: a file for this address in "
             "$XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",

@@ -75,10 +75,6 @@ class LiveSession(RecoverableSession):
         return ids.watch_id(self.id)
 
     @property
-    def agent_id(self) -> str:
-        return ids.agent_id(self.id)
-
-    @property
     def is_evictable(self) -> bool:
         """Whether no caller is connected, and the next request can resume the session."""
         return not self.sockets and not self.lock.is_locked and self.environment.resumable and len(self.log.memory) > 0

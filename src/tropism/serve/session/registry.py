@@ -16,8 +16,9 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
+from tropism.serve.session.agents import AgentIndex
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
-from tropism.serve.session.json_form import session_state
+from tropism.serve.session.listing import session_row
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.quota import StoredBytes
 from tropism.serve.session.replay_pool import ReplayPool
@@ -26,7 +27,6 @@ from tropism.serve.storage.memory import MemoryJournal
 from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord, session_key
 
 MAX_LISTED = 200
-MAX_AGENT_IDS = 2**17  # of sessions that are open, or were evicted since the server started
 ADMIN_KINDS = ("fork", "snapshot", "restore", "history")  # these need the admin token, if there is one
 RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
@@ -53,7 +53,8 @@ class SessionRegistry:
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
         self._live: dict[str, LiveSession] = {}
-        self._agents: dict[str, str] = {}  # session ids by agent id
+        self._agents = AgentIndex(self.journal)
+        self.journal.when_wanted(self._hand_over_later)
         self._slots_by_owner: dict[str, int] = {}
         self._slots_lock = threading.Lock()  # forks reserve slots from threads
         self._worker = secrets.token_hex(8)  # the name of this process in leases
@@ -92,13 +93,12 @@ class SessionRegistry:
         id = secrets.token_urlsafe(16)
         record = SessionRecord(environment.id, environment.variant, owner)
         claim = self.journal.open(session_key(id), record, self._worker)
+        self._agents.publish(id, claim)
         return self._register(LiveSession(id, environment, session, self, claim))
 
     def _register(self, live: LiveSession) -> LiveSession:
         self._live[live.id] = live
-        self._agents[live.agent_id] = live.id
-        if len(self._agents) > MAX_AGENT_IDS:
-            del self._agents[next(iter(self._agents))]
+        self._agents.add(live.id)
         self.opened_count += 1
         return live
 
@@ -109,7 +109,7 @@ class SessionRegistry:
 
     async def find_agent(self, agent_id: str) -> LiveSession:
         """The session in which an agent with this id may act."""
-        id = self._agents.get(agent_id)
+        id = await self._agents.find(agent_id)
         if id is None:
             raise ServerError("SESSION_ERROR", "no session has this agent id; its owner may have to resume it first")
         return await self.find(id, None, None)
@@ -226,7 +226,7 @@ class SessionRegistry:
         await self._wait_for_transition(live.id)
         if not self._remove(live):
             return
-        self._agents.pop(live.agent_id, None)
+        self._agents.remove(live.id)
         with self._transition(live.id):
             await self._record(live)
             await live.run(live.can_run_inline("close", {}), live.close)
@@ -289,6 +289,19 @@ class SessionRegistry:
             if self._remove(live):
                 await self._release(live, snapshot, failed)
 
+    def _hand_over_later(self, key: bytes) -> None:
+        """Another worker waits for this session: release it after its running request."""
+        for live in self._live.values():
+            if live.log.claim.key == key and live.environment.resumable:
+                self._run_in_background(self._hand_over(live))
+
+    async def _hand_over(self, live: LiveSession) -> None:
+        while live.id in self._transitions or live.lock.is_locked:
+            await self._wait_for_transition(live.id)
+            await live.lock.wait_until_idle()
+        if self._live.get(live.id) is live:
+            await self.evict(live)
+
     async def _release(self, live: LiveSession, snapshot: bytes | None, failed: bool) -> None:
         """Release the claim of a session; one without a snapshot is deleted unless making it `failed`."""
         try:
@@ -324,7 +337,7 @@ class SessionRegistry:
         """The live sessions of one caller, most recently used first."""
         own = self._sessions_of(owner)
         latest = nlargest(MAX_LISTED, own, key=lambda live: live.used_at)
-        return {"count": len(own), "sessions": [_row(live) for live in latest]}
+        return {"count": len(own), "sessions": [session_row(live) for live in latest]}
 
     def find_watched(self, watch_id: str, owner: str) -> LiveSession:
         """The live session of this caller with this watch id."""
@@ -335,16 +348,3 @@ class SessionRegistry:
 
     def _sessions_of(self, owner: str) -> list[LiveSession]:
         return [live for live in list(self._live.values()) if self._may_access(live.owner, owner)]
-
-
-def _row(live: LiveSession) -> dict[str, Any]:
-    return {
-        "view": live.watch_id,  # not the id, which permits stepping
-        "environment": live.environment.id,
-        "lifecycle": live.session.lifecycle.value,
-        "attached": live.sockets > 0,
-        "total_reward": live.session.total_reward,
-        "age": time.monotonic() - live.opened_at,
-        "idle": time.monotonic() - live.used_at,
-        **session_state(live.session),
-    }
