@@ -58,6 +58,9 @@ Processes = Annotated[
         "does not end the server. Costs a fork per reset, a pipe round trip per step, and memory.",
     ),
 ]
+Devices = Annotated[
+    str | None, typer.Option(metavar="all", help="Spread each batch over all devices; by default it runs on one.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 
 
