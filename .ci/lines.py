@@ -10,7 +10,7 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9150, 5900),
+    "core": (9280, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
     "envs": (3960, 2600),
@@ -21,9 +21,10 @@ LIMITS = {
     "wire": (360, 300),
     "record": (1150, 1050),
     "train": (2700, 1900),
-    "cli": (2170, 1780),
+    "cli": (2345, 1780),
     "sandbox": (3400, 3400),
     "drawing": (250, 250),
+    "scale": (830, 1000),
 }
 
 

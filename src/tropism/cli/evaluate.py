@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tropism.cli.interrupts import exit_now
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Devices,
+    On,
     Params,
     Seed,
     announce_duration,
@@ -56,6 +60,8 @@ def evaluate(
     token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Token of the server at URL.")] = None,
     param: Params = None,
     arg: Arguments = None,
+    on: On = None,
+    devices: Devices = None,
     as_json: AsJson = False,
 ) -> None:
     """Run policies on the same seeded episodes and compare them.
@@ -74,6 +80,7 @@ def evaluate(
         )
     if greedy and not any(is_trained(name) for name in names):
         raise ValidationError("greedy", True, "a trained policy")
+    _check_where(remote, on, devices)
     if out is not None:
         make_folder(out)  # before the episodes run
     if remote:
@@ -81,7 +88,10 @@ def evaluate(
         results = [_evaluate_remotely(target, local, name, greedy, token, seed, episodes, steps) for name in names]
     else:
         local = environment(target, param, arg)
-        results = [_evaluate_locally(*local, name, greedy, seed, episodes, steps) for name in names]
+        with _executor(on) as executor:
+            results = [
+                _evaluate_locally(*local, name, greedy, seed, episodes, steps, executor, devices) for name in names
+            ]
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
@@ -92,7 +102,25 @@ def evaluate(
         print_text(f"Results and plots are in {out}/.")
 
 
-def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
+def _check_where(remote: bool, on: str | None, devices: str | None) -> None:
+    if on is not None and (remote or devices is not None):
+        raise ValidationError("on", on, "no --on with --devices or the URL of a served environment")
+    if devices is not None and remote:
+        raise ValidationError("devices", devices, "no --devices with the URL of a served environment")
+
+
+def _executor(on: str | None) -> AbstractContextManager[Any]:
+    """One executor for all policies; None if there is no --on."""
+    if on is None:
+        return nullcontext()
+    from tropism.scale.executor import use_executor
+
+    return use_executor(on)
+
+
+def _evaluate_locally(
+    env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int, on: Any, devices: Any
+) -> Any:
     from tropism.core.rollout.policy import runs_on_host
     from tropism.core.session.session import Session
     from tropism.train.evaluation import evaluate as run
@@ -101,13 +129,36 @@ def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int,
     from tropism.train.runner import LocalRunner
 
     policy = resolve_policy(name, env, params, greedy)
+    if on is not None:
+        return _evaluate_on(on, name, env, params, policy, seed, episodes, steps)
     if env.pure and not runs_on_host(policy):
         if num_batches(episodes) > 1:
-            return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
+            return _with_progress(
+                name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show, devices)
+            )
         with console.status(f"{escape(name)}: {episodes} episodes"):
-            return run(name, env, params, policy, seed, episodes)
+            return run(name, env, params, policy, seed, episodes, devices=devices)
+    if devices is not None:
+        raise ValidationError("devices", devices, "no --devices: this environment or policy is not compiled")
     with Session(env, env.evaluation_params(params)) as session:
         return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
+
+
+def _evaluate_on(on: Any, name: str, env: Any, params: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
+    """Evaluate on an executor; after Ctrl-C, print the results so far."""
+    from tropism.scale import EvaluationInterruptedError, evaluate
+
+    def run(show: Callable[[int], None]) -> Any:
+        return evaluate(name, env, params, policy, seed, episodes, show, on=on, max_steps=steps)
+
+    try:
+        return _with_progress(name, episodes, run)
+    except EvaluationInterruptedError as interruption:
+        if interruption.partial is None:
+            exit_now("Interrupted. No part was complete.")
+        print_evaluations([interruption.partial])
+        console.file.flush()
+        exit_now(f"Interrupted. These are the first {len(interruption.partial.returns):,} of {episodes:,} episodes.")
 
 
 def _local_environment(url: str, env: str | None) -> tuple[Any, Any] | None:
@@ -156,7 +207,7 @@ def _with_progress(name: str, episodes: int, run: Callable[[Callable[[int], None
         measured.append((time.perf_counter(), done))
         if len(measured) == 2:
             (before, first), (now, second) = measured
-            announce_duration(name, (now - before) / (second - first) * (episodes - second))
+            announce_duration(name, (now - before) / max(1, second - first) * (episodes - second))
 
     with progress_bar() as bar:
         task = bar.add_task(name, total=episodes)

@@ -1,7 +1,7 @@
 """The command rollout."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,7 +36,7 @@ def rollout(
             bar.update(task, completed=done, total=total, description=f"{id}: {envs} environments")
 
         policy = random_policy(env, params)
-        options = {"params": params, "collect": False, "progress": report, "devices": devices}
+        options: dict[str, Any] = {"params": params, "collect": False, "progress": report, "devices": devices}
         result = run(env, policy, jax.random.key(seed), envs, steps, **options)
         seconds = time.perf_counter() - start
     episodes = result.episodes

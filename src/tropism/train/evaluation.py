@@ -116,7 +116,9 @@ def num_batches(num_episodes: int) -> int:
     return math.ceil(num_episodes / MAX_BATCH)
 
 
-def evaluate_batch(name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int) -> Evaluation:
+def evaluate_batch(
+    name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
+) -> Evaluation:
     """Run episodes at once, compiled, with the params of `evaluation_params`."""
     if isinstance(env, TimedSearch):
         times = env.search_times(policy, seed, num_episodes, params)
