@@ -97,6 +97,11 @@ def rates_as_markdown(result: dict[str, Any]) -> str:
     return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
 
 
+def cells_as_markdown(result: dict[str, Any]) -> str:
+    """The table of a result that is stored as cells."""
+    return "\n\n".join([_markdown(result["columns"], result["cells"]), result["caption"]])
+
+
 def case_label(row: dict[str, Any]) -> str:
     return ", ".join([row["id"], *(f"`{name}={value}`" for name, value in row["arguments"].items())])
 
