@@ -4,17 +4,16 @@ import gymnasium
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune import register_env
 
-import tropism.gym as _  # registers the ids
 
-ID = "tropism/CartPole-v1"
+ID = "tropism.gym:tropism/CartPole-v1"  # the module registers the id, in every process
 UPDATES = 2
 
 
 def main() -> None:
-    register_env(ID, lambda _config: gymnasium.make(ID))
+    register_env("tropism", lambda _config: gymnasium.make(ID))
     config = (
         PPOConfig()
-        .environment(ID)
+        .environment("tropism")
         .env_runners(num_env_runners=1)
         .training(train_batch_size_per_learner=512, minibatch_size=128, num_epochs=2)
     )
