@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,31 +71,37 @@ def assert_same(one: Any, other: Any) -> None:
         assert one.keys() == other.keys()
         for name in one:
             assert_same(one[name], other[name])
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for mine, yours in zip(one, other, strict=True):
+            assert_same(mine, yours)
     else:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("id", ["Echo-v0", "CartPole-v1"])
-def test_a_vector_environment_equals_the_local_one(cluster: Ray, id: str) -> None:
-    make_env = partial(gymnasium.make, f"tropism/{id}")
-    local, remote = SyncVectorEnv([make_env] * 3), RayVectorEnv(make_env, 3, actors=2)
-    assert remote.action_space == local.action_space
-    assert remote.observation_space == local.observation_space
-    assert remote.metadata == local.metadata
-    assert_same(remote.reset(seed=4), local.reset(seed=4))
+def test_a_vector_environment_equals_the_local_one(cluster: Ray) -> None:
+    make_env = partial(gymnasium.make, "tropism.gym:tropism/CartPole-v1")
+    local = SyncVectorEnv([make_env] * 3)
     local.action_space.seed(0)
-    for _ in range(40):  # CartPole restarts on the way
-        actions = local.action_space.sample()
-        assert_same(remote.step(actions), local.step(actions))
-    remote.close()
-    local.close()
+    with closing(local), closing(RayVectorEnv(make_env, 3, actors=2)) as remote:
+        assert remote.action_space == local.action_space
+        assert remote.observation_space == local.observation_space
+        assert remote.metadata == local.metadata
+        assert_same(remote.reset(seed=4), local.reset(seed=4))
+        for _ in range(40):  # episodes restart on the way
+            actions = local.action_space.sample()
+            assert_same(remote.step(actions), local.step(actions))
 
 
 def test_a_vector_environment_recovers_from_a_dead_actor(cluster: Ray) -> None:
-    remote = RayVectorEnv(partial(gymnasium.make, "tropism/Echo-v0"), 2, actors=2)
-    first = remote.reset(seed=0)
-    os.kill(actor_pids("VectorActor")[0], signal.SIGKILL)
-    with pytest.raises(ProcessError, match=r"call reset\(\)"):
-        remote.step(remote.action_space.sample())
-    assert_same(remote.reset(seed=0), first)
-    remote.close()
+    make_env = partial(gymnasium.make, "tropism.gym:tropism/Echo-v0")
+    local = SyncVectorEnv([make_env] * 2)
+    with closing(local), closing(RayVectorEnv(make_env, 2, actors=2)) as remote:
+        first = remote.reset(seed=0)
+        assert_same(first, local.reset(seed=0))
+        actions = local.action_space.sample()
+        assert_same(remote.step(actions), local.step(actions))
+        os.kill(actor_pids("VectorActor")[0], signal.SIGKILL)
+        with pytest.raises(ProcessError, match=r"call reset\(\)"):
+            remote.step(remote.action_space.sample())
+        assert_same(remote.reset(seed=0), first)
