@@ -37,8 +37,8 @@ def jobs() -> dict[str, tuple[EvaluationJob, Sequence[range]]]:
     compiled = EvaluationJob("random", *meander, random_policy(*meander), 0, 1000)
     host = EvaluationJob("alternate", *cartpole, HostFunctionPolicy(alternate), 0, 1000)
     return {
-        "compiled, PlumeNavMeander-v0": (compiled, [range(256 * i, 256 * (i + 1)) for i in range(24)]),
-        "in Python, CartPole-v1": (host, [range(64 * i, 64 * (i + 1)) for i in range(24)]),
+        "compiled, PlumeNavMeander-v0": (compiled, [range(1024 * i, 1024 * (i + 1)) for i in range(60)]),
+        "in Python, CartPole-v1": (host, [range(64 * i, 64 * (i + 1)) for i in range(96)]),
     }
 
 

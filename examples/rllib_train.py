@@ -4,7 +4,6 @@ import gymnasium
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune import register_env
 
-
 ID = "tropism.gym:tropism/CartPole-v1"  # the module registers the id, in every process
 UPDATES = 2
 

@@ -4,7 +4,6 @@ import multiprocessing
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest

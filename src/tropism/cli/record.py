@@ -1,6 +1,7 @@
 """The command record."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ def record(
     from tropism.cli.policies import find_policy
     from tropism.core.session.session import Session
 
+    import_module("tropism.record")  # reports a missing extra before the progress bar
     session = Session(*environment(id, param, arg))
     chosen = find_policy(policy, session, greedy)
     try:

@@ -20,9 +20,9 @@ MakeEnv = Callable[[], Env[Any, Any]]
 class RayVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; not generic before Gymnasium 1.0
     """Equals Gymnasium's `SyncVectorEnv` of the same environments; each actor steps an equal part of them.
 
-    `make_env` makes one environment, in the actor: such as `partial(gymnasium.make, "tropism.gym:tropism/Coding-v0")`. `address`
-    and `actors` are those of `Ray`, and `options` those of `SyncVectorEnv`. If an actor dies, so do the episodes in it:
-    the call raises ProcessError, and the next `reset` starts another actor.
+    `make_env` makes one environment, in the actor: `partial(gymnasium.make, "tropism.gym:tropism/Coding-v0")`.
+    `address` and `actors` are those of `Ray`, and `options` those of `SyncVectorEnv`. If an actor dies, the episodes in
+    it are lost: the call raises ProcessError, and the next `reset` starts another actor.
     """
 
     def __init__(
