@@ -10,7 +10,7 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9360, 5900),
+    "core": (9480, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
     "envs": (3965, 2600),
@@ -21,9 +21,10 @@ LIMITS = {
     "wire": (450, 300),
     "record": (1150, 1050),
     "train": (2700, 1900),
-    "cli": (2220, 1780),
+    "cli": (2410, 1780),
     "sandbox": (3900, 3400),
     "drawing": (250, 250),
+    "scale": (830, 1000),
 }
 
 

@@ -24,6 +24,7 @@ REQUIREMENTS = {
     "gymnasium": (as_ours("gymnasium"), as_ours("numpy")),
     "envpool": ("envpool==1.2.5",),
     "pufferlib": ("pufferlib==3.0.0",),
+    "rllib": (f"ray[rllib]{as_ours('ray').removeprefix('ray')}", "torch", as_ours("jax"), "equinox", "jaxtyping"),
     "plume_nav_sim": ("plume-nav-sim==0.1.0", as_ours("gymnasium"), as_ours("numpy")),
 }
 

@@ -8,9 +8,15 @@ import sys
 from benchmarks.capacity import capacity_as_markdown
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
-from benchmarks.table import figures_as_markdown, levels_as_markdown, rates_as_markdown, rows_as_markdown
+from benchmarks.table import (
+    cells_as_markdown,
+    figures_as_markdown,
+    levels_as_markdown,
+    rates_as_markdown,
+    rows_as_markdown,
+)
 
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "scale.md")
+PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md")]
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -24,7 +30,9 @@ def fill(place: re.Match[str]) -> str:
     if not path.exists():
         return f"{begin}\nNot measured yet.\n\n{end}"
     result = json.loads(path.read_text())
-    if "figures" in result:
+    if "cells" in result:
+        table = cells_as_markdown(result)
+    elif "figures" in result:
         table = figures_as_markdown(result)
     elif "levels" in result:
         table = levels_as_markdown(result)

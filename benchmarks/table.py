@@ -122,6 +122,11 @@ def level_notes(result: dict[str, Any]) -> list[str]:
     return [resume, f"{machine_line(result)} Load average {result['load']:.1f}, with other programs."]
 
 
+def cells_as_markdown(result: dict[str, Any]) -> str:
+    """The table of a result that is stored as cells."""
+    return "\n\n".join([_markdown(result["columns"], result["cells"]), result["caption"]])
+
+
 def case_label(row: dict[str, Any]) -> str:
     return ", ".join([row["id"], *(f"`{name}={value}`" for name, value in row["arguments"].items())])
 

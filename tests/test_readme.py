@@ -11,7 +11,8 @@ from tests.ids import mark_slow
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"openenv_class.py", "verifiers_eval.py"}  # need other packages; benchmarks/openenv_compat.py runs them
+# Need other packages; benchmarks/openenv_compat.py and tests/scale/test_rllib.py run them.
+ELSEWHERE = {"openenv_class.py", "verifiers_eval.py", "rllib_train.py"}
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if path.name not in ELSEWHERE)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

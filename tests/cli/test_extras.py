@@ -20,6 +20,7 @@ COMMANDS = [
     ("imageio_ffmpeg", "render CartPole-v1 -o film.mp4", "video"),
     ("tensorboardX", "train CartPole-v1 --tensorboard -o trained", "tensorboard"),
     ("PIL", "list", "cli"),
+    ("ray", "evaluate CartPole-v1 --on ray", "ray"),
 ]
 IMPORTS = [
     ("gymnasium", "import tropism.gym", "gym"),
@@ -30,6 +31,7 @@ IMPORTS = [
     ("minari", "from tropism.gym import to_minari", "minari"),
     ("pyarrow", "from tropism.gym import Recording", "record"),
     ("websockets", "from tropism.gym import RemoteVectorEnv", "client"),
+    ("ray", "from tropism.scale import RayVectorEnv", "ray"),
 ]
 
 

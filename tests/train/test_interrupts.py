@@ -1,58 +1,22 @@
 """Ctrl-C at any time: exit code 130, one line, no traceback, and usable files."""
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interrupting import STARTED, interrupt, start, wait_for
 
 from tropism.train import checkpoint
 from tropism.train.run import CHECKPOINT
 
-# Prints a line as soon as Python itself is up, whose own start cannot be handled; then it is `python -m tropism`.
-STARTED = "import runpy, sys; print('up', flush=True); runpy.run_module('tropism', run_name='__main__', alter_sys=True)"
 SMALL = ("--num-envs", "4", "--num-steps", "16", "--total-steps", "640000")
-
-
-def start(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a process that handles Ctrl-C, also if the tests run as a background job, and wait for its first line."""
-    command = ["env", "--default-signal=INT", sys.executable, "-c", code, *arguments]
-    # Nothing compiled is read from disk: compiling takes its time.
-    variables = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
-
-
-def interrupt(process: subprocess.Popen[str], timeout: float = 20) -> str:
-    """Send Ctrl-C, check how the process ends, and return its stderr."""
-    process.send_signal(signal.SIGINT)
-    try:
-        out, errors = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    assert process.returncode == 130, errors
-    assert "Traceback" not in out + errors
-    assert "Exception" not in out + errors
-    assert errors.count("Interrupted.") == 1
-    return errors
 
 
 def train(folder: Path, *more: str) -> subprocess.Popen[str]:
     return start(STARTED, "train", "CartPole-v1", "--out", str(folder), *SMALL, *more)
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def check_folder(folder: Path) -> None:

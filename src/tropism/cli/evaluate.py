@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +12,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tropism.cli.interrupts import exit_now
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Devices,
     EngineOption,
+    On,
     Params,
     Seed,
     announce_duration,
@@ -59,6 +63,8 @@ def evaluate(
     engine: EngineOption = "auto",
     param: Params = None,
     arg: Arguments = None,
+    on: On = None,
+    devices: Devices = None,
     as_json: AsJson = False,
 ) -> None:
     """Run policies on the same seeded episodes and compare them.
@@ -75,10 +81,9 @@ def evaluate(
         raise ValidationError(
             "param", [*(param or []), *(arg or [])], "none: pass them to `tropism serve` and give its URL"
         )
-    if engine != "auto" and remote:
-        raise ValidationError("engine", engine, "no --engine: pass it to `tropism serve` and give its URL")
     if greedy and not any(is_trained(name) for name in names):
         raise ValidationError("greedy", True, "a trained policy")
+    _check_where(remote, on, devices, engine)
     if out is not None:
         make_folder(out)  # before the episodes run
     if remote:
@@ -86,7 +91,11 @@ def evaluate(
         results = [_evaluate_remotely(target, local, name, greedy, token, seed, episodes, steps) for name in names]
     else:
         local = environment(target, param, arg)
-        results = [_evaluate_locally(*local, name, greedy, seed, episodes, steps, engine) for name in names]
+        with _executor(on) as executor:
+            results = [
+                _evaluate_locally(*local, name, greedy, seed, episodes, steps, executor, devices, engine)
+                for name in names
+            ]
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
@@ -97,8 +106,37 @@ def evaluate(
         print_text(f"Results and plots are in {out}/.")
 
 
+def _check_where(remote: bool, on: str | None, devices: str | None, engine: str) -> None:
+    if engine != "auto" and remote:
+        raise ValidationError("engine", engine, "no --engine: pass it to `tropism serve` and give its URL")
+    if engine == "native" and on is not None:
+        raise ValidationError("engine", engine, "auto or xla with --on, which runs compiled batches")
+    if on is not None and (remote or devices is not None):
+        raise ValidationError("on", on, "no --on with --devices or the URL of a served environment")
+    if devices is not None and remote:
+        raise ValidationError("devices", devices, "no --devices with the URL of a served environment")
+
+
+def _executor(on: str | None) -> AbstractContextManager[Any]:
+    """One executor for all policies; None if there is no --on."""
+    if on is None:
+        return nullcontext()
+    from tropism.scale.executor import use_executor
+
+    return use_executor(on)
+
+
 def _evaluate_locally(
-    env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int, engine: Any
+    env: Any,
+    params: Any,
+    name: str,
+    greedy: bool,
+    seed: int,
+    episodes: int,
+    steps: int,
+    on: Any,
+    devices: Any,
+    engine: Any,
 ) -> Any:
     from tropism.core.rollout.policy import runs_on_host
     from tropism.core.session.session import Session
@@ -108,14 +146,35 @@ def _evaluate_locally(
     from tropism.train.runner import LocalRunner
 
     policy = resolve_policy(name, env, params, greedy)
+    if on is not None:
+        return _evaluate_on(on, name, env, params, policy, seed, episodes, steps)
     if env.pure and not runs_on_host(policy):
-        compiled = partial(run, name, env, params, policy, seed, episodes, engine=engine)
+        compiled = partial(run, name, env, params, policy, seed, episodes, devices=devices, engine=engine)
         if num_batches(episodes) > 1 or engine == "native":
             return _with_progress(name, episodes, compiled)
         with console.status(f"{escape(name)}: {episodes} episodes"):
             return compiled()
+    if devices is not None:
+        raise ValidationError("devices", devices, "no --devices: this environment or policy is not compiled")
     with Session(env, env.evaluation_params(params), engine=engine) as session:
         return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
+
+
+def _evaluate_on(on: Any, name: str, env: Any, params: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
+    """Evaluate on an executor; after Ctrl-C, print the results so far."""
+    from tropism.scale import EvaluationInterruptedError, evaluate
+
+    def run(show: Callable[[int], None]) -> Any:
+        return evaluate(name, env, params, policy, seed, episodes, show, on=on, max_steps=steps)
+
+    try:
+        return _with_progress(name, episodes, run)
+    except EvaluationInterruptedError as interruption:
+        if interruption.partial is None:
+            exit_now("Interrupted. No part was complete.")
+        print_evaluations([interruption.partial])
+        console.file.flush()
+        exit_now(f"Interrupted. These are the first {len(interruption.partial.returns):,} of {episodes:,} episodes.")
 
 
 def _local_environment(url: str, env: str | None) -> tuple[Any, Any] | None:
@@ -164,7 +223,7 @@ def _with_progress(name: str, episodes: int, run: Callable[[Callable[[int], None
         measured.append((time.perf_counter(), done))
         if len(measured) == 2:
             (before, first), (now, second) = measured
-            announce_duration(name, (now - before) / (second - first) * (episodes - second))
+            announce_duration(name, (now - before) / max(1, second - first) * (episodes - second))
 
     with progress_bar() as bar:
         task = bar.add_task(name, total=episodes)

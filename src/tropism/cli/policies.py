@@ -11,14 +11,19 @@ NO_TEXT = (
 
 
 def policy_of(name: str, session: Any, greedy: bool) -> Any:
-    """The policy of this name for a session, as a SteppedPolicy; only trained agents need an extra."""
-    from tropism.core.rollout.named import named_policy
+    """The policy of this name for a session, as a SteppedPolicy."""
     from tropism.core.rollout.stepped import SteppedPolicy
+
+    return SteppedPolicy(find_policy(name, session, greedy), session.env.pure)
+
+
+def find_policy(name: str, session: Any, greedy: bool) -> Any:
+    """The policy of this name for a session; only trained agents need an extra."""
+    from tropism.core.rollout.named import named_policy
 
     if name.startswith("llm:"):
         raise ValidationError("policy", name, NO_TEXT)
-    policy = named_policy(name, session.env, session.params) or _trained_policy(name, session, greedy)
-    return SteppedPolicy(policy, session.env.pure)
+    return named_policy(name, session.env, session.params) or _trained_policy(name, session, greedy)
 
 
 def _trained_policy(name: str, session: Any, greedy: bool) -> Any:

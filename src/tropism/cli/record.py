@@ -1,7 +1,9 @@
 """The command record."""
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +12,7 @@ from tropism.cli.terminal import (
     AsJson,
     Greedy,
     Id,
+    On,
     Params,
     PolicyName,
     Seed,
@@ -30,30 +33,62 @@ def record(
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
+    on: On = None,
     as_json: AsJson = False,
 ) -> None:
     """Record episodes into a folder of Parquet files.
 
     Example: tropism record CartPole-v1 --episodes 100 -o recordings/cartpole
     """
-    from tropism.cli.policies import policy_of
+    from tropism.cli.policies import find_policy
     from tropism.core.session.session import Session
-    from tropism.record import Recorder
 
+    import_module("tropism.record")  # reports a missing extra before the progress bar
     session = Session(*environment(id, param, arg))
-    stepped = policy_of(policy, session, greedy)
-    returns: list[float] = []
-    total_steps = 0
+    chosen = find_policy(policy, session, greedy)
     try:
-        with Recorder(session, out) as recorder, progress_bar() as bar:
-            for number in bar.track(range(episodes), description=id):
-                stepped.reset(seed + number)
-                timestep = recorder.reset(seed=seed + number)
-                while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(stepped.act(timestep.obs))
-                returns.append(session.total_reward)
-                total_steps += session.step_count
+        with progress_bar() as bar:
+            task = bar.add_task(id, total=episodes)
+
+            def show(done: int) -> None:
+                bar.update(task, completed=done)
+
+            if on is None:
+                total_steps, mean = _record_steps(session, chosen, out, seed, episodes, steps, show)
+            else:
+                total_steps, mean = _record_on(on, session, chosen, out, seed, episodes, steps, show)
     except OSError as error:
         raise ValidationError("out", str(out), f"a folder that can be written to ({error})") from None
-    mean = sum(returns) / len(returns)
     print_rows([{"folder": str(out), "episodes": episodes, "steps": total_steps, "mean_return": mean}], as_json)
+
+
+def _record_steps(
+    session: Any, policy: Any, out: Path, seed: int, episodes: int, steps: int, show: Callable[[int], None]
+) -> tuple[int, float]:
+    """Write each step before the next; return the number of steps and the mean return."""
+    from tropism.core.rollout.stepped import SteppedPolicy
+    from tropism.record import Recorder
+
+    returns: list[float] = []
+    total_steps = 0
+    stepped = SteppedPolicy(policy, session.env.pure)
+    with Recorder(session, out) as recorder:
+        for number in range(episodes):
+            stepped.reset(seed + number)
+            timestep = recorder.reset(seed=seed + number)
+            while session.step_count < steps and not (timestep.terminated or timestep.truncated):
+                timestep = recorder.step(stepped.act(timestep.obs))
+            returns.append(session.total_reward)
+            total_steps += session.step_count
+            show(number + 1)
+    return total_steps, sum(returns) / len(returns)
+
+
+def _record_on(
+    on: str, session: Any, policy: Any, out: Path, seed: int, episodes: int, steps: int, show: Callable[[int], None]
+) -> tuple[int, float]:
+    """Run episodes on an executor and write those that are complete, in order."""
+    from tropism.scale import record
+
+    totals = record(session.env, session.params, policy, out, seed, episodes, steps, show, on=on)
+    return totals.steps, totals.mean_return

@@ -1,11 +1,11 @@
 """The command rollout."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, Seed, environment, print_rows, progress_bar
+from tropism.cli.terminal import Arguments, AsJson, Devices, Id, Params, Seed, environment, print_rows, progress_bar
 
 
 def rollout(
@@ -13,6 +13,7 @@ def rollout(
     envs: Annotated[int, typer.Option(help="Parallel environments.", min=1)] = 1024,
     steps: Annotated[int, typer.Option(help="Steps per environment.", min=1)] = 1000,
     seed: Seed = 0,
+    devices: Devices = None,
     param: Params = None,
     arg: Arguments = None,
     as_json: AsJson = False,
@@ -35,7 +36,8 @@ def rollout(
             bar.update(task, completed=done, total=total, description=f"{id}: {envs} environments")
 
         policy = random_policy(env, params)
-        result = run(env, policy, jax.random.key(seed), envs, steps, params=params, collect=False, progress=report)
+        options: dict[str, Any] = {"params": params, "collect": False, "progress": report, "devices": devices}
+        result = run(env, policy, jax.random.key(seed), envs, steps, **options)
         seconds = time.perf_counter() - start
     episodes = result.episodes
     row = {

@@ -62,6 +62,17 @@ EngineName = Literal["auto", "native", "xla"]
 EngineOption = Annotated[
     EngineName, typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits.")
 ]
+Devices = Annotated[
+    str | None, typer.Option(metavar="all", help="Spread each batch over all devices; by default it runs on one.")
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="threads|processes|ray[://HOST:PORT]",
+        help="Run on several cores or machines, with the same results; threads:N and processes:N use N workers. "
+        "Default: this process alone.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 
 

@@ -12,10 +12,13 @@ import typer
 from typer.core import TyperCommand
 
 from tropism.cli.interrupts import interruptible
+from tropism.cli.sweep import run_sweep
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    Devices,
     Id,
+    On,
     Params,
     announce_duration,
     errors,
@@ -98,6 +101,15 @@ def train(
     param: Params = None,
     arg: Arguments = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events to --out.")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,VALUE",
+            help="Train with each value of a hyperparameter, into a folder each; repeatable: all combinations.",
+        ),
+    ] = None,
+    on: On = None,
+    devices: Devices = None,
     as_json: AsJson = False,
     **config: Any,
 ) -> None:
@@ -112,13 +124,26 @@ def train(
         raise ValidationError("force", True, "no --force with --resume: one continues, the other starts over")
     numbers = {name: value for name, value in config.items() if value is not None}
     options = _Options(id, param, arg, seed, seeds, algorithm, network, numbers)
+    if sweep or on is not None:
+        excluded = {"resume": resume, "force": force, "tensorboard": tensorboard, "devices": devices is not None}
+        _check_absent(excluded)
+        run_sweep(_new_training(options), folder, sweep or [], on, as_json)
+        return
     interruption = _Interruption(options, folder, resume, force)
     with interruptible(interruption.message), plain_warnings():
-        history = _run(options, folder, interruption, tensorboard)
+        history = _run(options, folder, interruption, tensorboard, devices)
     _print_result(id, folder, history, as_json)
 
 
-def _run(options: "_Options", folder: Path, interruption: "_Interruption", tensorboard: bool) -> list[Any]:
+def _check_absent(options: dict[str, bool]) -> None:
+    for name, given in options.items():
+        if given:
+            raise ValidationError(name, given, f"no --{name} with --sweep or --on")
+
+
+def _run(
+    options: "_Options", folder: Path, interruption: "_Interruption", tensorboard: bool, devices: str | None
+) -> list[Any]:
     """Train with a progress bar, draw the learning curve, and return it."""
     from tropism.drawing import plots
     from tropism.train.checkpoint import load_history
@@ -150,7 +175,7 @@ def _run(options: "_Options", folder: Path, interruption: "_Interruption", tenso
             announce_duration(training.id, seconds)
             bar.update(task, completed=steps)  # the bar computes the remaining time from this and the next report
 
-        _, history = run(training, make_folder(folder), show, interruption.resume, on_estimate)
+        _, history = run(training, make_folder(folder), show, interruption.resume, on_estimate, devices)
     plots.draw_learning_curve(training.id, history, folder / "curve.part.png")
     (folder / "curve.part.png").replace(folder / "curve.png")
     return history

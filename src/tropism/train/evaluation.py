@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tropism.core.devices import use_devices
 from tropism.core.environment import Environment
 from tropism.core.native.choice import EngineName, check_engine
 from tropism.core.rollout.episodes import MAX_STEPS, run_episodes
@@ -86,26 +87,40 @@ def evaluate(
     seed: int,
     num_episodes: int,
     on_progress: Callable[[int], None] = lambda _done: None,
+    devices: Any = None,
     *,
     engine: EngineName = "auto",
 ) -> Evaluation:
     """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch.
 
-    With `engine="native"`, episodes run one at a time in a native session, with the same results: a policy of JAX's
-    operations then costs a dispatch per step, so `auto` and `xla` run the whole batch on XLA.
+    `devices="all"` spreads each batch over all devices; a list, over those. With `engine="native"`, episodes run one at
+    a time in a native session, with the same results: a policy of JAX's operations then costs a dispatch per step, so
+    `auto` and `xla` run the whole batch on XLA.
     """
     check_engine(engine)
     params = env.evaluation_params(params)
     if engine == "native":
+        if devices is not None:
+            raise ValidationError("devices", devices, "no devices with engine='native', which runs on the CPU")
         return _evaluate_natively(name, env, params, policy, seed, num_episodes, on_progress)
-    if isinstance(env, TimedSearch):  # it has batches of its own
-        return _evaluate_batch(name, env, params, policy, seed, num_episodes)
-    size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
+    shards = compiled_shards(env, num_episodes)
     batches: list[Evaluation] = []
-    for done in range(0, num_episodes, size):
-        batches.append(_evaluate_batch(name, env, params, policy, seed + done, size))
-        on_progress(min(done + size, num_episodes))
-    return batches[0] if len(batches) == 1 else _concatenate(batches, num_episodes)
+    with use_devices(devices) as count:
+        if count > 1 and isinstance(env, TimedSearch):
+            raise ValidationError("devices", devices, "one device: searches weighted by probability run on one")
+        for shard in shards:
+            batches.append(evaluate_batch(name, env, params, policy, seed + shard.start, len(shard)))
+            on_progress(min(shard.stop, num_episodes))
+    return join_evaluations(batches, num_episodes)
+
+
+def compiled_shards(env: Environment, num_episodes: int) -> list[range]:
+    """The batches of an evaluation, as ranges of episodes; they are equal, to share one compilation, so the last one
+    may exceed `num_episodes`."""
+    if isinstance(env, TimedSearch):  # it has batches of its own
+        return [range(num_episodes)]
+    size = math.ceil(num_episodes / num_batches(num_episodes))
+    return [range(start, start + size) for start in range(0, num_episodes, size)]
 
 
 def _evaluate_natively(
@@ -127,9 +142,10 @@ def num_batches(num_episodes: int) -> int:
     return math.ceil(num_episodes / MAX_BATCH)
 
 
-def _evaluate_batch(
+def evaluate_batch(
     name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
+    """Run episodes at once, compiled, with the params of `evaluation_params`."""
     if isinstance(env, TimedSearch):
         times = env.search_times(policy, seed, num_episodes, params)
         return Evaluation(name, seed, times.steps, times.steps, times=times)
@@ -141,18 +157,23 @@ def _evaluate_batch(
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
 
 
-def _concatenate(batches: list[Evaluation], num_episodes: int) -> Evaluation:
-    """Join batches; the last one may have run more episodes than requested."""
+def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
+    """Join evaluations of consecutive episodes; the last one may have run more than requested."""
+    first = parts[0]
+    if len(parts) == 1 and len(first.returns) == num_episodes:
+        return first
     returns, lengths = (
         np.concatenate(each)[:num_episodes]
-        for each in ([batch.returns for batch in batches], [batch.lengths for batch in batches])
+        for each in ([part.returns for part in parts], [part.lengths for part in parts])
     )
-    searches = [batch.search for batch in batches if batch.search is not None]
-    if not searches:
-        return Evaluation(batches[0].policy, batches[0].seed, returns, lengths)
+    searches = [part.search for part in parts if part.search is not None]
+    if len(searches) < len(parts):
+        return Evaluation(first.policy, first.seed, returns, lengths)
     found, efficiency = (np.concatenate([each[i] for each in searches])[:num_episodes] for i in (0, 1))
-    paths = np.concatenate([each.paths for each in searches], 1)[:, :num_episodes]
-    return Evaluation(batches[0].policy, batches[0].seed, returns, lengths, SearchResults(found, efficiency, paths))
+    longest = max(len(each.paths) for each in searches)
+    paths = [np.pad(each.paths, ((0, longest - len(each.paths)), (0, 0), (0, 0)), "edge") for each in searches]
+    results = SearchResults(found, efficiency, np.concatenate(paths, 1)[:, :num_episodes])
+    return Evaluation(first.policy, first.seed, returns, lengths, results)
 
 
 def _time_figures(times: SearchTimes) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import optax
 from jax import lax, random
 from jaxtyping import Array, Float
 
+from tropism.core.devices import map_on_devices, split_lanes
 from tropism.core.environment import Environment
 from tropism.core.module import Module
 from tropism.core.transforms.auto_reset import auto_reset
@@ -181,13 +182,16 @@ class PPO(Algorithm):
             action = self.actions.sample(keys[0], log_std, outputs)
             memory = jax.vmap(train.agent.remember)(memory, action)
             log_prob, _ = jax.vmap(self.actions.log_prob_and_entropy, (None, 0, 0))(log_std, outputs, action)
-            obs, state, reward, done, info = jax.vmap(self.env.step, (0, 0, 0, None))(
-                keys[1:], rollout.state, jax.vmap(self.actions.to_env)(action), self.params
+            obs, state, reward, done, info = map_on_devices(
+                self._step_environments, keys[1:], rollout.state, jax.vmap(self.actions.to_env)(action)
             )
             return self._after_step(train, rollout, memory, obs, state, reward, done, info, action, log_prob, value)
 
         keys = random.split(key, (self.config.num_steps, 1 + self.config.num_envs))
-        return lax.scan(step, train.rollout, keys)
+        return lax.scan(step, split_lanes(train.rollout), keys)
+
+    def _step_environments(self, keys: Any, states: Any, actions: Any) -> Any:
+        return jax.vmap(self.env.step, (0, 0, 0, None))(keys, states, actions, self.params)
 
     def _after_step(
         self, train: Any, before: RolloutState, memory: Any, obs: Any, state: Any, reward: Any, done: Any, info: Any,
@@ -246,7 +250,7 @@ class PPO(Algorithm):
 
         def minibatch(carry: Any, members: Any) -> tuple[Any, Any]:
             agent, optimizer = carry
-            chosen = jax.tree.map(lambda leaf: leaf[:, members], data)
+            chosen = split_lanes(jax.tree.map(lambda leaf: leaf[:, members], data), 1)
             loss, gradient = eqx.filter_value_and_grad(self._loss)(agent, chosen)
             updates, optimizer = self.optimizer.update(gradient, optimizer, eqx.filter(agent, eqx.is_inexact_array))
             return (eqx.apply_updates(agent, updates), optimizer), loss

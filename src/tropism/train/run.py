@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tropism.core.devices import to_host
 from tropism.errors import NonFiniteError, ObservationWarning, ValidationError
 from tropism.train import checkpoint
 from tropism.train.algorithm import Algorithm
@@ -49,12 +50,17 @@ class TrainingReport(NamedTuple):
 
 
 def train_in_chunks(
-    training: Training, out: Path, resume: bool = False, on_estimate: EstimateCallback = _ignore
+    training: Training,
+    out: Path,
+    resume: bool = False,
+    on_estimate: EstimateCallback = _ignore,
+    devices: Any = None,
 ) -> Iterator[tuple[TrainingReport, Any]]:
     """Train, yielding a report and the state each time a checkpoint was written to `out`; may be stopped at any time.
 
     `on_estimate` is called once, after the first two updates, with the estimated remaining time. A NaN or infinite
     number raises NonFiniteError and is not saved; the first observation outside its space causes a warning.
+    `devices="all"` spreads the environments of each agent over all devices.
     """
     path = out / CHECKPOINT
     algorithm, state, history = _start(training, path, resume)
@@ -62,7 +68,7 @@ def train_in_chunks(
     done, warned = history[-1][0] // batch if history else 0, False
     for number, (updates, is_report) in enumerate(_segments(total, done)):
         start = time.perf_counter()
-        state, metrics = run_updates(algorithm, state, updates)
+        state, metrics = run_updates(algorithm, state, updates, devices)
         seconds = (time.perf_counter() - start) / updates
         chunk = Chunk(training.config, done, metrics.fault, metrics.loss)
         fault = chunk.first_non_finite() or chunk.non_finite_state(**algorithm.finite_parts(state))
@@ -75,7 +81,7 @@ def train_in_chunks(
             returns = [None if np.isnan(value) else float(value) for value in np.asarray(metrics.last_return)[:, -1]]
             report = TrainingReport(done * batch, total * batch, returns, batch * training.seeds / seconds)
             history.append([report.steps, report.returns])
-            checkpoint.save(path, training, state, history)
+            checkpoint.save(path, training, to_host(state), history)
             yield report, state
 
 
@@ -85,9 +91,10 @@ def train(
     show: Callable[[TrainingReport], None] = lambda _report: None,
     resume: bool = False,
     on_estimate: EstimateCallback = _ignore,
+    devices: Any = None,
 ) -> tuple[Any, list[Any]]:
     """Train to the end and return the state and the learning curve; resuming gives the same result bit for bit."""
-    for report, _ in train_in_chunks(training, out, resume, on_estimate):
+    for report, _ in train_in_chunks(training, out, resume, on_estimate, devices):
         show(report)
     training, state, history = checkpoint.load(out / CHECKPOINT, training.network_class)
     checkpoint.write_atomically(out / "curve.json", f"{json.dumps({'id': training.id, 'curve': history})}\n".encode())

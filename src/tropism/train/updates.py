@@ -10,6 +10,7 @@ import numpy as np
 from jax import random
 
 from tropism.core.compiled.options import quick_options
+from tropism.core.devices import check_divisible, replicate, use_devices
 from tropism.train.algorithm import Algorithm, UpdateMetrics
 from tropism.train.faults import NO_FAULT, Fault
 
@@ -26,14 +27,19 @@ def init_agents_compiled(algorithm: Algorithm, key: Any, count: int) -> Any:
     return _compile(init_agents, 0)(algorithm, key, count)
 
 
-def run_updates(algorithm: Algorithm, state: Any, updates: int) -> tuple[Any, UpdateMetrics]:
-    """Run updates of all agents in parallel and return the metrics of each; compiled once for any number of updates."""
+def run_updates(algorithm: Algorithm, state: Any, updates: int, devices: Any = None) -> tuple[Any, UpdateMetrics]:
+    """Run updates of all agents in parallel and return the metrics of each; compiled once for any number of updates.
+
+    The environments of each agent are spread over `devices`, as in `rollout`.
+    """
     is_short = algorithm.config.total_steps * _num_agents(state) <= SHORT_TRAINING
     update = _compile(_update, 1 if is_short else None)
     metrics: list[UpdateMetrics] = []
-    for _ in range(updates):
-        state, each = update(algorithm, state)
-        metrics.append(each)
+    with use_devices(devices):
+        check_divisible("num_envs", algorithm.config.num_envs)
+        for _ in range(updates):
+            state, each = update(algorithm, state)
+            metrics.append(each)
     return state, _stack_metrics(metrics)
 
 
@@ -57,7 +63,8 @@ def _compile(function: Callable[..., Any], level: int | None) -> Callable[..., A
 
 
 def _update(algorithm: Algorithm, state: Any) -> tuple[Any, UpdateMetrics]:
-    return _map_agents(algorithm.update, state)
+    state, metrics = _map_agents(algorithm.update, state)
+    return state, replicate(metrics)
 
 
 def _map_agents(function: Callable[[Any], Any], agents: Any) -> Any:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from tropism.core.devices import num_devices
 from tropism.core.fused.engine import lane_program, run_fused
 from tropism.core.fused.kernel import Kernel
 from tropism.core.fused.program import LaneProgram
@@ -47,7 +48,9 @@ def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine) 
     differentiated or mapped.
     """
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params)))
-    if engine == "xla" or (engine == "auto" and (jax.default_backend() != "gpu" or is_traced)):
+    if engine == "fused" and num_devices() > 1:
+        raise ValidationError("engine", engine, "auto or xla with several devices: a kernel runs on one")
+    if num_devices() > 1 or engine == "xla" or (engine == "auto" and (jax.default_backend() != "gpu" or is_traced)):
         return run_steps
     reason = reason_not_fused(plan, key, params, engine == "auto")
     if not reason:

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from tropism.core.compiled.reset_where import Restarts, check_restarts
+from tropism.core.devices import check_divisible, use_devices
 from tropism.core.environment import Environment
-from tropism.core.fused.choice import check_rollout_engine, choose_run
+from tropism.core.fused.choice import Run, check_rollout_engine, choose_run
 from tropism.core.params import override
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
@@ -33,6 +34,7 @@ def rollout(
     reproducible: bool = False,
     restarts: Restarts = "auto",
     engine: Any = "auto",
+    devices: Any = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Rollout:
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
@@ -44,6 +46,7 @@ def rollout(
     the seed `key + i` (an int or a key).
     `engine="fused"` runs all steps as one kernel of a GPU; `auto` does so where the kernel is verified to equal XLA's
     results to rounding, and no transitions are collected.
+    `devices="all"` spreads the environments over all devices; a list, over those.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
@@ -56,7 +59,12 @@ def rollout(
     params = jax.tree.map(jnp.asarray, params)
     key = jax_key(key)
     plan = RolloutPlan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
-    run = choose_run(plan, key, params, engine)
+    with use_devices(devices):
+        check_divisible("num_envs", num_envs)
+        return _run(plan, choose_run(plan, key, params, engine), key, params, num_steps, progress)
+
+
+def _run(plan: RolloutPlan, run: Run, key: Any, params: Any, num_steps: int, progress: Any) -> Rollout:
     carry: Any = None
     pieces: list[Any] = []
     for start, length in _segments(num_steps, progress):
@@ -65,7 +73,7 @@ def rollout(
         pieces.append(piece)
         _report(progress, carry, start + length, num_steps)
     transitions = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)
-    return carry._replace(transitions=transitions if collect else None)
+    return carry._replace(transitions=transitions if plan.collect else None)
 
 
 def _segments(num_steps: int, progress: Any) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Runs many seeded episodes of a pure environment to their ends, compiled, under a policy with memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 from jax import lax, random
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from tropism.core.devices import map_on_devices, num_devices, replicate, split_lanes
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, Timestep, check_seed, seed_words, start_episode, step_episode
 from tropism.core.rollout.policy import Policy
@@ -50,8 +52,17 @@ def run_episodes(
     seeds = np.stack([seed_words(check_seed(seed) + episode) for episode in range(num_episodes)])
     # Arrays, so that a new number does not compile again; other leaves are compiled in.
     policy = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, policy)
+    # Devices take equal parts; a few episodes are run twice to fill the last one.
+    seeds = np.concatenate([seeds, seeds[:1].repeat((-num_episodes % num_devices() if params_axes is None else 0), 0)])
     params, seeds = jax.tree.map(jnp.asarray, (params, seeds))
-    return _run(env, policy, params, seeds, probe, trace_length, params_axes)
+    outcomes = _run(env, policy, params, seeds, probe, trace_length, params_axes)
+    return outcomes if len(seeds) == num_episodes else _first_episodes(outcomes, num_episodes)
+
+
+def _first_episodes(outcomes: EpisodeOutcomes, count: int) -> EpisodeOutcomes:
+    trace = jax.tree.map(lambda leaf: leaf[:, :count], outcomes.trace)
+    rest = replace(outcomes, trace=None)
+    return replace(jax.tree.map(lambda leaf: leaf[:count], rest), trace=trace)
 
 
 class Lane(eqx.Module):
@@ -77,6 +88,19 @@ def _run(
     trace_length: int,
     params_axes: Any,
 ) -> EpisodeOutcomes:
+    def run(seeds: Any) -> tuple[Any, ...]:
+        return _run_lanes(env, policy, params, seeds, probe, trace_length, params_axes)
+
+    if params_axes is not None:  # the params would have to be split, too
+        return EpisodeOutcomes(*run(seeds))
+    return EpisodeOutcomes(*replicate(map_on_devices(run, split_lanes(seeds), out_axes=(0, 0, 0, 0, 1))))
+
+
+def _run_lanes(
+    env: Environment, policy: Any, params: Any, seeds: Any, probe: Probe, trace_length: int, params_axes: Any
+) -> tuple[Any, ...]:
+    """The fields of EpisodeOutcomes."""
+
     def start(seed: Any, lane_params: Any) -> Lane:
         return start_lane(env, policy, lane_params, probe, seed)
 
@@ -103,7 +127,7 @@ def _run(
         return jnp.where(unreached, last, rows)
 
     trace = jax.tree.map(fill_unreached, trace, lanes.probe_value) if trace_length else None
-    return EpisodeOutcomes(lanes.steps, lanes.reward, lanes.terminated, lanes.probe_value, trace)
+    return lanes.steps, lanes.reward, lanes.terminated, lanes.probe_value, trace
 
 
 def start_lane(env: Environment, policy: Any, params: Any, probe: Probe, seed: UInt32[Array, " 2"]) -> Lane:

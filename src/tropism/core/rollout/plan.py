@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import random
 
 from tropism.core.compiled.reset_where import Restarts, reset_where
+from tropism.core.devices import split_lanes
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep, start_episode, start_next_episode, step_episode, step_timestep
 from tropism.core.rollout.policy import Policy, check_result
@@ -63,7 +64,7 @@ class RolloutPlan(eqx.Module):
         return choose(done, self.memories(key), memories)
 
     def lanes(self) -> Any:
-        return jnp.arange(self.num_envs, dtype=jnp.uint32)
+        return split_lanes(jnp.arange(self.num_envs, dtype=jnp.uint32))
 
     def first(self, key: Any, lane: Any, params: Any) -> tuple[Any, Any]:
         """`(obs, state)` of environment `lane` before its first step; the state is an Episode if reproducible."""

@@ -1,6 +1,7 @@
 """The compiled loop of a rollout: all environments, step by step."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from jax import lax, random
 from jaxtyping import Array, Float, Int
 
 from tropism.core.compiled.cost import estimate
+from tropism.core.devices import map_on_devices, replicate, split_lanes
 from tropism.core.episode import Timestep
 from tropism.core.rollout.plan import RolloutPlan, Transition
 
@@ -102,15 +104,16 @@ def run_steps(
     carry, transitions = lax.scan(scan_step, carry, (times, step_keys(key, times)), unroll=unroll)
     if not last:
         return carry, transitions
-    episodes = None if carry.episodes is None else carry.episodes.totals()
+    episodes = None if carry.episodes is None else replicate(carry.episodes.totals())
     obs = carry.obs if plan.collect else None
     return Rollout(None, carry.totals, episodes, obs), transitions
 
 
 def start_rollout(plan: RolloutPlan, key: Any, params: Any) -> ScanCarry:
-    obs, state = _map_lanes(lambda lane: plan.first(key, lane, params), plan.lanes())
+    start = partial(_map_lanes, lambda lane: plan.first(key, lane, params))
+    obs, state = map_on_devices(start, plan.lanes())
     memories = plan.memories(random.fold_in(key, FIRST_MEMORIES))
-    none = jnp.zeros(plan.num_envs, jnp.int32)
+    none = split_lanes(jnp.zeros(plan.num_envs, jnp.int32))
     episodes = None if plan.reduce else LaneTotals(none.astype(jnp.float32), none.astype(jnp.float32), none, none)
     carry = ScanCarry(obs, state, memories, episodes, None)
     totals = jax.eval_shape(lambda carry: _first_step(plan, carry, key, params)[1], carry)
@@ -135,13 +138,13 @@ def step_keys(key: Any, times: Any) -> Any:
 
 def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any) -> tuple[ScanCarry, Any, Transition]:
     """All environments, one step: the carry, what `reduce` makes of it, and the transition."""
-    action, memories = plan.act(keys[0], carry.memories, carry.obs)
+    action, memories = split_lanes(plan.act(keys[0], carry.memories, carry.obs))
 
     def step(lane: Any, state: Any, action: Any) -> Any:
         return plan.step((keys[1], keys[2]), lane, state, action, params)
 
     timestep: Timestep
-    timestep, obs, state = _map_lanes(step, plan.lanes(), carry.state, action)
+    timestep, obs, state = map_on_devices(partial(_map_lanes, step), plan.lanes(), carry.state, action)
     memories = plan.renew(random.fold_in(keys[0], FIRST_MEMORIES), memories, timestep.terminated | timestep.truncated)
     _, reward, terminated, truncated, info = timestep
     transition = Transition(carry.obs, action, reward, terminated, truncated, timestep.obs, info)

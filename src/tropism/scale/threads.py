@@ -1,0 +1,27 @@
+"""Runs shards on threads of this process: for compiled environments, and those that wait."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from tropism.core.spaces.space import check_count
+from tropism.scale.shards import Job, num_cores
+
+
+class Threads:
+    """By default one thread per core."""
+
+    def __init__(self, workers: int | None = None):
+        self.workers = num_cores() if workers is None else check_count("workers", workers)
+
+    def run(self, job: Job, shards: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        pool = ThreadPoolExecutor(self.workers, "tropism-shard")
+        try:
+            futures = {pool.submit(job, shard): number for number, shard in enumerate(shards)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Nothing to close: threads end with their run."""
