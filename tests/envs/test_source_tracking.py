@@ -130,6 +130,14 @@ def test_more_searches_than_lanes_are_each_counted_once():
     assert mean == pytest.approx(np.average(many.steps, weights=1 - many.not_found), rel=1e-3)
 
 
+def test_search_times_in_x64_are_those_in_single_precision():
+    env, params = make_small(size=5, draw_source=False)
+    expected = env.search_times(env.strategies(params)["greedy"](), 0, 20, params).steps
+    with jax.enable_x64(True):
+        found = env.search_times(env.strategies(params)["greedy"](), 0, 20, params).steps
+    assert found.mean() == pytest.approx(expected.mean(), rel=0.2)  # other random numbers
+
+
 def test_the_time_of_a_search_that_never_finds_the_source_is_nan():
     env, params = make_small(size=5)
     times = env.search_times(leftward(), 0, 64, params)
