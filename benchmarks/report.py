@@ -1,4 +1,4 @@
-"""Write the stored results into the tables of `docs/benchmarks.md`; `--check` only checks that they are up to date."""
+"""Write the stored results into the tables of the documentation; `--check` only checks that they are up to date."""
 
 import argparse
 import json
@@ -8,8 +8,9 @@ import sys
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
 from benchmarks.table import figures_as_markdown, rates_as_markdown, rows_as_markdown
+from benchmarks.tracking_table import TABLES
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGES = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "science.md"
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -21,7 +22,9 @@ def fill(place: re.Match[str]) -> str:
     if not path.exists():
         return f"{begin}\nNot measured yet.\n\n{end}"
     result = json.loads(path.read_text())
-    if "figures" in result:
+    if name in TABLES:
+        table = TABLES[name](result)
+    elif "figures" in result:
         table = figures_as_markdown(result)
     else:
         table = rows_as_markdown(result) if "repeats" in result else rates_as_markdown(result)
@@ -31,12 +34,14 @@ def fill(place: re.Match[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    page = PAGE.read_text()
-    updated = PLACE.sub(fill, page)
-    if not parser.parse_args().check:
-        PAGE.write_text(updated)
-    elif updated != page:
-        sys.exit("docs/benchmarks.md is out of date: run python -m benchmarks.report")
+    check = parser.parse_args().check
+    for path in PAGES:
+        page = path.read_text()
+        updated = PLACE.sub(fill, page)
+        if not check:
+            path.write_text(updated)
+        elif updated != page:
+            sys.exit(f"docs/{path.name} is out of date: run python -m benchmarks.report")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def figures_as_text(result: dict[str, Any]) -> str:
 
 
 def figures_as_markdown(result: dict[str, Any]) -> str:
-    return "\n\n".join([_markdown(FIGURES, map(figure, result["figures"])), machine_line(result)])
+    return "\n\n".join([markdown(FIGURES, map(figure, result["figures"])), machine_line(result)])
 
 
 def figure(row: dict[str, Any]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def figure(row: dict[str, Any]) -> tuple[str, ...]:
 
 def rows_as_markdown(result: dict[str, Any]) -> str:
     rows = [cells(row, result["unit"]) for row in result["rows"]]
-    return "\n\n".join([_markdown(COLUMNS, rows), caption(result), *skip_lines(result)])
+    return "\n\n".join([markdown(COLUMNS, rows), caption(result), *skip_lines(result)])
 
 
 def rates_as_markdown(result: dict[str, Any]) -> str:
@@ -94,7 +94,7 @@ def rates_as_markdown(result: dict[str, Any]) -> str:
         )
         for row in result["rows"]
     ]
-    return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
+    return "\n\n".join([markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
 
 
 def case_label(row: dict[str, Any]) -> str:
@@ -109,5 +109,5 @@ def _text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (columns, ("---",) * len(columns), *rows))
