@@ -9,6 +9,7 @@ from PIL import Image
 from tests.cli.command import run
 
 
+@pytest.mark.slow
 def test_search_times_are_printed_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--policy", "infotaxis", "--episodes", "40", "--seed", "0", "--json")
     assert run(monkeypatch, "evaluate", "SourceTracking19x19-v0", *options) == 0
@@ -19,6 +20,7 @@ def test_search_times_are_printed_as_json(monkeypatch: pytest.MonkeyPatch, capsy
     assert list(row["step_quantiles"]) == ["0.25", "0.5", "0.75", "0.9", "0.99"]
 
 
+@pytest.mark.slow
 def test_distributions_of_search_times_are_plotted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,13 +33,13 @@ def observation(shape: tuple[int, ...], seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     belief = rng.random(shape).astype(np.float32)
     position = np.array([rng.integers(size) for size in shape], np.int32)
-    return {"belief": belief / belief.sum(), "hits": np.ones(1, np.float32), "position": position}
+    return {"belief": jnp.asarray(belief / belief.sum()), "hits": jnp.ones(1), "position": jnp.asarray(position)}
 
 
 def image_of(symmetry: Symmetry, obs: Any) -> Any:
     """The observation in a turned or reflected world."""
     size = obs["belief"].shape[0]
-    belief = np.zeros_like(obs["belief"])
+    belief = np.zeros(obs["belief"].shape, np.float32)
 
     def image(cell: Any) -> tuple[int, ...]:
         offset = np.array(cell) - (size - 1) / 2
@@ -48,7 +48,7 @@ def image_of(symmetry: Symmetry, obs: Any) -> Any:
 
     for cell in np.ndindex(belief.shape):
         belief[image(cell)] = obs["belief"][cell]
-    return {**obs, "belief": belief, "position": np.array(image(obs["position"]), np.int32)}
+    return {**obs, "belief": jnp.asarray(belief), "position": jnp.array(image(obs["position"]), jnp.int32)}
 
 
 @pytest.mark.parametrize(("dims", "count"), [(1, 2), (2, 8), (3, 48)])
@@ -88,7 +88,7 @@ def test_the_history_network_observes_hits_and_positions_but_no_belief():
     outputs, _, memory = network(first, network.memory())
     same = network({**first, "belief": other["belief"]}, network.memory())[0]
     np.testing.assert_array_equal(outputs, same)
-    assert not np.array_equal(outputs, network({**first, "hits": np.zeros(1, np.float32)}, network.memory())[0])
+    assert not np.array_equal(outputs, network({**first, "hits": jnp.zeros(1)}, network.memory())[0])
     assert not np.array_equal(network(first, memory)[0], outputs)
 
 
@@ -142,6 +142,7 @@ def test_an_agent_learns_the_actions_of_its_teacher(tmp_path: Path):
     assert agreement(tmp_path / "with", with_teacher) > 0.85 > agreement(tmp_path / "without", without) + 0.1
 
 
+@pytest.mark.slow
 def test_a_policy_file_has_the_policy_and_cannot_be_resumed(tmp_path: Path):
     training = taught(HistoryNetwork, updates=1)
     train(training, tmp_path)
@@ -156,6 +157,7 @@ def test_a_policy_file_has_the_policy_and_cannot_be_resumed(tmp_path: Path):
         load(file, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["belief-network", "history-network"])
 def test_a_shipped_agent_is_small_and_found_by_its_name(name: str):
     env, params = make("SourceTracking19x19-v0", observation="belief")
