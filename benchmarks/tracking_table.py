@@ -28,9 +28,7 @@ def tracking(result: dict[str, Any]) -> str:
     ]
     minutes = sum(row["cpu_seconds"] for row in result["rows"]) / 60
     columns = ("case", "strategy", "searches", "ours", "reference", "z")
-    caption = (
-        f"All rows together: χ² with p = {result['chi_square_p']:.2f}. They took {minutes:.0f} minutes of CPU time."
-    )
+    caption = f"All rows together: χ² with p = {result['chi_square_p']:.2f}. They took {minutes:.0f} minutes of CPU time in all."
     return f"{markdown(columns, rows)}\n\n{caption}"
 
 
@@ -51,7 +49,7 @@ def tracking_learning(result: dict[str, Any]) -> str:
         (
             row["policy"],
             f"{row['mean']:.2f} ± {row['standard_error']:.2f}",
-            f"{row['difference']:+.2f} ± {row['difference_error']:.2f}" if row["difference_error"] else "",
+            f"{row['difference']:+.3f} ± {row['difference_error']:.3f}" if row["difference_error"] else "",
             f"{row['not_found']:.1g}",
         )
         for row in result["rows"]

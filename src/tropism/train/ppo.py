@@ -58,6 +58,8 @@ class PPOConfig(Config):
         self.require_counts("epochs", "minibatches", "hidden")
         if not self.learning_rate > 0:
             raise ValidationError("learning_rate", self.learning_rate, "more than 0")
+        if self.teacher_weight < 0:
+            raise ValidationError("teacher_weight", self.teacher_weight, "0 or more")
         for name in ("gamma", "gae_lambda", "teacher_share"):
             if not 0 <= vars(self)[name] <= 1:
                 raise ValidationError(name, vars(self)[name], "0 to 1")
@@ -279,7 +281,7 @@ class PPO(Algorithm):
         """The teacher's action in each state, and its weight in the loss."""
         if self.teacher is None:
             return None
-        teacher, key = self.teacher, random.key(0)
+        teacher, key = self.teacher, random.wrap_key_data(train.key)
         actions = jax.vmap(jax.vmap(lambda obs: teacher.act(key, None, obs)[0]))(samples.obs)
         progress = train.obs_statistics.count / self.config.total_steps
         remaining = jnp.maximum(1 - progress / max(self.config.teacher_share, 1e-9), 0)
