@@ -28,7 +28,7 @@ def tracking(result: dict[str, Any]) -> str:
     ]
     minutes = sum(row["cpu_seconds"] for row in result["rows"]) / 60
     columns = ("case", "strategy", "searches", "ours", "reference", "z")
-    caption = f"All rows together: χ² with p = {result['chi_square_p']:.2f}. They took {minutes:.0f} minutes of CPU time in all."
+    caption = f"All rows together: χ² with p = {result['chi_square_p']:.2f}. CPU time: {minutes:.0f} minutes."
     return f"{markdown(columns, rows)}\n\n{caption}"
 
 
