@@ -15,8 +15,9 @@ from benchmarks.table import (
     rates_as_markdown,
     rows_as_markdown,
 )
+from benchmarks.tracking_table import TABLES
 
-PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md")]
+PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md", "science.md")]
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -30,7 +31,9 @@ def fill(place: re.Match[str]) -> str:
     if not path.exists():
         return f"{begin}\nNot measured yet.\n\n{end}"
     result = json.loads(path.read_text())
-    if "cells" in result:
+    if name in TABLES:
+        table = TABLES[name](result)
+    elif "cells" in result:
         table = cells_as_markdown(result)
     elif "figures" in result:
         table = figures_as_markdown(result)

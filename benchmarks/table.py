@@ -124,7 +124,7 @@ def level_notes(result: dict[str, Any]) -> list[str]:
 
 def cells_as_markdown(result: dict[str, Any]) -> str:
     """The table of a result that is stored as cells."""
-    return "\n\n".join([_markdown(result["columns"], result["cells"]), result["caption"]])
+    return "\n\n".join([table_as_markdown(result["columns"], result["cells"]), result["caption"]])
 
 
 def case_label(row: dict[str, Any]) -> str:

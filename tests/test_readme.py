@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks import report
 from tests.ids import mark_slow
 
 ROOT = Path(__file__).parent.parent
@@ -35,6 +36,12 @@ def test_example_runs(script: str, tmp_path: Path) -> None:
     path = ROOT / "examples" / script
     done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
+def test_tables_have_the_stored_results(page: Path) -> None:
+    text = page.read_text()
+    assert report.PLACE.sub(report.fill, text) == text, "run python -m benchmarks.report"
 
 
 @pytest.mark.slow

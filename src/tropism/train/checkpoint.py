@@ -1,7 +1,8 @@
 """Checkpoints: the settings of a training run, the state to resume from, and the learning curve.
 
 A file is a line with the version, a line of JSON (the settings by name, the learning curve, and the manifest: leaf
-path, shape and dtype of each array), and the bytes of the arrays in that order, little-endian.
+path, shape and dtype of each array), and the bytes of the arrays in that order, little-endian. A policy file has the
+same format with the arrays of one policy, which is a fraction of the state.
 """
 
 import json
@@ -16,8 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import random
 
 from tropism.core.episode import seed_words
+from tropism.core.rollout.policy import Policy
 from tropism.errors import ValidationError
 from tropism.train.algorithm import algorithm_class
 from tropism.train.training import Training
@@ -30,12 +33,21 @@ PART = ".part"  # suffix of a file that is being written
 
 def save(path: Path, training: Training, state: Any, history: list[Any]) -> None:
     """Write a checkpoint atomically: if the process is killed, the previous checkpoint remains."""
-    leaves = jax.tree_util.tree_leaves_with_path(state)
+    _write(path, training, state, {"history": history})
+
+
+def save_policy(path: Path, training: Training, policy: Any) -> None:
+    """Write a policy file, for evaluation only."""
+    _write(path, training._replace(seeds=1), eqx.filter(policy, eqx.is_array), {"policy": True})
+
+
+def _write(path: Path, training: Training, tree: Any, entries: dict[str, Any]) -> None:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     header = {
         **training.with_network_name()._asdict(),
         "algorithm": training.config.algorithm,
         "config": asdict(training.config),
-        "history": history,
+        **entries,
         "arrays": [_spec(path, leaf) for path, leaf in leaves],
     }
     lines = MAGIC + f"{VERSION}\n{json.dumps(header)}\n".encode()
@@ -64,9 +76,34 @@ def write_atomically(path: Path, data: bytes) -> None:
 def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[Any]]:
     """The settings, state and learning curve; `network` is a class that cannot be imported by its name."""
     header, data = _read(path)
-    training = _training(header)
-    training = training if network is None else training._replace(network=network)
+    if "policy" in header:
+        raise ValidationError("checkpoint", str(path), "a checkpoint; a policy file is for evaluation only")
+    training = _training(header, network)
     like = eqx.filter_eval_shape(init_agents, training.make_algorithm(), seed_words(training.seed), training.seeds)
+    return training, _fill(path, header, data, like), header["history"]
+
+
+def load_policy(path: Path, number: int, greedy: bool, network: type | None = None) -> Policy:
+    """Agent `number` of a checkpoint or policy file; `network` as for `load`."""
+    header, data = _read(path)
+    training = _training(header, network)
+    if not 0 <= number < training.seeds:
+        raise ValidationError("seed", number, f"one of the {training.seeds} agents of this training run, from 0")
+    algorithm = training.make_algorithm()
+    if "policy" not in header:
+        state = load(path, network)[1]
+        return algorithm.policy(jax.tree.map(lambda leaf: leaf[number], state), greedy)
+
+    def start(key: Any) -> Policy:
+        return algorithm.policy(algorithm.init(random.wrap_key_data(key)), greedy)
+
+    like = eqx.filter_eval_shape(start, seed_words(training.seed))
+    arrays, rest = eqx.partition(like, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+    return eqx.combine(_fill(path, header, data, arrays), rest)
+
+
+def _fill(path: Path, header: dict[str, Any], data: memoryview, like: Any) -> Any:
+    """A pytree of the shape of `like` with the arrays of a file."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     _check_manifest(path, header["arrays"], [_spec(*leaf) for leaf in leaves])
     arrays: list[Any] = []
@@ -76,7 +113,7 @@ def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[A
             raise ValidationError("checkpoint", str(path), "a complete file; this one ends early")
         arrays.append(jnp.asarray(np.frombuffer(data[:size], leaf.dtype).reshape(leaf.shape)))
         data = data[size:]
-    return training, structure.unflatten(arrays), header["history"]
+    return structure.unflatten(arrays)
 
 
 def _check_manifest(path: Path, stored: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
@@ -127,6 +164,7 @@ def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
         raise ValidationError("checkpoint", str(path), "a complete file; this one ends early") from None
 
 
-def _training(header: dict[str, Any]) -> Training:
+def _training(header: dict[str, Any], network: type | None = None) -> Training:
     config = algorithm_class(header["algorithm"]).Config(**header["config"])
-    return Training(**{name: header[name] for name in Training._fields} | {"config": config})
+    training = Training(**{name: header[name] for name in Training._fields} | {"config": config})
+    return training if network is None else training._replace(network=network)

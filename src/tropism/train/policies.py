@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from tropism.core.environment import Environment
 from tropism.core.rollout.named import is_user_policy, named_policy, user_policy
 from tropism.core.rollout.policy import Policy
@@ -14,6 +12,9 @@ from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.language_model import LanguageModel
 from tropism.train.run import CHECKPOINT
+
+AGENTS = Path(__file__).parent / "agents"  # trained agents that come with the package
+SUFFIX = ".tropism"
 
 STANDALONE_FORMS = (
     "module:function or llm:MODEL@URL; other policies need --env, or a URL with /envs/ID of an id registered here"
@@ -58,9 +59,12 @@ def expand_agents(name: str) -> list[str]:
 
 
 def _split_agent(name: str) -> tuple[Path, int | None]:
-    """The checkpoint and agent number of `folder`, `file`, `folder@number` or `file@number`."""
+    """The file and agent number of `folder`, `file`, `folder@number`, `file@number`, or the name of a shipped agent."""
     place, _, number = name.rpartition("@")
     path = Path(place if place and number.isdecimal() else name)
+    shipped = AGENTS / f"{name}{SUFFIX}"
+    if shipped.is_file() and not path.exists():
+        return shipped, None
     return path / CHECKPOINT if path.is_dir() else path, int(number) if place and number.isdecimal() else None
 
 
@@ -68,8 +72,9 @@ def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Pol
     path, number = _split_agent(name)
     if not path.exists():
         names = ", ".join(("random", *env.strategies(params)))
+        shipped = ", ".join(sorted(path.stem for path in AGENTS.glob(f"*{SUFFIX}")))
         forms = "a folder of `tropism train` (FOLDER@2: one of its agents), module:function, or llm:MODEL@URL"
-        raise ValidationError("policy", name, f"{names}, {forms}")
+        raise ValidationError("policy", name, f"{names}, {shipped}, {forms}")
     trained_env, trained_params = checkpoint.load_training(path).environment()
     if trained_env.action_space(trained_params) != env.action_space(params):
         raise ValidationError("policy", name, f"an agent that acts in {env.action_space(params)!r}")
@@ -81,10 +86,7 @@ def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Pol
 
 def load(path: Path, seed: int = 0, greedy: bool = False, network: type | None = None) -> Policy:
     """Agent number `seed` of a checkpoint; `network` is a class that cannot be imported by its name."""
-    training, state, _ = checkpoint.load(path, network)
-    if not 0 <= seed < training.seeds:
-        raise ValidationError("seed", seed, f"one of the {training.seeds} agents of this training run, from 0")
-    return training.make_algorithm().policy(jax.tree.map(lambda leaf: leaf[seed], state), greedy)
+    return checkpoint.load_policy(path, seed, greedy, network)
 
 
 def _array_specs(space: Space) -> list[tuple[tuple[int, ...], Any]]:

@@ -1,6 +1,7 @@
 """PPO (Schulman et al. 2017), compiled end to end: rollout, advantages and optimization are one program.
 
-Read `PPOConfig`, then `PPO.update`. Values are bootstrapped through truncation and cut only at termination.
+Read `PPOConfig`, then `PPO.update`. Values are bootstrapped through truncation and cut only at termination. With a
+teacher, training starts as imitation of its actions in the states that the agent visits (Schmitt et al. 2018).
 """
 
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax, random
+from jax import lax, nn, random
 from jaxtyping import Array, Float
 
 from tropism.core.devices import map_on_devices, split_lanes
 from tropism.core.environment import Environment
 from tropism.core.module import Module
+from tropism.core.rollout.policy import Policy
+from tropism.core.spaces import Discrete
 from tropism.core.transforms.auto_reset import auto_reset
 from tropism.errors import ValidationError
 from tropism.train.actions import ActionDistribution
@@ -47,13 +50,18 @@ class PPOConfig(Config):
     hidden: int = option(64, "Layer size of the built-in network.")
     recurrent: bool = option(False, "Give the built-in network a memory (GRU).")
     normalize: bool = option(True, "Normalize float observations and scale rewards by running statistics.")
+    teacher: str = option("", "A strategy of the environment, without memory, to imitate at first.")
+    teacher_weight: float = option(4.0, "Initial coefficient of the imitation loss.")
+    teacher_share: float = option(0.5, "Share of the training after which its coefficient is zero.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_counts("epochs", "minibatches", "hidden")
         if not self.learning_rate > 0:
             raise ValidationError("learning_rate", self.learning_rate, "more than 0")
-        for name in ("gamma", "gae_lambda"):
+        if self.teacher_weight < 0:
+            raise ValidationError("teacher_weight", self.teacher_weight, "0 or more")
+        for name in ("gamma", "gae_lambda", "teacher_share"):
             if not 0 <= vars(self)[name] <= 1:
                 raise ValidationError(name, vars(self)[name], "0 to 1")
         sequences = self.num_envs if self.recurrent else self.batch
@@ -106,8 +114,10 @@ class PPO(Algorithm):
     presets = PRESETS
 
     network_spec: NetworkSpec = eqx.field(static=True)
+    teacher: Policy | None
 
     def __init__(self, env: Environment, params: Any, config: PPOConfig, network: Any = None):
+        self.teacher = make_teacher(env, params, config.teacher) if config.teacher else None
         self.env = auto_reset(env, "same_step")
         self.params = params
         self.config = config
@@ -246,7 +256,7 @@ class PPO(Algorithm):
         """Several epochs over shuffled minibatches; a recurrent agent gets whole sequences."""
         config = self.config
         data = self._sequences(train, samples, advantage)
-        size = data[-1].shape[1]
+        size = data[2].shape[1]
 
         def minibatch(carry: Any, members: Any) -> tuple[Any, Any]:
             agent, optimizer = carry
@@ -265,15 +275,25 @@ class PPO(Algorithm):
         starts = jnp.concatenate([jnp.zeros((1, self.config.num_envs), bool), samples.done[:-1]])
         data = (
             self._inputs(train, samples.obs), samples.memory, starts, samples.action, samples.log_prob, samples.value,
-            advantage,
+            advantage, self._lessons(train, samples),
         )  # fmt: skip
         if self.network_spec.recurrent:
             return data
         return jax.tree.map(lambda leaf: leaf.reshape(1, self.config.batch, *leaf.shape[2:]), data)
 
+    def _lessons(self, train: TrainState, samples: Sample) -> tuple[Any, Any] | None:
+        """The teacher's action in each state, and its weight in the loss."""
+        if self.teacher is None:
+            return None
+        teacher, key = self.teacher, random.wrap_key_data(train.key)
+        actions = jax.vmap(jax.vmap(lambda obs: teacher.act(key, None, obs)[0]))(samples.obs)
+        progress = train.obs_statistics.count / self.config.total_steps
+        remaining = jnp.maximum(1 - progress / max(self.config.teacher_share, 1e-9), 0)
+        return actions - self.actions.space.start, jnp.full(actions.shape, self.config.teacher_weight * remaining)
+
     def _loss(self, agent: Agent, data: tuple[Any, ...]) -> Any:
         config = self.config
-        obs, memory, starts, action, old_log_prob, old_value, advantage = data
+        obs, memory, starts, action, old_log_prob, old_value, advantage, lessons = data
 
         def step(memory: Any, now: Any) -> tuple[Any, Any]:
             x, starts, action = now
@@ -294,4 +314,20 @@ class PPO(Algorithm):
         target = advantage + old_value
         clipped_value = old_value + jnp.clip(value - old_value, -config.clip, config.clip)
         value_loss = 0.5 * jnp.maximum((value - target) ** 2, (clipped_value - target) ** 2).mean()
-        return -objective + config.value_weight * value_loss - config.entropy * entropy.mean()
+        loss = -objective + config.value_weight * value_loss - config.entropy * entropy.mean()
+        if lessons is None:
+            return loss
+        taught, weight = lessons
+        return loss - (weight * jax.vmap(jax.vmap(lambda logits, a: nn.log_softmax(logits)[a]))(outputs, taught)).mean()
+
+
+def make_teacher(env: Environment, params: Any, name: str) -> Policy:
+    """The strategy of this name, which must have no memory: it advises on the states that the agent visits."""
+    strategies = env.strategies(params)
+    if name not in strategies or not isinstance(env.action_space(params), Discrete):
+        expected = f"one of {', '.join(strategies)}" if strategies else "an environment with strategies"
+        raise ValidationError("teacher", name, expected)
+    teacher = strategies[name]()
+    if jax.tree.leaves(teacher.init(random.key(0))):
+        raise ValidationError("teacher", name, "a strategy without memory; in source tracking, pass observation=belief")
+    return teacher

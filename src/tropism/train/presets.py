@@ -13,6 +13,18 @@ PLUME = {
     "hidden": 32,
 }
 
+SOURCE_TRACKING = {  # episodes end, and their return is minus the search time, so there is no discount
+    "recurrent": True,
+    "num_envs": 128,
+    "num_steps": 32,
+    "total_steps": 1_500_000,
+    "epochs": 3,
+    "minibatches": 8,
+    "learning_rate": 2e-3,
+    "gamma": 1.0,
+    "entropy": 0.0,
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"num_steps": 64, "hidden": 32, "learning_rate": 2e-3},
     "Pendulum-v1": {"total_steps": 1_000_000, "gamma": 0.95, "entropy": 0.0},
@@ -22,4 +34,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "PlumeNavMeander-v0": PLUME,
     "PlumeNavPuffs-v0": PLUME,
     "PlumeNavFilaments-v0": PLUME,
+    "SourceTracking1D-v0": SOURCE_TRACKING,
+    "SourceTracking19x19-v0": SOURCE_TRACKING,
 }

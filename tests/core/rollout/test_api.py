@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import random
 from tests.core.lines import HostLine, Line
+from tests.ids import PURE, mark_slow
 
 from tropism import make
 from tropism.core.rollout.api import rollout
@@ -261,3 +262,12 @@ def test_a_rollout_in_x64_has_the_same_shapes_and_sums(reproducible: bool):
     ends = steps.terminated | steps.truncated
     assert episodes.episodes == ends.sum() > 0
     assert episodes.total_length == sum(int(np.flatnonzero(ends[:, env])[-1]) + 1 for env in range(4))
+
+
+@pytest.mark.parametrize("id", mark_slow(PURE, {"CartPole-v1", "SourceTracking1D-v0"}))
+def test_every_pure_environment_runs_in_x64(id: str):
+    with jax.enable_x64(True):
+        env, params = make(id)
+        steps = rollout(env, random_policy(env, params), 0, 2, 3, params=params).transitions
+        assert steps is not None
+        assert jax.vmap(jax.vmap(env.observation_space(params).contains))(steps.obs).all()

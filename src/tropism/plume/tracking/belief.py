@@ -63,7 +63,7 @@ class HitTable(eqx.Module):
     def move(self, position: Int[Array, "*batch dims"], action: Any) -> Int[Array, "*batch dims"]:
         """Actions are -x, +x, -y, +y, …; an agent at the edge stays inside."""
         step = jnp.zeros(len(self.shape), jnp.int32).at[action // 2].set(2 * (action % 2) - 1)
-        return jnp.clip(position + step, 0, jnp.array(self.shape) - 1)
+        return jnp.clip(position + step, 0, jnp.array(self.shape, jnp.int32) - 1)
 
     def neighbours(self, position: Int[Array, " dims"]) -> Int[Array, "actions dims"]:
         """The positions after each action; outside of the grid where the action is blocked."""

@@ -54,7 +54,7 @@ def search_times(env: Environment, policy: Any, seed: int, num_episodes: int, pa
 def _start(env: Environment, policy: Any, params: Any, seeds: Any, lanes: int, moments: int) -> _Searches:
     started = jax.vmap(lambda words: start_lane(env, policy, params, _track, words))(seeds[:lanes])
     zeros = jnp.zeros(len(seeds))
-    return _Searches(started, jnp.arange(lanes), jnp.int32(lanes), jnp.zeros(moments), zeros, zeros)
+    return _Searches(started, jnp.arange(lanes, dtype=jnp.int32), jnp.int32(lanes), jnp.zeros(moments), zeros, zeros)
 
 
 @eqx.filter_jit
@@ -72,8 +72,8 @@ def _run(env: Environment, policy: Any, params: Any, seeds: Any, searches: _Sear
         place = jnp.where(lanes.ended, index, total)  # beyond the end: dropped
         not_found = not_found.at[place].set(lanes.probe_value[0], mode="drop")
         weighted = weighted.at[place].set(lanes.probe_value[1], mode="drop")
-        index = jnp.where(lanes.ended, jnp.minimum(first + jnp.cumsum(lanes.ended) - 1, total), index)
-        first = jnp.minimum(first + lanes.ended.sum(), total)
+        index = jnp.where(lanes.ended, jnp.minimum(first + jnp.cumsum(lanes.ended, dtype=jnp.int32) - 1, total), index)
+        first = jnp.minimum(first + lanes.ended.sum(dtype=jnp.int32), total)
         new = jax.vmap(lambda words: start_lane(env, policy, params, _track, words))(
             seeds[jnp.minimum(index, total - 1)]
         )
