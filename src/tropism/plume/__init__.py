@@ -1,10 +1,21 @@
 """The physics and biology of olfactory search: fields, winds, sensors, motions, rewards, strategies."""
 
-from tropism.plume.fields import Field, Filaments, Gaussian, Meander, Movie, PlumeRecording, Puffs
+from tropism.plume.fields import (
+    DATA_SETS,
+    Field,
+    Filaments,
+    Gaussian,
+    Meander,
+    Movie,
+    PlumeRecording,
+    Puffs,
+    load_data_set,
+)
 from tropism.plume.search import search
 from tropism.plume.strategies import CastAndSurge, Klinotaxis, RandomWalk, RunAndTumble, Strategy
 
 __all__ = [
+    "DATA_SETS",
     "CastAndSurge",
     "Field",
     "Filaments",
@@ -17,5 +28,6 @@ __all__ = [
     "RandomWalk",
     "RunAndTumble",
     "Strategy",
+    "load_data_set",
     "search",
 ]

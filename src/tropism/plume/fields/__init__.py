@@ -1,5 +1,6 @@
 """Concentration fields, one file each."""
 
+from tropism.plume.fields.data_sets import DATA_SETS, load_data_set
 from tropism.plume.fields.field import Field
 from tropism.plume.fields.filaments import Filaments
 from tropism.plume.fields.gaussian import Gaussian
@@ -13,6 +14,7 @@ from tropism.plume.fields.turbulence import Turbulence
 FOR_GRIDS = {"gaussian": Gaussian.for_grid, "meander": Meander.for_grid}  # by the names that `PlumeEnv` takes
 
 __all__ = [
+    "DATA_SETS",
     "FOR_GRIDS",
     "Field",
     "Filaments",
@@ -23,6 +25,7 @@ __all__ = [
     "Puffs",
     "Shared",
     "Turbulence",
+    "load_data_set",
     "share",
     "synthetic_recording",
 ]
