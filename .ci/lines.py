@@ -10,18 +10,18 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9150, 5900),
+    "core": (9155, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
     "envs": (3970, 2600),
-    "plume": (4490, 3000),
+    "plume": (4750, 3000),
     "gym": (1940, 1600),
     "serve": (8220, 6500),
     "client": (920, 830),
     "wire": (360, 300),
     "record": (1150, 1050),
     "train": (2700, 1900),
-    "cli": (2170, 1780),
+    "cli": (2270, 1780),
     "sandbox": (3400, 3400),
     "drawing": (250, 250),
 }

@@ -1,7 +1,7 @@
 """The command record."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ def record(
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Also record the policy's memory in each step.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record episodes into a folder of Parquet files.
@@ -42,15 +43,24 @@ def record(
 
     session = Session(*environment(id, param, arg))
     stepped = policy_of(policy, session, greedy)
+    stepped.reset(seed)
+    memory_size = stepped.memory.size if memory else 0
+    if memory and not memory_size:
+        raise ValidationError("memory", True, f"a policy with memory, not {policy}")
     returns: list[float] = []
+
+    def current_memory() -> Any:
+        return stepped.memory if memory else None
+
     total_steps = 0
     try:
-        with Recorder(session, out) as recorder, progress_bar() as bar:
+        with Recorder(session, out, memory_size=memory_size) as recorder, progress_bar() as bar:
             for number in bar.track(range(episodes), description=id):
                 stepped.reset(seed + number)
-                timestep = recorder.reset(seed=seed + number)
+                timestep = recorder.reset(seed=seed + number, memory=current_memory())
                 while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                    timestep = recorder.step(stepped.act(timestep.obs))
+                    action = stepped.act(timestep.obs)
+                    timestep = recorder.step(action, current_memory())
                 returns.append(session.total_reward)
                 total_steps += session.step_count
     except OSError as error:

@@ -11,6 +11,7 @@ from tropism.plume.fields import (
     Puffs,
     load_data_set,
 )
+from tropism.plume.measurement import PlumeStatistics, measure
 from tropism.plume.search import search
 from tropism.plume.strategies import CastAndSurge, Klinotaxis, RandomWalk, RunAndTumble, Strategy
 
@@ -24,10 +25,12 @@ __all__ = [
     "Meander",
     "Movie",
     "PlumeRecording",
+    "PlumeStatistics",
     "Puffs",
     "RandomWalk",
     "RunAndTumble",
     "Strategy",
     "load_data_set",
+    "measure",
     "search",
 ]

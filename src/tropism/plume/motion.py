@@ -45,6 +45,11 @@ class Motion(eqx.Module):
         """Seconds per step of the environment; None if the motion does not depend on it."""
         return None
 
+    @property
+    def max_step(self) -> Any:
+        """The longest displacement in one step, length units; NaN if it is not known."""
+        return jnp.nan
+
     @abstractmethod
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Float[Array, ""], Step]:
         """The heading after the action, and the displacement without walls and obstacles."""
@@ -122,6 +127,10 @@ class _TableMotion(Motion):
     def action_space(self) -> Discrete:
         return Discrete(len(self.table))
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length * float(np.hypot(*self.table.T).max())
+
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent
         right, up = (_lookup(column, action, agent.x.dtype) for column in self.table.T)
@@ -165,6 +174,10 @@ class Oriented(Motion):
     def action_space(self) -> Discrete:
         return Discrete(3)
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
     def initial_heading(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """On a grid a multiple of the turn, so that the agent faces the direction in which it moves."""
         if not self.on_grid:
@@ -196,6 +209,10 @@ class RunTumble(Motion):
     def action_space(self) -> Discrete:
         return Discrete(2)
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         heading = scene.agent.heading
         random_heading = random.uniform(key, (), heading.dtype, -jnp.pi, jnp.pi)
@@ -225,6 +242,11 @@ class Continuous(Motion):
     @property
     def step_duration(self) -> Any:
         return self.dt
+
+    @property
+    def max_step(self) -> Any:
+        """Without the wind's drift."""
+        return self.speed * self.dt
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent

@@ -190,7 +190,7 @@ def movie(
     about |= {"dataset": dataset, "axes": axes, "frames": frames, "clip": clip, "normalise": normalise}
     recording = _load_recording(recording, data_set, {key: value for key, value in about.items() if value is not None})
     if wind is not None:
-        recording = replace(recording, wind=wind, velocity=None)
+        recording = replace(recording, wind=tuple(wind), velocity=None)
     size = recording.pixel_size
     margin, on_grid = 3, size == 1.0
     rows, columns = (

@@ -100,7 +100,7 @@ class PlumeRecording:
             else open_frames(path, name, axes, frames)[0]
             for name in velocity
         )
-        return cls(film, *numbers, wind, winds, clip, normalise)  # pyright: ignore[reportArgumentType]
+        return cls(film, *numbers, tuple(wind), winds, clip, normalise)  # pyright: ignore[reportArgumentType]
 
     def field(
         self,
