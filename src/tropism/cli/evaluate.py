@@ -36,9 +36,9 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; for source tracking infotaxis, "
-            "space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, qmdp; a folder of "
-            "`tropism train`; FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. "
+            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; for source "
+            "tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, "
+            "qmdp; a folder of `tropism train`; FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. "
             "Repeatable."
         ),
     ] = None,

@@ -16,7 +16,7 @@ from tropism.errors import ValidationError
 from tropism.plume.motion import Motion
 from tropism.plume.receptors import Receptor, Threshold
 from tropism.plume.scene import AgentPose
-from tropism.plume.sensors import Concat, DictSensor, Odour, Sensor, SinceWhiff, WhiffRate
+from tropism.plume.sensors import Concat, DictSensor, Odour, OdourMemory, Sensor, SinceWhiff, WhiffRate
 
 ODOUR = 1e-4  # as in the released code of Singh et al. 2023
 
@@ -74,9 +74,13 @@ def search(
 def odour_threshold(sensor: Any) -> Any:
     """The concentration from which there is odour: that of the sensor if it has a threshold, otherwise `ODOUR`."""
     match sensor:
-        case Odour(threshold=threshold) | SinceWhiff(threshold=threshold) | WhiffRate(threshold=threshold):
-            return threshold
-        case Threshold(floor=threshold):
+        case (
+            Odour(threshold=threshold)
+            | SinceWhiff(threshold=threshold)
+            | WhiffRate(threshold=threshold)
+            | OdourMemory(threshold=threshold)
+            | Threshold(floor=threshold)
+        ):
             return threshold
         case Receptor(sensor=inner):
             return odour_threshold(inner)

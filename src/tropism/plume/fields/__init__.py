@@ -9,6 +9,7 @@ from tropism.plume.fields.movie import Movie
 from tropism.plume.fields.puffs import Puffs
 from tropism.plume.fields.recording import PlumeRecording, synthetic_recording
 from tropism.plume.fields.shared import Shared, share
+from tropism.plume.fields.sources import MovingSource, PulsedSource, SeveralSources
 from tropism.plume.fields.turbulence import Turbulence
 
 FOR_GRIDS = {"gaussian": Gaussian.for_grid, "meander": Meander.for_grid}  # by the names that `PlumeEnv` takes
@@ -21,8 +22,11 @@ __all__ = [
     "Gaussian",
     "Meander",
     "Movie",
+    "MovingSource",
     "PlumeRecording",
     "Puffs",
+    "PulsedSource",
+    "SeveralSources",
     "Shared",
     "Turbulence",
     "load_data_set",
