@@ -38,8 +38,8 @@ def evaluate(
         typer.Option(
             help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; for source "
             "tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, "
-            "qmdp; a folder of `tropism train`; FOLDER@2, one of its agents; module:function of the observation; llm:MODEL@URL. "
-            "Repeatable."
+            "qmdp; a folder of `tropism train`; FOLDER@2, one of its agents; module:function of the observation; "
+            "llm:MODEL@URL. Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
