@@ -80,7 +80,7 @@ def test_algorithms_by_name() -> None:
     assert algorithm_class(NAME) is RandomSearch
     for name in ALGORITHMS:
         assert algorithm_class(name).Config.algorithm == name
-    with pytest.raises(ValidationError, match="ppo, or module:Class"):
+    with pytest.raises(ValidationError, match="ppo, q-learning, or module:Class"):
         algorithm_class("sac")
     with pytest.raises(ValidationError, match=r"derives from tropism\.train\.Algorithm"):
         algorithm_class("tropism.envs.grid_world:GridWorld")

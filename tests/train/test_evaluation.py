@@ -1,6 +1,7 @@
 """evaluate: all policies run the same seeded episodes, and the statistics match the episodes."""
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,7 @@ from tropism.plume import picture
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
 from tropism.plume.receptors import Saturating
 from tropism.plume.sensors import Concat, Concentration, Odour, Position, WindSense
+from tropism.plume.start import Start
 from tropism.plume.strategies.catalog import NAMES, make_strategy
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.train import pictures
@@ -34,6 +36,7 @@ from tropism.train.evaluation import (
     SearchResults,
     bootstrap_interval,
     evaluate,
+    success_by_distance,
     wilson_interval,
 )
 from tropism.train.evaluation import evaluate_episodes as play
@@ -426,3 +429,62 @@ def test_time_summaries_cover_successful_episodes_only() -> None:
     lost = Evaluation("x", 0, np.zeros(3), np.ones(3), search._replace(found=~found & False)).summary()
     assert lost["time_to_find"] is None
     assert lost["success"].mean == 0
+
+
+class Rightwards:
+    """Up twice, then right."""
+
+    def init(self, key: Any) -> Any:
+        return jnp.int32(0)
+
+    def act(self, key: Any, memory: Any, obs: Any) -> Any:
+        return jnp.where(memory < 2, 0, 1), memory + 1
+
+
+def test_search_figures_against_a_known_path() -> None:
+    """From (40, 64) to within 5 of (64, 64) are 19 steps; two steps up make it 22 to within 5 of the source."""
+    env = PlumeNav(sensor=Concat((Odour(0.5), WindSense())), max_steps=30).with_parts(
+        start=Start(fixed=1, point=(40.0, 64.0))
+    )
+    result = evaluate("right", env, env.default_params(), Rightwards(), 0, 3)
+    search = result.search
+    assert search is not None
+    assert search.shortest is not None
+    assert search.on_odour is not None
+    steps = 2 + math.ceil(24 - math.sqrt(25 - 4))
+    assert result.lengths.tolist() == [steps] * 3
+    assert search.shortest.tolist() == [19] * 3
+    path = np.array([(40, 65), (40, 66), *((x, 66) for x in range(41, 39 + steps))])
+    smells = np.exp(-((path[:, 0] - 64) ** 2 + (path[:, 1] - 64) ** 2) / 800) >= 0.5
+    np.testing.assert_allclose(search.on_odour, smells.mean(), rtol=1e-6)
+    figures = result.summary()
+    assert figures["time_efficiency"].mean == pytest.approx(19 / steps)
+    assert [row["from"] for row in figures["success_by_distance"]] == [24.0] * 3
+    assert figures["survival"]["steps"][-1] == steps
+    assert figures["survival"]["searching"][-2:] == [1.0, 0.0]
+
+
+def test_success_by_distance_and_survival_count_episodes() -> None:
+    distance = np.arange(12.0)
+    found = distance < 5
+    search = SearchResults(found, np.ones(12), np.zeros((1, 12, 2)), start_distance=distance)
+    rates = [row["mean"] for row in success_by_distance(search)]
+    assert rates == [1, 1, 0.5, 0, 0, 0]
+    evaluation = Evaluation("a", 0, np.ones(12), np.arange(1, 13), search)
+    steps, searching = evaluation.survival(13)
+    np.testing.assert_allclose(searching, 1 - np.minimum(steps, 5) / 12)
+    assert "time_efficiency" not in evaluation.summary()
+
+
+def test_batches_join_all_columns_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = PlumeNav(max_steps=5)
+    policy: Any = resolve_policy("random", env, env.default_params())
+    whole = evaluate("random", env, env.default_params(), policy, 0, 7)
+    monkeypatch.setattr("tropism.train.evaluation.MAX_BATCH", 3)
+    parts = evaluate("random", env, env.default_params(), policy, 0, 7)
+    assert whole.search is not None
+    assert parts.search is not None
+    for one, other in zip(whole.search, parts.search, strict=True):
+        assert one is not None
+        assert other is not None
+        np.testing.assert_allclose(one, other)

@@ -19,6 +19,7 @@ from tropism.cli.journal import export, forget, info, salvage
 from tropism.cli.list import list_environments
 from tropism.cli.mcp import mcp
 from tropism.cli.minari import export_to_minari, import_from_minari
+from tropism.cli.plume import stats
 from tropism.cli.record import record
 from tropism.cli.render import render
 from tropism.cli.replay import replay
@@ -44,6 +45,8 @@ journal = typer.Typer(help="Inspect and repair the journal of a stopped server."
 app.add_typer(journal, name="journal")
 minari = typer.Typer(help="Convert recordings to Minari datasets and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
+plume = typer.Typer(help="Measure plumes.", no_args_is_help=True)
+app.add_typer(plume, name="plume")
 app.command("list")(list_environments)
 for command in (show, check, rollout, render, record, replay, evaluate, assay, serve, mcp, bench, demo):
     app.command()(command)
@@ -70,6 +73,7 @@ for command in (info, check_journal, salvage, forget, export):
 sandbox.command("doctor")(examine_sandbox)
 minari.command("export")(export_to_minari)
 minari.command("import")(import_from_minari)
+plume.command()(stats)
 
 
 @app.callback()

@@ -42,19 +42,17 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; for source tracking infotaxis, "
-            "space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, qmdp, and the trained "
-            "belief-network and history-network; a folder of `tropism train`; FOLDER@2, one of its agents; "
-            "module:function of the observation; llm:MODEL@URL. Repeatable."
+            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; for source "
+            "tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, "
+            "qmdp, and the trained belief-network and history-network; a folder of `tropism train`; FOLDER@2, one of "
+            "its agents; module:function of the observation; llm:MODEL@URL. Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
     seed: Seed = 10_000,
     greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the most likely action.")] = False,
     steps: Annotated[int, typer.Option(help="Maximum steps per episode that is not compiled.", min=1)] = 1000,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and evaluation.png.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and plots.")] = None,
     env: Annotated[
         str | None,
         typer.Option(help="The environment behind URL: module:Class or a registered id."),
@@ -244,6 +242,10 @@ def _save(out: Path, target: str, env: Any, params: Any, results: list[Any]) -> 
 
     (out / "evaluation.json").write_text(json.dumps(to_json(target, results), indent=2) + "\n")
     pictures.draw_evaluation(target, env, params, results, out / "evaluation.png")
+    if all(each.search is not None for each in results):
+        pictures.draw_success_over_time(results, out / "found.png")
+    if all(each.search is not None and each.search.start_distance is not None for each in results):
+        pictures.draw_success_by_distance(results, out / "distance.png")
 
 
 def print_evaluations(results: list[Any]) -> None:
@@ -252,6 +254,8 @@ def print_evaluations(results: list[Any]) -> None:
         "success": "found the source",
         "time_to_find": "steps to find it",
         "path_efficiency": "path efficiency",
+        "time_efficiency": "T_min/T",
+        "on_odour": "on odour",
         "return": "return",
         "steps": "steps",
         "not_found": "P(not found)",
@@ -273,6 +277,8 @@ FORMATS = {  # of a mean and its interval; short, so that four columns fit a ter
     "success": lambda mean, low, high: f"{mean:.1%} [{100 * low:.0f}, {100 * high:.0f}]",
     "time_to_find": "{:.1f} [{:.0f}, {:.0f}]".format,
     "path_efficiency": "{:.2f} [{:.2f}, {:.2f}]".format,
+    "time_efficiency": lambda mean, *_: f"{mean:.2f}",
+    "on_odour": lambda mean, *_: f"{mean:.0%}",
 }
 
 

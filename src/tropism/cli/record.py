@@ -34,6 +34,7 @@ def record(
     param: Params = None,
     arg: Arguments = None,
     on: On = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Also record the policy's memory in each step.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record episodes into a folder of Parquet files.
@@ -45,6 +46,8 @@ def record(
 
     import_module("tropism.record")  # reports a missing extra before the progress bar
     session = Session(*environment(id, param, arg))
+    if memory and on is not None:
+        raise ValidationError("memory", True, "no --memory with --on")
     chosen = find_policy(policy, session, greedy)
     try:
         with progress_bar() as bar:
@@ -54,7 +57,7 @@ def record(
                 bar.update(task, completed=done)
 
             if on is None:
-                total_steps, mean = _record_steps(session, chosen, out, seed, episodes, steps, show)
+                total_steps, mean = _record_steps(session, chosen, out, seed, episodes, steps, memory, show)
             else:
                 total_steps, mean = _record_on(on, session, chosen, out, seed, episodes, steps, show)
     except OSError as error:
@@ -63,7 +66,14 @@ def record(
 
 
 def _record_steps(
-    session: Any, policy: Any, out: Path, seed: int, episodes: int, steps: int, show: Callable[[int], None]
+    session: Any,
+    policy: Any,
+    out: Path,
+    seed: int,
+    episodes: int,
+    steps: int,
+    memory: bool,
+    show: Callable[[int], None],
 ) -> tuple[int, float]:
     """Write each step before the next; return the number of steps and the mean return."""
     from tropism.core.rollout.stepped import SteppedPolicy
@@ -72,12 +82,21 @@ def _record_steps(
     returns: list[float] = []
     total_steps = 0
     stepped = SteppedPolicy(policy, session.env.pure)
-    with Recorder(session, out) as recorder:
+    stepped.reset(seed)
+    memory_size = stepped.memory.size if memory else 0
+    if memory and not memory_size:
+        raise ValidationError("memory", True, "a policy with memory")
+
+    def current_memory() -> Any:
+        return stepped.memory if memory else None
+
+    with Recorder(session, out, memory_size=memory_size) as recorder:
         for number in range(episodes):
             stepped.reset(seed + number)
-            timestep = recorder.reset(seed=seed + number)
+            timestep = recorder.reset(seed=seed + number, memory=current_memory())
             while session.step_count < steps and not (timestep.terminated or timestep.truncated):
-                timestep = recorder.step(stepped.act(timestep.obs))
+                action = stepped.act(timestep.obs)
+                timestep = recorder.step(action, current_memory())
             returns.append(session.total_reward)
             total_steps += session.step_count
             show(number + 1)

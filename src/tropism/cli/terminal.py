@@ -39,8 +39,8 @@ PolicyName = Annotated[
     str,
     typer.Option(
         "--policy",
-        help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge; a folder of `tropism train`; "
-        "module:function of the observation.",
+        help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; a folder of "
+        "`tropism train`; module:function of the observation.",
     ),
 ]
 Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the most likely action.")]

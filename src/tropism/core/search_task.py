@@ -26,8 +26,9 @@ class SearchTask(Protocol):
     def search(self, policy: Any, seed: int, num_episodes: int, params: Any) -> Any:
         """Run a pure policy, compiled; episode i is that of a `Session` with the seed `seed + i`.
 
-        The result has, per episode, `found`, `steps`, `reward` and `efficiency` (straight distance over path length),
-        and `path`, (steps + 1, episodes, 2), where the last position is repeated after an episode ends.
+        The result has, per episode, `found`, `steps`, `reward`, `efficiency` (straight distance over path length),
+        `shortest` (the steps of the straight way to the goal) and `on_odour` (the share of steps with a signal), and
+        `path`, (steps + 1, episodes, 2), where the last position is repeated after an episode ends.
         """
         ...
 

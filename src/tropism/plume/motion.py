@@ -45,6 +45,11 @@ class Motion(eqx.Module):
         """Seconds per step of the environment; None if the motion does not depend on it."""
         return None
 
+    @property
+    def max_step(self) -> Any:
+        """The longest displacement in one step, length units; NaN if it is not known."""
+        return jnp.nan
+
     @abstractmethod
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Float[Array, ""], Step]:
         """The heading after the action, and the displacement without walls and obstacles."""
@@ -122,6 +127,10 @@ class _TableMotion(Motion):
     def action_space(self) -> Discrete:
         return Discrete(len(self.table))
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length * float(np.hypot(*self.table.T).max())
+
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent
         right, up = (_lookup(column, action, agent.x.dtype) for column in self.table.T)
@@ -165,6 +174,10 @@ class Oriented(Motion):
     def action_space(self) -> Discrete:
         return Discrete(3)
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
     def initial_heading(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """On a grid a multiple of the turn, so that the agent faces the direction in which it moves."""
         if not self.on_grid:
@@ -196,6 +209,10 @@ class RunTumble(Motion):
     def action_space(self) -> Discrete:
         return Discrete(2)
 
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         heading = scene.agent.heading
         random_heading = random.uniform(key, (), heading.dtype, -jnp.pi, jnp.pi)
@@ -226,6 +243,11 @@ class Continuous(Motion):
     def step_duration(self) -> Any:
         return self.dt
 
+    @property
+    def max_step(self) -> Any:
+        """Without the wind's drift."""
+        return self.speed * self.dt
+
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent
         heading = _wrap_angle(agent.heading + action[0] * self.turn_rate * self.dt)
@@ -234,6 +256,44 @@ class Continuous(Motion):
             return heading, (right, up)
         wind = scene.wind(agent.xy) * self.dt
         return heading, (right + wind[0], up + wind[1])
+
+
+class WindRelative(Motion):
+    """0 upwind, 1 crosswind to the left of upwind, 2 crosswind to the right, 3 downwind.
+
+    The agent faces where it believes the wind comes from. Its heading is that estimate: in each step it turns
+    towards upwind by 1/`memory_steps` of the way, and in calm air not at all.
+    """
+
+    words: ClassVar[tuple[str, ...]] = ("upwind", "crosswind left", "crosswind right", "downwind")
+    boundary: Boundary = eqx.field(static=True, default="stop")
+    step_length: Any = 1.0
+    memory_steps: Any = 1.0  # 1: the wind of this step alone
+    on_grid: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        checks.require_positive(step_length=self.step_length, memory_steps=self.memory_steps)
+        if self.on_grid:
+            raise ValidationError("on_grid", True, "False: the wind can have any direction")
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(4)
+
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
+    def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
+        agent = scene.agent
+        wind = scene.wind(agent.xy).astype(agent.heading.dtype)
+        speed = jnp.sqrt(jnp.sum(wind**2))
+        before = jnp.stack(_displacement(agent.heading, 1.0))
+        upwind = jnp.where(speed > 0, -wind / jnp.maximum(speed, jnp.finfo(speed.dtype).tiny), before)
+        facing = before + (upwind - before) / self.memory_steps
+        heading = jnp.arctan2(facing[1], facing[0])
+        turn = _lookup(np.array([0, np.pi / 2, -np.pi / 2, np.pi]), action, heading.dtype)
+        return heading, _displacement(heading + turn, self.step_length)
 
 
 def _crossings(at: Float[Array, ""], by: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -121,12 +121,12 @@ class Scene(eqx.Module):
 
     @property
     def source(self) -> Float[Array, " 2"]:
-        return pair(self.field.source)
+        return pair(self.field.source_at(self.field_state))
 
     @property
     def distance(self) -> Float[Array, ""]:
         """From the agent to the source."""
-        x, y = self.field.source
+        x, y = self.field.source_at(self.field_state)
         return jnp.sqrt((self.agent.x - x) ** 2 + (self.agent.y - y) ** 2)
 
     @property

@@ -210,6 +210,37 @@ class WhiffRate(Sensor):
         return ("whiff rate",)
 
 
+class OdourMemory(Sensor):
+    """The mean concentration and the intermittency, the share of steps with at least `threshold`, over the last
+    `window` steps, or fewer at the start of an episode."""
+
+    threshold: Any = 0.1
+    limit: Any = 1.0
+    window: int = eqx.field(static=True, default=20)
+
+    def __check_init__(self) -> None:
+        checks.require_count(window=self.window)
+
+    def space(self, shape: tuple[int, int]) -> Box:
+        high = jnp.stack([jnp.asarray(self.limit, float), 1.0]) if is_traced(self.limit) else np.array([self.limit, 1])
+        return Box(0, high, (2,))
+
+    def start(self, shape: tuple[int, int]) -> Any:
+        return jnp.zeros((), jnp.int32), jnp.zeros(self.window, jnp.float32)
+
+    def sense(self, key: Any, memory: Any, scene: Scene) -> tuple[Any, Any]:
+        count, past = memory
+        past = past.at[count % self.window].set(_clip(scene.smell(scene.agent.xy), self.limit))
+        count = count + 1
+        seen = jnp.arange(self.window) < count
+        num = jnp.minimum(count, self.window)
+        present = jnp.where(seen, past >= self.threshold, False)
+        return jnp.stack([past.sum() / num, present.sum() / num]).astype(jnp.float32), (count, past)
+
+    def words(self) -> tuple[str, ...]:
+        return ("mean smell", "intermittency")
+
+
 class Position(Sensor):
     """The position of the agent, as (column, row) of the raster; on a grid that begins at 0 that is (x, y)."""
 

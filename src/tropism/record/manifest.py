@@ -17,7 +17,7 @@ from tropism.core.registry import identify
 from tropism.core.session.session import Session
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
-from tropism.record.columns import Column, column_from_json, column_of
+from tropism.record.columns import Column, NumericColumn, column_from_json, column_of
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -49,12 +49,14 @@ class Manifest:
     spaces: dict[str, Any]  # JSON Schema, for information only
     versions: dict[str, Any]
     shards: tuple[Shard, ...] = ()
+    memory: Column | None = None  # the agent's, a vector; None if it is not recorded
 
     @classmethod
-    def of(cls, session: Session) -> "Manifest":
-        """The manifest of recordings of this session."""
+    def of(cls, session: Session, memory_size: int = 0) -> "Manifest":
+        """The manifest of recordings of this session, with an agent's memory of this many numbers."""
         params = write_params(session.params)
-        return cls.for_spaces(identify(session.env), params, session.action_space, session.observation_space)
+        plain = cls.for_spaces(identify(session.env), params, session.action_space, session.observation_space)
+        return replace(plain, memory=NumericColumn(np.dtype(np.float32), (memory_size,))) if memory_size else plain
 
     @classmethod
     def for_spaces(cls, env: Any, params: dict[str, Any], action: Space, observation: Space) -> "Manifest":
@@ -78,6 +80,7 @@ class Manifest:
                 ("options", pa.string()),
                 ("episode_id", pa.string()),
                 ("parent", pa.int64()),
+                *([] if self.memory is None else [("memory", self.memory.type())]),
             ]
         )
 
@@ -85,6 +88,7 @@ class Manifest:
     def subject(self) -> dict[str, Any]:
         """What all recordings in one folder share."""
         columns = {"action": self.action.describe(), "observation": self.observation.describe()}
+        columns |= {} if self.memory is None else {"memory": self.memory.describe()}
         return {"env": self.env, "params": self.params, "columns": columns}
 
     def header(self) -> dict[str, Any]:
@@ -118,8 +122,10 @@ class Manifest:
             if version != FORMAT:
                 raise ValidationError("format", version, f"{FORMAT}; this folder was written by Tropism {tropism}")
             action, observation = (column_from_json(data["columns"][name]) for name in ("action", "observation"))
+            memory = data["columns"].get("memory")
             shards = tuple(Shard(**shard) for shard in data.get("shards", ()))
-            return cls(data["env"], data["params"], action, observation, data["spaces"], data["versions"], shards)
+            about = data["spaces"], data["versions"], shards, memory and column_from_json(memory)
+            return cls(data["env"], data["params"], action, observation, *about)
         except (KeyError, TypeError) as error:
             raise ValidationError("manifest", path, f"a manifest written by Tropism ({error!r})") from None
 

@@ -26,7 +26,8 @@ class RecordedEpisode:
     """An episode of n steps: n + 1 observations and infos, n of everything else.
 
     The first axis of arrays is the step; Dict spaces give dicts of arrays, messages lists of dicts. `reseeds` maps
-    steps to the seeds that take effect there in forks; `parent` is the episode and step of the fork.
+    steps to the seeds that take effect there in forks; `parent` is the episode and step of the fork. `memories` are the
+    agent's, if they were recorded: the first one, and the one after each action.
     """
 
     number: int
@@ -42,6 +43,7 @@ class RecordedEpisode:
     truncated: NDArray[np.bool_]
     columns: Mapping[str, Column]
     info_texts: list[str | None]
+    memories: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         """The number of steps."""
@@ -193,6 +195,7 @@ class Reader:
             steps["truncated"].to_numpy(),
             columns,
             rows["info"].to_pylist(),
+            None if self.manifest.memory is None else self.manifest.memory.stack(_contiguous(rows["memory"])),
         )
 
     def table(self) -> pa.Table:

@@ -72,6 +72,8 @@ def _rows(path: Path, manifest: Manifest) -> Iterator[dict[str, Any]]:
         row["obs"] = manifest.observation.unpack(row["obs"])
         if "action" in row:
             row["action"] = manifest.action.unpack(row["action"])
+        if manifest.memory is not None:
+            row["memory"] = manifest.memory.unpack(row["memory"])
         yield row
         at += size
 

@@ -60,10 +60,12 @@ class Writer:
         self._number = 1 + max((int(Path(shard.file).stem[-6:]) for shard in self.manifest.shards), default=-1)
         self.episodes = sum(len(shard.seeds) for shard in self.manifest.shards)
 
-    def begin(self, seed: int | None, options: Any, timestep: Timestep, episode_id: str | None = None) -> int:
+    def begin(
+        self, seed: int | None, options: Any, timestep: Timestep, episode_id: str | None = None, memory: Any = None
+    ) -> int:
         """Record a reset and return the episode number."""
         first = {"step": 0, "seed": check_seed(seed), "options": dumps(options) if options else None}
-        return self._begin(first | {"episode_id": episode_id}, timestep)
+        return self._begin(first | {"episode_id": episode_id} | self._memory(memory), timestep)
 
     def fork(self, parent: int, step: int, timestep: Timestep, seed: int | None = None, id: str | None = None) -> int:
         """Record a fork of `parent` at a step, optionally reseeded there, and return its episode number."""
@@ -76,12 +78,21 @@ class Writer:
             self.episodes += 1
             return number
 
-    def step(self, episode: int, step: int, action: Any, timestep: Timestep, seed: int | None = None) -> None:
+    def step(
+        self, episode: int, step: int, action: Any, timestep: Timestep, seed: int | None = None, memory: Any = None
+    ) -> None:
         """Record one step, counted from 1; `seed` is given if the episode was reseeded before this step."""
         row: dict[str, Any] = {"episode": episode, "step": step, "seed": check_seed(seed)}
-        row |= {"action": self.manifest.action.write(action), **self._outcome(timestep)}
+        row |= {"action": self.manifest.action.write(action), **self._outcome(timestep)} | self._memory(memory)
         with self._write_lock:
             self._append(row)
+
+    def _memory(self, memory: Any) -> dict[str, Any]:
+        column = self.manifest.memory
+        if (column is None) != (memory is None):
+            expected = "no memory" if column is None else "the agent's memory"
+            raise ValidationError("memory", memory, f"{expected}, as in the other recordings in {self.folder}")
+        return {} if column is None else {"memory": column.write(memory)}
 
     def _outcome(self, timestep: Timestep) -> dict[str, Any]:
         obs, reward, terminated, truncated, info = timestep

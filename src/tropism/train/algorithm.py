@@ -17,7 +17,7 @@ from tropism.core.rollout.policy import Policy
 from tropism.core.spaces import Space
 from tropism.errors import ValidationError
 
-ALGORITHMS = {"ppo": "tropism.train.ppo:PPO"}
+ALGORITHMS = {"ppo": "tropism.train.ppo:PPO", "q-learning": "tropism.train.q_learning:QLearning"}
 
 
 def option(default: Any, about: str) -> Any:

@@ -26,6 +26,7 @@ RESAMPLES = 2000
 LEVEL = 0.95
 MAX_BATCH = 1024  # episodes that run at once
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.99)  # of search times
+DISTANCE_BINS = 6
 MAX_REFUSED = 5  # consecutive invalid actions before an episode is abandoned
 
 
@@ -43,6 +44,9 @@ class SearchResults(NamedTuple):
     found: NDArray[Any]
     efficiency: NDArray[Any]  # straight distance over path length
     paths: NDArray[Any]  # (steps + 1, episodes, 2); the last position is repeated after an episode ends
+    shortest: NDArray[Any] | None = None  # steps of the straight way to the goal at full speed
+    on_odour: NDArray[Any] | None = None  # share of steps
+    start_distance: NDArray[Any] | None = None  # to the centre of the goal
 
     @property
     def success(self) -> Interval:
@@ -76,7 +80,39 @@ class Evaluation:
             "time_quantiles": quantiles,
             "path_efficiency": bootstrap_interval(self.search.efficiency[found]),
             "return": bootstrap_interval(self.returns),
+            **self._search_figures(self.search),
         }
+
+    def survival(self, num: int = 21) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Steps, and the share of episodes that have not found the source by then."""
+        assert self.search is not None
+        steps = np.linspace(0, self.lengths.max(), num).round().astype(int)
+        times = np.sort(np.where(self.search.found, self.lengths, np.inf))
+        return steps, 1 - np.searchsorted(times, steps, side="right") / len(times)
+
+    def _search_figures(self, search: SearchResults) -> dict[str, Any]:
+        """T_min/T over successful episodes, time on odour, success by distance, and survival, if they are known."""
+        figures: dict[str, Any] = {}
+        if search.shortest is not None and not np.isnan(search.shortest).any():
+            ratio = search.shortest[search.found] / np.maximum(self.lengths[search.found], 1)
+            figures["time_efficiency"] = bootstrap_interval(ratio)
+        if search.on_odour is not None:
+            figures["on_odour"] = bootstrap_interval(search.on_odour)
+        if search.start_distance is not None:
+            figures["success_by_distance"] = success_by_distance(search)
+        steps, searching = self.survival()
+        return figures | {"survival": {"steps": steps.tolist(), "searching": searching.tolist()}}
+
+
+def success_by_distance(search: SearchResults) -> list[dict[str, Any]]:
+    """The success rate in each of `DISTANCE_BINS` ranges of the distance at the start, with as many episodes each."""
+    assert search.start_distance is not None
+    groups = np.array_split(np.argsort(search.start_distance), min(DISTANCE_BINS, len(search.found)))
+    distances = [search.start_distance[group] for group in groups]
+    return [
+        {"from": float(part.min()), "to": float(part.max())} | wilson_interval(search.found[group])._asdict()
+        for part, group in zip(distances, groups, strict=True)
+    ]
 
 
 def evaluate(
@@ -151,7 +187,10 @@ def evaluate_batch(
         return Evaluation(name, seed, times.steps, times.steps, times=times)
     if isinstance(env, SearchTask):
         outcome = env.search(policy, seed, num_episodes, params)
-        results = SearchResults(*(np.asarray(each) for each in (outcome.found, outcome.efficiency, outcome.path)))
+        centre, _ = env.goal(params)
+        distance = np.linalg.norm(np.asarray(outcome.start) - np.asarray([float(side) for side in centre]), axis=-1)
+        measured = (outcome.found, outcome.efficiency, outcome.path, outcome.shortest, outcome.on_odour, distance)
+        results = SearchResults(*map(np.asarray, measured))
         return Evaluation(name, seed, np.asarray(outcome.reward), np.asarray(outcome.steps), results)
     done = run_episodes(env, policy, seed, num_episodes, params, _no_probe)
     return Evaluation(name, seed, np.asarray(done.reward), np.asarray(done.steps))
@@ -169,10 +208,11 @@ def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
     searches = [part.search for part in parts if part.search is not None]
     if len(searches) < len(parts):
         return Evaluation(first.policy, first.seed, returns, lengths)
-    found, efficiency = (np.concatenate([each[i] for each in searches])[:num_episodes] for i in (0, 1))
+    columns = {name: [getattr(each, name) for each in searches] for name in SearchResults._fields if name != "paths"}
+    joined = {name: np.concatenate(each)[:num_episodes] for name, each in columns.items() if each[0] is not None}
     longest = max(len(each.paths) for each in searches)
     paths = [np.pad(each.paths, ((0, longest - len(each.paths)), (0, 0), (0, 0)), "edge") for each in searches]
-    results = SearchResults(found, efficiency, np.concatenate(paths, 1)[:, :num_episodes])
+    results = SearchResults(paths=np.concatenate(paths, 1)[:, :num_episodes], **joined)
     return Evaluation(first.policy, first.seed, returns, lengths, results)
 
 

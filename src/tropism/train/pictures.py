@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tropism.core.episode import seed_words, start_episode, step_episode
 from tropism.core.search_task import SearchTask
 from tropism.drawing.plots import COLORS, new_plot, save_plot
-from tropism.train.evaluation import Evaluation, SearchResults
+from tropism.train.evaluation import Evaluation, SearchResults, success_by_distance
 
 EPISODES_SHOWN = 3  # columns of paths; episode i is the same one for every policy
 SHOWN_SHARE = 0.9  # of the searches that find the source: the range of times in a plot of their distribution
@@ -60,11 +60,25 @@ def draw_success_over_time(evaluations: Sequence[Evaluation], path: Path) -> Non
     figure, axes = new_plot(4.0)
     for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
         if each.search is not None:
-            times = np.sort(np.where(each.search.found, each.lengths, np.inf))
-            last = int(each.lengths.max())
-            share = np.searchsorted(times, np.arange(last + 1), side="right") / len(times)
-            axes.plot(share, color=color, linewidth=2, label=each.policy)
+            steps, searching = each.survival(int(each.lengths.max()) + 1)
+            axes.plot(steps, 1 - searching, color=color, linewidth=2, label=each.policy)
     axes.set(xlabel="steps", ylabel="found the source", ylim=(0, 1.02))
+    axes.legend(frameon=False)
+    save_plot(figure, axes, path)
+
+
+def draw_success_by_distance(evaluations: Sequence[Evaluation], path: Path) -> None:
+    """The success rate and its interval against the distance at the start."""
+    figure, axes = new_plot(4.0)
+    for color, each in zip(COLORS * len(evaluations), evaluations, strict=False):
+        if each.search is not None and each.search.start_distance is not None:
+            bins = success_by_distance(each.search)
+            middle = [(part["from"] + part["to"]) / 2 for part in bins]
+            axes.plot(middle, [part["mean"] for part in bins], "o-", color=color, label=each.policy)
+            axes.fill_between(
+                middle, [part["low"] for part in bins], [part["high"] for part in bins], color=color, alpha=0.15
+            )
+    axes.set(xlabel="distance to the source at the start", ylabel="found the source", ylim=(0, 1.02))
     axes.legend(frameon=False)
     save_plot(figure, axes, path)
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax import random
+from numpy.typing import NDArray
 
 from tropism.core.episode import host_key, host_key_function, seed_words
 from tropism.core.rollout.episodes import POLICY_STREAM, policy_key
@@ -33,6 +34,12 @@ class SteppedPolicy:
         else:
             self._key = host_key_function(host_key(seed, POLICY_STREAM))
             self._memory = self._policy.init(seed)
+
+    @property
+    def memory(self) -> NDArray[np.float32]:
+        """The numbers of the policy's memory, as one vector; empty if it has none."""
+        leaves = [np.asarray(leaf, np.float32).ravel() for leaf in jax.tree.leaves(self._memory)]
+        return np.concatenate([np.zeros(0, np.float32), *leaves])
 
     def act(self, obs: Any) -> Any:
         """The next action, as NumPy or Python values."""

@@ -179,7 +179,7 @@ class PlumeNav(Environment):
 
     def reset(self, key: Any, params: Any) -> tuple[Any, PlumeNavState]:
         field = params.field.init(random.fold_in(key, FIELD))
-        source = pair(params.field.source)
+        source = pair(params.field.source_at(field))
         puffs = params.field.puffs(field) if params.start.needs_puffs else None
         agent = params.start.place(key, params.arena, source, params.goal_radius, self.motion.on_grid, puffs)
         agent = replace(agent, heading=params.motion.initial_heading(agent.heading))
@@ -197,7 +197,8 @@ class PlumeNav(Environment):
 
     def info(self, state: Any, params: Any) -> Info:
         scene = self.scene(state, params)
-        position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), params.field.source))
+        source = params.field.source_at(scene.field_state)
+        position, goal = (self._whole_on_grid(xy) for xy in ((scene.agent.x, scene.agent.y), source))
         reached, concentration = scene.distance <= params.goal_radius, scene.smell(scene.agent.xy)
         heading = jnp.mod(jnp.rad2deg(scene.agent.heading), 360)
         return search_info(reached, position, heading, goal, scene.distance, concentration)

@@ -2,14 +2,23 @@
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.fields import Filaments, Meander, PlumeRecording, Puffs, Turbulence, births, synthetic_recording
+from tropism.plume.fields import (
+    Filaments,
+    Meander,
+    PlumeRecording,
+    Puffs,
+    Turbulence,
+    births,
+    load_data_set,
+    synthetic_recording,
+)
 from tropism.plume.motion import Compass, Continuous
 from tropism.plume.receptors import Saturating, Threshold
 from tropism.plume.rewards import Approach, PlumeTracking, Singh, SparseGoal, Sum
@@ -158,46 +167,65 @@ def movie(
     frame_rate: Any = None,
     source_pixel: Any = None,
     wind: Any = None,
+    velocity: Any = None,
+    dataset: str | None = None,
+    axes: str | None = None,
+    frames: Any = None,
+    clip: bool | None = None,
+    normalise: Any = None,
+    data_set: str | None = None,
     trail: int = 0,
 ) -> PlumeNav:
     """Find the source in a recorded plume, a PlumeRecording or a file; by default a small synthetic recording.
 
-    `pixel_size`, `frame_rate` and `source_pixel` are needed for a file that does not contain them. `wind` is the
-    velocity at the agent, (x, y); frames do not contain it.
+    `pixel_size`, `frame_rate` and `source_pixel` are needed for a file that does not contain them; these and the
+    other arguments are those of `PlumeRecording.load`. `data_set` is the name of a public data set that the file
+    belongs to. `wind` is the velocity at the agent, (x, y), if there is no film of it.
 
     Reward: 1 at the source, 0 otherwise.
 
     Ends: terminated within `goal_radius` of the source; truncated after `max_steps` steps.
     """
-    recording = _load_recording(recording, pixel_size=pixel_size, frame_rate=frame_rate, source_pixel=source_pixel)
+    about = {"pixel_size": pixel_size, "frame_rate": frame_rate, "source_pixel": source_pixel, "velocity": velocity}
+    about |= {"dataset": dataset, "axes": axes, "frames": frames, "clip": clip, "normalise": normalise}
+    recording = _load_recording(recording, data_set, {key: value for key, value in about.items() if value is not None})
     if wind is not None:
-        recording = replace(recording, wind=wind)
-    height, width = recording.frames.shape[1:]
+        recording = replace(recording, wind=tuple(wind), velocity=None)
     size = recording.pixel_size
-    high = (size * (width - 1), size * (height - 1))
-    on_grid = size == 1.0
+    margin, on_grid = 3, size == 1.0
+    rows, columns = (
+        _extent(length, place, margin)
+        for length, place in zip(recording.frames.shape[1:], recording.source_pixel, strict=True)
+    )
+    picture = (size * (recording.frames.shape[2] - 1), size * (recording.frames.shape[1] - 1))
     return PlumeNav(
         field=recording,
         sensor=Concat((Concentration(), WindSense())),
         motion=Compass(step_length=size, on_grid=on_grid),
-        start=Start(low=(high[0] / 2, 0.0), high=high),
-        grid_size=(width, height),
-        low=(0.0, 0.0),
-        high=high,
-        goal_radius=3.0 * size,
+        start=Start(low=(picture[0] / 2, 0.0), high=picture),
+        grid_size=(columns[1] - columns[0] + 1, rows[1] - rows[0] + 1),
+        low=(size * columns[0], size * rows[0]),
+        high=(size * columns[1], size * rows[1]),
+        goal_radius=margin * size,
         max_steps=500,
         trail=trail,
     )
 
 
-def _load_recording(recording: Any, **numbers: Any) -> PlumeRecording:
+def _extent(length: int, source: float | int, margin: int) -> tuple[int, int]:
+    """The first and last pixel of the arena in one direction: those of the picture, and the goal if it is outside."""
+    low = 0 if source >= 0 else math.floor(source) - margin
+    return low, length - 1 if source <= length - 1 else math.ceil(source) + margin
+
+
+def _load_recording(recording: Any, data_set: str | None, about: dict[str, Any]) -> PlumeRecording:
     if isinstance(recording, str | Path):
-        return PlumeRecording.load(recording, **numbers)
+        load = PlumeRecording.load if data_set is None else partial(load_data_set, data_set)
+        return load(recording, **about)
     if recording is not None and not isinstance(recording, PlumeRecording):
         raise ValidationError("recording", recording, "a PlumeRecording or the path of a file of frames")
-    for name, value in numbers.items():
-        if value is not None:
-            raise ValidationError(name, value, "None: it is only for files")
+    for name, value in (about | ({} if data_set is None else {"data_set": data_set})).items():
+        raise ValidationError(name, value, "None: it is only for files")
     return _synthetic_recording() if recording is None else recording
 
 

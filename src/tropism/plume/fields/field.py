@@ -49,6 +49,10 @@ class Field(eqx.Module):
         """`(x, y, alive)` of the puffs, for a field that consists of puffs."""
         raise ValidationError("field", type(self).__name__, "a field of puffs")
 
+    def source_at(self, state: Any) -> Any:
+        """The position of the source in a state; `source`, unless it moves."""
+        return self.source
+
     def check_arena(self, low: Any, high: Any) -> None:
         """Raise ValidationError if this field does not reach across an arena."""
 

@@ -82,7 +82,7 @@ class Puffs(Field):
         x = jnp.where(alive, self.source[0] + drift[0], 0)
         y = jnp.where(alive, self.source[1] + drift[1] + jitter, 0)
         radius = jnp.where(alive, self.radius + self.growth * self.dt * substeps, 0)
-        return PuffsState(x, y, self._trim(x, y, radius), jnp.zeros((), jnp.int32), flow)
+        return PuffsState(x, y, self.trim(x, y, radius), jnp.zeros((), jnp.int32), flow)
 
     def advance(self, key: Any, state: PuffsState) -> PuffsState:
         flow_key, shake_key, birth_key = random.split(key, 3)
@@ -91,7 +91,7 @@ class Puffs(Field):
         x = state.x + displacement[0, 0]
         y = state.y + displacement[0, 1] + self.shake * self.dt * jnp.sqrt(self.substeps) * normal
         grown = jnp.where(state.radius > 0, state.radius + self.growth * self.dt * self.substeps, 0)
-        grown = self._trim(x, y, grown)
+        grown = self.trim(x, y, grown)
         new_puffs = births.draw(birth_key, self.rate * self.keep, self.step_duration, self.max_births)
         return self._add_births(PuffsState(x, y, grown, state.oldest, flow), new_puffs, displacement, normal)
 
@@ -115,7 +115,7 @@ class Puffs(Field):
             low, high = np.maximum(low, self.low), np.minimum(high, self.high)
         births.check_capacity(self.max_puffs, self.rate * self.keep, self.source, self.flow.mean(), low, high)
 
-    def _trim(self, x: Any, y: Any, radius: Any) -> Any:
+    def trim(self, x: Any, y: Any, radius: Any) -> Any:
         """The radii, 0 for puffs outside the area."""
         if self.low is None:
             return radius

@@ -1,7 +1,7 @@
-"""Recorded plumes on disk: NumPy, HDF5 and Zarr files of frames (time, y, x), and a small synthetic one."""
+"""Recorded plumes: frames (time, y, x) with their metadata, from a file or an array, and a small synthetic one."""
 
 import hashlib
-import importlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,38 +10,55 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from numpy.typing import NDArray
 
-from tropism.errors import ValidationError, require_extra
+from tropism.errors import ValidationError
 from tropism.plume import checks
+from tropism.plume.fields.files import SUFFIXES, StoredFrames, frame_step, open_frames
 from tropism.plume.fields.meander import Meander
 from tropism.plume.fields.movie import Movie
 from tropism.plume.wind import Constant, Wind
 
 CHUNK = 64  # frames read at once
-METADATA = ("pixel_size", "frame_rate", "source_pixel")
+
+Frames = Any  # NDArray[Any] or StoredFrames, with the axes (time, y, x)
 
 
 @dataclass(frozen=True, eq=False)
 class PlumeRecording:
     """Frames and their metadata; compared and hashed by content, so an environment can hold it.
 
-    The frames of a `.npy` file stay on disk until `field` puts them on the device.
+    The frames of a file stay on disk until `field` puts them on the device.
     """
 
-    frames: NDArray[Any]
+    frames: Frames
     pixel_size: float | int  # length units
     frame_rate: float | int  # frames/s
-    source_pixel: tuple[float | int, float | int]  # (row, column)
-    wind: tuple[float | int, float | int] = (0.0, 0.0)  # length units/s, (x, y); frames do not show it
+    source_pixel: tuple[float | int, float | int]  # (row, column); may be outside the frames
+    wind: tuple[float | int, float | int] = (0.0, 0.0)  # length units/s, (x, y), if there is no velocity film
+    velocity: tuple[Frames, Frames] | None = None  # length units/s: films of the wind's x and y, as large as `frames`
+    clip: bool = False  # negative values, as in background-subtracted data, are 0
+    normalise: float | int | str | None = None  # the pixel value of concentration 1; "max": the largest one
     digest: str = field(init=False)
+    peak: float = field(init=False)  # the largest pixel value
 
     def __post_init__(self):
         _check_frames(self.frames)
         checks.require_positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate)
-        _check_source(self.source_pixel, self.frames.shape[1:])
+        checks.require_finite(source_pixel=np.asarray(_pair(self.source_pixel)))
         checks.require_point(wind=self.wind)
-        object.__setattr__(self, "digest", _validate_and_digest(self.frames, self._metadata()))
+        if self.normalise not in (None, "max"):
+            checks.require_positive(normalise=self.normalise)
+        for film in self.velocity or ():
+            if film.shape != self.frames.shape:
+                raise ValidationError("velocity", film.shape, f"two films of the frames' shape, {self.frames.shape}")
+        _check_memory(self.frames, *(self.velocity or ()))
+        digest = hashlib.blake2b(repr(self._metadata()).encode(), digest_size=16)
+        object.__setattr__(self, "peak", _read_through("frames", self.frames, digest, self.clip))
+        for film in self.velocity or ():
+            _read_through("velocity", film, digest, negative=True)
+        if self.normalise == "max" and self.peak <= 0:
+            raise ValidationError("normalise", "max", "a number: no pixel is above 0")
+        object.__setattr__(self, "digest", digest.hexdigest())
 
     @classmethod
     def load(
@@ -52,25 +69,38 @@ class PlumeRecording:
         frame_rate: float | int | None = None,
         source_pixel: Any = None,
         wind: Any = (0.0, 0.0),
+        velocity: tuple[str, str] | None = None,
         dataset: str | None = None,
+        axes: str | None = None,
+        frames: Any = None,
+        clip: bool = False,
+        normalise: float | int | str | None = None,
     ) -> "PlumeRecording":
-        """Open a `.npy`, `.h5`, `.hdf5` or `.zarr` file. HDF5 and Zarr files may contain the numbers as attributes
-        of the same names; `dataset` names the array if a file has several."""
+        """Open a `.npy`, `.h5`, `.hdf5`, `.mat` (v7.3) or `.zarr` file. HDF5 and Zarr files may contain the numbers as
+        attributes of the same names; `dataset` names the array if a file has several.
+
+        `axes` is the order of the array's axes, "tyx" by default; for a `.mat` file the order in MATLAB, "yxt" by
+        default. `frames`, a slice or (start, stop, step), selects frames; others are not read. `velocity` are two
+        arrays of the same file by name, or two files."""
         path = Path(path)
-        if path.suffix.lower() not in OPENERS:
-            raise ValidationError("path", str(path), f"a file that ends in {', '.join(OPENERS)}")
-        if not path.exists():
-            raise ValidationError("path", str(path), "a file that exists")
-        frames, file_attributes = OPENERS[path.suffix.lower()](path, dataset)
+        others = tuple(name for name in velocity or () if not _is_file(name))
+        film, attributes = open_frames(path, dataset, axes, frames, others)
         given = {"pixel_size": pixel_size, "frame_rate": frame_rate, "source_pixel": source_pixel}
         values: dict[str, Any] = {
-            name: file_attributes.get(name) if value is None else value for name, value in given.items()
+            name: attributes.get(name) if value is None else value for name, value in given.items()
         }
         for name, value in values.items():
             if value is None:
                 raise ValidationError(name, None, f"a value: {path.name} does not contain it")
-        numbers = _number(values, "pixel_size"), _number(values, "frame_rate"), _pair(values["source_pixel"])
-        return cls(frames, *numbers, wind)
+        rate = _number(values, "frame_rate") / frame_step(frames)
+        numbers = _number(values, "pixel_size"), rate, _pair(values["source_pixel"])
+        winds = velocity and tuple(
+            open_frames(Path(name), None, axes, frames)[0]
+            if _is_file(name)
+            else open_frames(path, name, axes, frames)[0]
+            for name in velocity
+        )
+        return cls(film, *numbers, tuple(wind), winds, clip, normalise)  # pyright: ignore[reportArgumentType]
 
     def field(
         self,
@@ -80,26 +110,34 @@ class PlumeRecording:
         shuffle: bool = True,
         flow: Wind | None = None,
     ) -> Movie:
-        """The plume of this recording; integers are scaled by the maximum of their type.
+        """The plume of this recording; integers are scaled by the maximum of their type, unless `normalise` is given.
 
         `flow` is the wind, by default the recording's.
 
         Pixel (row, column) is the point (column · pixel_size, row · pixel_size)."""
-        kind = self.frames.dtype
-        scale = 1.0 / np.iinfo(kind).max if kind.kind in "iu" else 1.0
-        frames = jnp.asarray(self.frames)
+        velocity = self.velocity if self.velocity is not None and flow is None else (None, None)
+        u, v = (None if film is None else _to_device(film) for film in velocity)
         return Movie(
             self.source_point,
-            frames,
+            _to_device(self.frames),
             self.source_pixel,
             self.pixel_size,
             self.frame_rate,
-            scale,
+            self._scale(),
             Constant(self.wind) if flow is None else flow,
             dt,
+            u,
+            v,
             end,
             shuffle,
+            self.clip,
         )
+
+    def _scale(self) -> float:
+        if self.normalise is not None:
+            return 1.0 / float(self.peak if self.normalise == "max" else self.normalise)
+        kind = self.frames.dtype
+        return 1.0 / np.iinfo(kind).max if kind.kind in "iu" else 1.0
 
     @property
     def source_point(self) -> tuple[float, float]:
@@ -107,8 +145,8 @@ class PlumeRecording:
         return column * self.pixel_size, row * self.pixel_size
 
     def _metadata(self) -> tuple[Any, ...]:
-        numbers = self.pixel_size, self.frame_rate, tuple(self.source_pixel), tuple(self.wind)
-        return *numbers, self.frames.shape, self.frames.dtype.str
+        numbers = [float(each) for each in (self.pixel_size, self.frame_rate, *self.source_pixel, *self.wind)]
+        return *numbers, self.clip, self.normalise, self.frames.shape, self.frames.dtype.str
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlumeRecording) and self.digest == other.digest
@@ -137,12 +175,24 @@ def synthetic_recording(num_frames: int = 60, height: int = 48, width: int = 72,
 
 
 def _check_frames(frames: Any) -> None:
-    if not isinstance(frames, np.ndarray) or frames.ndim != 3:
+    if not isinstance(frames, np.ndarray | StoredFrames) or len(frames.shape) != 3:
         raise ValidationError("frames", np.shape(frames), "an array with the axes (time, y, x)")
     if frames.dtype.kind not in "iuf":
         raise ValidationError("frames", frames.dtype, "an array of real numbers")
     if frames.shape[0] < 1 or min(frames.shape[1:]) < 2:
         raise ValidationError("frames", frames.shape, "at least one frame of at least 2×2 pixels")
+
+
+def _check_memory(*films: Frames) -> None:
+    size = sum(float(np.prod(film.shape, dtype=float)) * film.dtype.itemsize for film in films)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > memory:
+        expected = f"less than the memory of {memory / 1e9:.3g} GB: select some, as in frames=slice(0, 1000, 2)"
+        raise ValidationError("frames", f"{len(films[0])} frames of {size / 1e9:.3g} GB in all", expected)
+
+
+def _is_file(name: Any) -> bool:
+    return Path(name).suffix.lower() in SUFFIXES
 
 
 def _number(values: dict[str, Any], name: str) -> float:
@@ -158,76 +208,26 @@ def _pair(source_pixel: Any) -> tuple[float, float]:
     return float(row), float(column)
 
 
-def _check_source(source_pixel: Any, shape: Any) -> None:
-    for value, size in zip(_pair(source_pixel), shape, strict=True):
-        if not 0 <= value <= size - 1:
-            raise ValidationError("source_pixel", source_pixel, f"(row, column) inside frames of {shape} pixels")
-
-
-def _validate_and_digest(frames: NDArray[Any], metadata: tuple[Any, ...]) -> str:
-    """Read all frames in chunks: a recording need not fit into memory."""
-    digest = hashlib.blake2b(repr(metadata).encode(), digest_size=16)
-    for first in range(0, len(frames), CHUNK):
-        chunk = np.ascontiguousarray(frames[first : first + CHUNK])
+def _read_through(name: str, film: Frames, digest: Any, negative: bool) -> float:
+    """Validate all frames and add them to the digest, a range at a time; the largest value."""
+    peak = -np.inf
+    for first in range(0, len(film), CHUNK):
+        chunk = np.ascontiguousarray(film[first : first + CHUNK])
         if not np.all(np.isfinite(chunk)):
-            raise ValidationError("frames", f"not finite near frame {first}", "finite concentrations")
-        if chunk.dtype.kind != "u" and np.any(chunk < 0):
-            raise ValidationError("frames", f"negative near frame {first}", "concentrations of 0 or more")
+            raise ValidationError(name, f"not finite near frame {first}", "finite numbers")
+        if not negative and chunk.dtype.kind != "u" and np.any(chunk < 0):
+            expected = "concentrations of 0 or more; clip=True replaces negative ones by 0"
+            raise ValidationError(name, f"negative near frame {first}", expected)
         digest.update(chunk.data)
-    return digest.hexdigest()
+        peak = max(peak, float(chunk.max()))
+    return peak
 
 
-def _open_numpy(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
-    if dataset is not None:
-        raise ValidationError("dataset", dataset, "None: a .npy file contains one array")
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False), {}
-    except (ValueError, EOFError) as error:
-        raise ValidationError("path", str(path), f"a NumPy file; it cannot be read: {error}") from error
-
-
-def _open_hdf5(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
-    h5py = _import("h5py")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise ValidationError("path", str(path), f"an HDF5 file; it cannot be read: {error}") from error
-    with file:
-        arrays: dict[str, Any] = {}
-        file.visititems(lambda name, item: arrays.update({name: item} if isinstance(item, h5py.Dataset) else {}))
-        array = _choose(arrays, dataset)
-        return array[()], {**_numbers(file.attrs), **_numbers(array.attrs)}
-
-
-def _open_zarr(path: Path, dataset: str | None) -> tuple[Any, dict[str, Any]]:
-    zarr = _import("zarr")
-    try:
-        store = zarr.open(str(path), mode="r")
-    except (FileNotFoundError, ValueError) as error:
-        raise ValidationError("path", str(path), f"a Zarr store; it cannot be read: {error}") from error
-    if isinstance(store, zarr.Array):
-        return np.asarray(store[...]), _numbers(store.attrs)
-    array = _choose(dict(store.arrays()), dataset)
-    return np.asarray(array[...]), {**_numbers(store.attrs), **_numbers(array.attrs)}
-
-
-OPENERS = {".npy": _open_numpy, ".h5": _open_hdf5, ".hdf5": _open_hdf5, ".zarr": _open_zarr}
-
-
-def _choose(arrays: dict[str, Any], dataset: str | None) -> Any:
-    """The array of that name, or the only one with three axes."""
-    if dataset is not None and dataset not in arrays:
-        raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(arrays)}")
-    candidates = [name for name, array in arrays.items() if len(array.shape) == 3]
-    if dataset is None and len(candidates) != 1:
-        raise ValidationError("dataset", None, f"the name of one of the arrays (time, y, x): {sorted(candidates)}")
-    return arrays[dataset or candidates[0]]
-
-
-def _numbers(attributes: Any) -> dict[str, Any]:
-    return {name: attributes[name] for name in METADATA if name in attributes}
-
-
-def _import(package: str) -> Any:
-    require_extra("movie", "this file", package)
-    return importlib.import_module(package)
+def _to_device(film: Frames) -> Any:
+    """The film in the precision in which it is played, read from a file a range at a time."""
+    if isinstance(film, np.ndarray) and film.dtype.isnative:
+        return jnp.asarray(film)
+    frames = np.empty(film.shape, jax.dtypes.canonicalize_dtype(film.dtype.newbyteorder("=")))
+    for first in range(0, len(film), CHUNK):
+        frames[first : first + CHUNK] = film[first : first + CHUNK]
+    return jnp.asarray(frames)

@@ -60,6 +60,10 @@ class Shared(Field):
         shift = jnp.asarray(self.source) - jnp.asarray(self.inner.source)
         return x + shift[0], y + shift[1], alive
 
+    def source_at(self, state: Int[Array, ""]) -> Any:
+        x, y = self.inner.source_at(self.inner_state(state))
+        return x + self.source[0] - self.inner.source[0], y + self.source[1] - self.inner.source[1]
+
     def _inner_point(self, xy: Float[Array, "*points 2"]) -> Float[Array, "*points 2"]:
         return xy - (jnp.asarray(self.source) - jnp.asarray(self.inner.source))
 

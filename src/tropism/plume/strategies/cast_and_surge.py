@@ -58,16 +58,16 @@ class CastAndSurge(Strategy):
         leg = jnp.where(surging, 0, memory.leg + turns)
         left = jnp.where(surging, 0, jnp.where(turns, leg * self.width, memory.left) - 1)
         side = jnp.where(turns, -memory.side, memory.side)
-        upwind = self._upwind(memory, obs)
+        upwind = self.upwind(memory.heading, memory.speed, obs)
         target_heading = jnp.where(surging, upwind, upwind + side * jnp.deg2rad(self.angle))
         action, heading = steering.steer(self.motion, memory.heading, target_heading)
-        speed = action[1] * self.motion.speed if isinstance(self.motion, Continuous) else memory.speed
+        speed = steering.speed_after(self.motion, action, memory.speed)
         return action, CastAndSurgeMemory(heading, speed.astype(heading.dtype), since, leg, left, side)
 
-    def _upwind(self, memory: CastAndSurgeMemory, obs: Float[Array, " n"]) -> Float[Array, ""]:
-        """The heading towards the wind."""
-        wind = obs[jnp.array(self.wind)].astype(memory.heading.dtype)
+    def upwind(self, heading: Float[Array, ""], speed: Float[Array, ""], obs: Float[Array, " n"]) -> Float[Array, ""]:
+        """The heading towards the wind, for an agent with this heading and, in an apparent wind, this speed."""
+        wind = obs[jnp.array(self.wind)].astype(heading.dtype)
         if self.apparent:
-            wind = wind.at[0].add(memory.speed)
+            wind = wind.at[0].add(speed)
         angle = jnp.arctan2(-wind[1], -wind[0])
-        return angle if steering.has_compass(self.motion) else memory.heading + angle
+        return angle if steering.has_compass(self.motion) else heading + angle

@@ -3,16 +3,18 @@
 from typing import Any
 
 from tropism.errors import ValidationError
-from tropism.plume.motion import Motion
+from tropism.plume.motion import Continuous, Motion
 from tropism.plume.receptors import Receptor
 from tropism.plume.sensors import Antennae, Concat, Concentration, Hits, Odour, Sensor, WindSense
 from tropism.plume.strategies.cast_and_surge import CastAndSurge
+from tropism.plume.strategies.fly import Fly
 from tropism.plume.strategies.klinotaxis import Klinotaxis
+from tropism.plume.strategies.moth import CounterTurning
 from tropism.plume.strategies.random_walk import RandomWalk
 from tropism.plume.strategies.run_tumble import RunAndTumble
 from tropism.plume.strategies.strategy import Strategy
 
-NAMES = ("random-walk", "klinotaxis", "run-and-tumble", "cast-and-surge")
+NAMES = ("random-walk", "klinotaxis", "run-and-tumble", "cast-and-surge", "counter-turning", "fly")
 Smells = Concentration | Odour | Hits | Antennae
 
 
@@ -25,10 +27,16 @@ def make_strategy(name: str, sensor: Sensor, motion: Motion) -> Strategy:
             return Klinotaxis(motion, smell=_smell_sensor(name, sensor)[0])
         case "run-and-tumble":
             return RunAndTumble(motion, smell=_smell_sensor(name, sensor)[0])
-        case "cast-and-surge":
+        case "cast-and-surge" | "counter-turning":
             (smell, odour_sensor), (wind, wind_sensor) = _smell_sensor(name, sensor), _wind_sensor(name, sensor)
             threshold = {"threshold": 0.5} if isinstance(odour_sensor, Odour) else {}
-            return CastAndSurge(motion, smell, (wind, wind + 1), wind_sensor.apparent, **threshold)
+            kind = CastAndSurge if name == "cast-and-surge" else CounterTurning
+            return kind(motion, smell, (wind, wind + 1), wind_sensor.apparent, **threshold)
+        case "fly":
+            (smell, _), (wind, wind_sensor) = _smell_sensor(name, sensor), _wind_sensor(name, sensor)
+            if not isinstance(motion, Continuous) or not wind_sensor.egocentric or wind_sensor.apparent:
+                raise ValidationError("motion", motion, f"Continuous, with WindSense(egocentric=True), for {name}")
+            return Fly(motion, smell, (wind, wind + 1))
         case _:
             raise ValidationError("strategy", name, f"one of {', '.join(NAMES)}")
 

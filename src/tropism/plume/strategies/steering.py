@@ -43,6 +43,11 @@ def steer(
             raise ValidationError("motion", motion, "a motion that can be steered")
 
 
+def speed_after(motion: Motion, action: Any, before: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The speed relative to the air after an action; unchanged for motions in which it is not an action."""
+    return action[1] * motion.speed if isinstance(motion, Continuous) else before
+
+
 def random_heading(key: Any) -> Float[Array, ""]:
     return random.uniform(key, (), minval=-jnp.pi, maxval=jnp.pi)
 
