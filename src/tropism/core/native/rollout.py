@@ -10,6 +10,7 @@ import numpy as np
 from jax import ShapeDtypeStruct, random
 from numpy.typing import NDArray
 
+from tropism.core.compiled.cost import primitives
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.jit import Library
 from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, check_threads, number_leaves, run_lanes
@@ -23,6 +24,7 @@ from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_ke
 NUMBER = ShapeDtypeStruct((), jnp.uint32)
 TIME = ShapeDtypeStruct((), jnp.int32)
 WORDS = ShapeDtypeStruct((KEYS, 2), jnp.uint32)
+NETWORK = {"dot_general", "conv_general_dilated"}  # an unrolled matrix product is slower than XLA's
 ALIGNMENT = 64  # bytes; JAX takes over an aligned array without copying it
 
 
@@ -59,7 +61,8 @@ class NativeRolloutProgram:
         assembly = assemble_loops(emitted, {"steps": tuple(loops)})
         self._steps = Library(assembly, vectorize=True).loop("steps")
         self._cost = sum(loop.builder.instructions for loop in loops.values())
-        self.digest = digest(*(loop.text for loop in loops.values()), ADDRESS.sub("", str(start)), assembly)
+        texts = (loop.text for loop in loops.values())
+        self.digest = digest(*texts, ADDRESS.sub("", str(start)), plan.restarts, assembly)
 
     def _loops(self, shapes: Entries, at: Entries) -> dict[str, LaneLoop]:
         """Actions, steps and restarts are loops of their own: LLVM vectorises the first two."""
@@ -92,7 +95,10 @@ class NativeRolloutProgram:
     def _shapes(self, carry: ScanCarry, shared: Any) -> Entries:
         shared = jax.tree.map(lambda leaf: ShapeDtypeStruct(leaf.shape, leaf.dtype), shared)
         lane = jax.tree.map(lane_shape, carry._replace(totals=None))
-        action, _ = jax.eval_shape(self._act, shared, WORDS, NUMBER, lane.memories, lane.obs)
+        trace = jax.make_jaxpr(self._act, return_shape=True)
+        closed, (action, _) = trace(shared, WORDS, NUMBER, lane.memories, lane.obs)
+        if network := primitives(closed.jaxpr) & NETWORK:
+            raise Unsupported(network.pop(), "a policy with a network runs on XLA")
         after, done, transition = jax.eval_shape(self._advance, shared, WORDS, TIME, NUMBER, lane, action)
         return Entries(shared, WORDS, TIME, NUMBER, lane._replace(totals=after.totals), action, done, transition)
 
@@ -174,9 +180,7 @@ def _begin(
 
 
 @eqx.filter_jit
-def _end(
-    plan: RolloutPlan, shapes: ScanCarry, totals: Any, lanes: ScanCarry, last: bool
-) -> ScanCarry | Rollout:
+def _end(plan: RolloutPlan, shapes: ScanCarry, totals: Any, lanes: ScanCarry, last: bool) -> ScanCarry | Rollout:
     def add(total: Any, sums: Any) -> Any:
         if total.size == sums.size:
             return sums.reshape(total.shape)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from tropism.core.compiled.reset_where import Restarts, check_restarts
 from tropism.core.environment import Environment
-from tropism.core.fused.choice import check_rollout_engine, choose_run
 from tropism.core.params import override
+from tropism.core.rollout.choice import RolloutEngine, check_rollout_engine, choose_run
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
 from tropism.core.rollout.scan import Rollout
@@ -32,7 +32,7 @@ def rollout(
     reduce: Callable[[Transition], Any] | None = None,
     reproducible: bool = False,
     restarts: Restarts = "auto",
-    engine: Any = "auto",
+    engine: RolloutEngine = "auto",
     progress: bool | Callable[[int, int], None] = False,
 ) -> Rollout:
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
@@ -42,8 +42,9 @@ def rollout(
     Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
     comes from `key`, one key per step; with `reproducible=True`, environment i equals a `Session` with
     the seed `key + i` (an int or a key).
-    `engine="fused"` runs all steps as one kernel of a GPU; `auto` does so where the kernel is verified to equal XLA's
-    results to rounding, and no transitions are collected.
+    `engine="native"` runs all steps as machine code on the CPU; `auto` does so in long rollouts where it is verified to
+    have XLA's bits. `engine="fused"` runs them as one kernel of a GPU; `auto` does so where the kernel is verified to
+    equal XLA's results to rounding, and no transitions are collected.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
     _check_sizes(num_envs=num_envs, num_steps=num_steps)
@@ -56,7 +57,7 @@ def rollout(
     params = jax.tree.map(jnp.asarray, params)
     key = jax_key(key)
     plan = RolloutPlan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
-    run = choose_run(plan, key, params, engine)
+    run = choose_run(plan, key, params, engine, num_steps)
     carry: Any = None
     pieces: list[Any] = []
     for start, length in _segments(num_steps, progress):
