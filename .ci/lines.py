@@ -10,12 +10,12 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9150, 5900),
+    "core": (9190, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
-    "envs": (3960, 2600),
+    "envs": (3965, 2600),
     "plume": (4200, 3000),
-    "gym": (1940, 1600),
+    "gym": (2020, 1600),
     "serve": (8220, 6500),
     "client": (920, 830),
     "wire": (360, 300),

@@ -10,6 +10,7 @@ from tropism import registered
 QUICK = {"CartPole-v1", "Pendulum-v1", "ConnectFour-v0", "PlumeNav-v0", "Echo-v0", "Coding-v0"}
 
 ALL = [spec.id for spec in registered()]
+REPEATABLE = [id for id in ALL if id != "Shell-v0"]  # commands, random ones too, may print the time
 PURE = [spec.id for spec in registered() if spec.traced]
 
 

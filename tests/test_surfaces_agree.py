@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import random
-from tests.ids import ALL, PURE, mark_slow
+from tests.ids import ALL, PURE, REPEATABLE, mark_slow
 from tests.serve.running import Running, running, talk
 
 from tropism import Session, make, random_policy, rollout
@@ -61,7 +61,7 @@ def assert_lanes(lanes: list[Any], obs: Any, reward: Any, terminated: Any, trunc
             np.testing.assert_allclose(reward[time][number], row[1], atol=1e-4, err_msg=where)
 
 
-@pytest.mark.parametrize("id", mark_slow(ALL))
+@pytest.mark.parametrize("id", mark_slow(REPEATABLE))
 def test_gymnasium_equals_the_session(id: str):
     env, params = make(id, **short(id))
     session, gym = Session(env, params), gymnasium.make(f"tropism.gym:tropism/{id}", **short(id))

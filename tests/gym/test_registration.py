@@ -4,16 +4,19 @@ import json
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pygame
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from tropism import ValidationError, make, register, registered
+from tropism import EnvironmentState, ValidationError, make, register, registered
 from tropism.core import registry
 from tropism.gym import GymEnv, GymVectorEnv
+from tropism.gym.env import step_limit
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +39,85 @@ def test_every_id_is_registered_without_wrappers(id: str):
     assert isinstance(env, GymEnv)
     assert env.spec is not None
     assert env.spec.id == f"tropism/{id}"
-    assert env.spec.max_episode_steps is None
+    assert env.spec.max_episode_steps == step_limit(env.session.params)
+
+
+@pytest.mark.parametrize(("id", "limit"), [("CartPole-v1", 500), ("GridWorld-v0", 100), ("PlumeNav-v0", 1000)])
+def test_the_spec_has_the_limit_of_the_environment(id: str, limit: int):
+    env = gymnasium.make(f"tropism/{id}")
+    assert env.spec is not None
+    assert env.spec.max_episode_steps == limit
+
+
+@pytest.mark.parametrize(("id", "limit"), [("GridWorld-v0", 7), ("GridWorld-v0", 130), ("PlumeNav-v0", 3)])
+def test_max_episode_steps_shortens_and_lengthens_episodes(id: str, limit: int):
+    env: Any = gymnasium.make(f"tropism/{id}", max_episode_steps=limit)
+    assert env.spec.max_episode_steps == limit
+    env.reset(seed=0)
+    assert [env.step(3)[3] for _ in range(limit)] == [False] * (limit - 1) + [True]
+    assert env.unwrapped.lifecycle is EnvironmentState.TRUNCATED
+
+
+def test_max_episode_steps_limits_the_compiled_vector():
+    env = gymnasium.make_vec("tropism/CartPole-v1", num_envs=2, max_episode_steps=3)
+    env.reset(seed=0)
+    assert [env.step(np.array([0, 1]))[3].tolist() for _ in range(3)] == [[False] * 2, [False] * 2, [True] * 2]
+
+
+def test_params_decide_if_both_limits_are_given():
+    env: Any = gymnasium.make("tropism/GridWorld-v0", max_episode_steps=9, params={"max_steps": 2})
+    assert env.unwrapped.spec.max_episode_steps == 2
+
+
+@pytest.mark.parametrize(
+    "id", ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1", "Pendulum-v1"]
+)
+def test_reward_thresholds_are_gymnasiums(id: str):
+    assert gymnasium.spec(f"tropism/{id}").reward_threshold == gymnasium.spec(id).reward_threshold
+
+
+def test_an_environment_without_pictures_has_no_render_modes():
+    env = gymnasium.make("tropism/Echo-v0")
+    assert env.metadata["render_modes"] == []
+    assert gymnasium.make("tropism/CartPole-v1").metadata["render_modes"] == ["human", "rgb_array"]
+    with pytest.raises(ValidationError, match="render_mode"):
+        gymnasium.make("tropism/Echo-v0", render_mode="rgb_array")
+
+
+def test_keys_are_digits_and_arrows():
+    env: Any = gymnasium.make("tropism/GridWorld-v0")
+    keys = env.unwrapped.get_keys_to_action()
+    arrows = [pygame.K_UP, pygame.K_RIGHT, pygame.K_DOWN, pygame.K_LEFT]
+    assert [keys[code,] for code in arrows] == [keys[ord(digit),] for digit in "0123"] == [0, 1, 2, 3]
+    assert gymnasium.make("tropism/Pendulum-v1").unwrapped.get_keys_to_action() == {}  # pyright: ignore
+
+
+ASYNC = """
+import gymnasium, tropism.gym
+if __name__ == "__main__":
+    gymnasium.make("tropism/PlumeNavMeander-v0").reset(seed=0)  # uses JAX before the fork
+    context = {context!r}
+    env = gymnasium.make_vec(
+        "tropism/PlumeNavMeander-v0", num_envs=2, vectorization_mode="async", vector_kwargs={{"context": context}}
+    )
+    obs, _ = env.reset(seed=3)
+    print(obs.shape)
+    env.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_processes_are_started_by_spawn(tmp_path: Path, context: str):
+    script = tmp_path / "vector.py"
+    script.write_text(ASYNC.format(context=context))
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=200)
+    if context == "spawn":
+        assert (result.returncode, result.stdout) == (0, "(2, 3)\n"), result.stderr
+    else:
+        assert result.returncode != 0
+        assert "forked" in result.stderr
+        assert '{"context": "spawn"}' in result.stderr
 
 
 @pytest.mark.slow

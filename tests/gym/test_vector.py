@@ -437,3 +437,10 @@ def test_info_has_the_seed_of_the_reset_until_the_restart():
     mask = np.array([True, False, False])
     _, infos = env.reset(seed=7, options={"reset_mask": mask})
     assert (infos["seed"].tolist(), infos["_seed"].tolist()) == ([7, None, None], mask.tolist())
+
+
+def test_positions_of_a_search_have_one_row_per_environment():
+    env = gymnasium.make_vec("tropism/PlumeNav-v0", num_envs=3)
+    _, info = env.reset(seed=0)
+    assert info["agent_xy"].shape == (3, 2)
+    assert env.step(np.zeros(3, int))[4]["agent_xy"].shape == (3, 2)

@@ -39,6 +39,7 @@ class Environment(Module):
     host: ClassVar[Host | None] = None
     endless: ClassVar[bool] = False  # True: episodes never end, by design
     language: ClassVar[Language] = Language()
+    reward_threshold: ClassVar[float | None] = None  # the mean return of an episode at which the task counts as solved
     private_info: ClassVar[tuple[str, ...]] = ()  # names in `info` that give the task away; a server withholds them
 
     @property

@@ -35,6 +35,10 @@ class Wrapper(Environment):
         return self.env.language
 
     @property
+    def reward_threshold(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.env.reward_threshold
+
+    @property
     def private_info(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.env.private_info
 

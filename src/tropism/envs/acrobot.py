@@ -52,6 +52,7 @@ class Acrobot(Environment):
     Ends: terminated when the free end is above `goal_height`; truncated after `max_steps` steps.
     """
 
+    reward_threshold = -100
     language = Language(
         ACTIONS, ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "velocity 1", "velocity 2")
     )

@@ -48,6 +48,7 @@ class CartPole(Environment):
     `max_steps` steps.
     """
 
+    reward_threshold = 475
     language = Language(ACTIONS, ("cart position", "cart velocity", "pole angle", "pole velocity"))
 
     def default_params(self) -> CartPoleParams:

@@ -43,6 +43,7 @@ class MountainCar(Environment):
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
     """
 
+    reward_threshold = -110
     language = Language(ACTIONS, ("position", "velocity"))
 
     def default_params(self) -> MountainCarParams:

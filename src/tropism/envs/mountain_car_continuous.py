@@ -38,6 +38,7 @@ class MountainCarContinuous(Environment):
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
     """
 
+    reward_threshold = 90
     language = Language(("push",), ("position", "velocity"))
 
     def default_params(self) -> MountainCarContinuousParams:

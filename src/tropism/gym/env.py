@@ -1,19 +1,25 @@
 """One environment as a `gymnasium.Env`: an adapter of `Session`."""
 
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from tropism.core.environment import Environment
 from tropism.core.native.choice import EngineName
 from tropism.core.search_task import SearchTask
 from tropism.core.session.session import EnvironmentState, Session
+from tropism.core.spaces import Discrete
+from tropism.core.wrapper import Wrapper
 from tropism.errors import ValidationError
 from tropism.gym.human import Window
 from tropism.gym.spaces import from_gym_value, to_gym_value, to_gymnasium_space
 
 RENDER_MODES = ["human", "rgb_array"]
 FPS = 30
+# Key codes of pygame, which are those of SDL.
+ARROWS = {"right": 1073741903, "left": 1073741904, "down": 1073741905, "up": 1073741906}
 
 
 class Seed(int):
@@ -23,10 +29,13 @@ class Seed(int):
 class GymEnv(gymnasium.Env[Any, Any]):
     """A `gymnasium.Env` on top of `session`."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # pyright: ignore[reportIncompatibleVariableOverride]
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # noqa: RUF012
+    _spec: EnvSpec | None = None
 
     def __init__(self, env: Environment, params: Any = None, render_mode: Any = None, *, engine: EngineName = "auto"):
-        check_render_mode(render_mode, RENDER_MODES)
+        if not has_picture(env):
+            self.metadata = {"render_modes": [], "render_fps": FPS}
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self.session = Session(env, params, engine=engine)
         self.render_mode = render_mode
         self.action_space = to_gymnasium_space(self.session.action_space)
@@ -50,6 +59,27 @@ class GymEnv(gymnasium.Env[Any, Any]):
     @property
     def episode_id(self) -> str | None:
         return self.session.episode_id
+
+    @property
+    def spec(self) -> EnvSpec | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Gymnasium's spec, with the environment's own step limit."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if spec is not None:
+            spec.max_episode_steps = step_limit(self.session.params)
+        self._spec = spec
+
+    def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
+        """The keys of `gymnasium.utils.play`: digits, and the arrow keys of actions that are named after them."""
+        space = self.session.action_space
+        if not isinstance(space, Discrete):
+            return {}
+        numbers = range(int(space.start), int(space.start + space.n))
+        digits = {(ord(str(number)),): number for number in numbers if 0 <= number <= 9}
+        words = dict(zip(self.session.env.language.actions, numbers, strict=False))
+        return digits | {(code,): words[word] for word, code in ARROWS.items() if word in words}
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         session = self.session
@@ -98,7 +128,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         if mode is None:
             gymnasium.logger.warn("render() shows nothing: make the environment with a render_mode, such as rgb_array")
             return None
-        check_render_mode(mode, RENDER_MODES)
+        check_render_mode(mode, self.metadata["render_modes"])
         picture = self.session.render()
         if mode == "rgb_array":
             return picture
@@ -136,6 +166,18 @@ def to_gymnasium(
 ) -> GymEnv:
     """Convert any environment to a `gymnasium.Env`."""
     return (SearchEnv if isinstance(env, SearchTask) else GymEnv)(env, params, render_mode, engine=engine)
+
+
+def has_picture(env: Environment) -> bool:
+    """Whether the environment, or the one inside its wrappers, overrides `render`."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return type(env).render is not Environment.render
+
+
+def step_limit(params: Any) -> int | None:
+    """The param `max_steps`; None if there is none."""
+    return int(params.max_steps) if any(field.name == "max_steps" for field in fields(params)) else None
 
 
 def check_render_mode(render_mode: Any, known: list[str]) -> None:

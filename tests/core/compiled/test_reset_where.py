@@ -1,6 +1,6 @@
 """reset_where: replacements are computed and used only for the finished members."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -142,3 +142,19 @@ def test_an_unknown_mode_is_rejected(restarts: Any):
         auto_reset(Line(), restarts=restarts)
     with pytest.raises(ValidationError, match="auto, finished, select"):
         rollout(Line(), lambda key, state, obs: (obs, state), 0, 1, 1, restarts=restarts)
+
+
+@pytest.mark.parametrize("restarts", ["auto", "finished"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_derivatives_are_those_of_a_select(restarts: Restarts, mapped: bool):
+    done = jnp.arange(SIZE) % 3 == 0
+
+    def total(restarts: Restarts, shift: Any) -> Any:
+        def one(done: Any, key: Any, value: Any) -> Any:
+            return (reset_where(make_new, done, (key, shift), value, restarts, 4)["x"] * shift).sum()
+
+        inputs = done, KEYS, VALUE
+        return jax.vmap(one)(*inputs).sum() if mapped else one(*jax.tree.map(lambda leaf: leaf[0], inputs))
+
+    derivative = {each: jax.jit(jax.grad(partial(total, each)))(SHIFT) for each in (restarts, "select")}
+    assert derivative[restarts] == derivative["select"] != 0

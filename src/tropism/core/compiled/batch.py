@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.options import supported_options
 from tropism.core.compiled.packing import WORD, Layout
+from tropism.core.compiled.process import check_process
 from tropism.core.compiled.program import host_device
 from tropism.core.compiled.reset_where import reset_where
 from tropism.core.environment import Environment
@@ -189,6 +190,7 @@ _programs: dict[Any, BatchProgram] = {}
 
 def batch_program_of(env: Environment, params_layout: Layout, num_envs: int, mode: Mode) -> BatchProgram:
     """The program shared by all vectors of this environment, size and mode."""
+    check_process()
     key = env, params_layout.cache_key, num_envs, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
     program = _programs.pop(key, None) or BatchProgram(env, params_layout, num_envs, mode)
     _programs[key] = program

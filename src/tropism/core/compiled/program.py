@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, UInt32
 
 from tropism.core.compiled.packing import Layout, Slot, SplitLayout
+from tropism.core.compiled.process import check_process
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, Timestep, next_episode_key, start_episode, step_episode
 from tropism.errors import ValidationError
@@ -84,6 +85,7 @@ _programs: dict[Any, Program] = {}
 
 def program_of(env: Environment, params: Any) -> Program:
     """The program shared by equal environments whose params have equal structure."""
+    check_process()
     for leaf in jax.tree.leaves(params):
         if not isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array):
             raise ValidationError("params", leaf, "numbers and arrays; mark anything else eqx.field(static=True)")

@@ -15,7 +15,7 @@ from tropism.core.compiled.packing import Layout
 from tropism.errors import ValidationError
 
 # "finished" gathers the finished members and replaces only those; "select" computes a replacement for every
-# member and discards the unneeded ones (it also works under reverse-mode `grad`); "auto" chooses.
+# member and discards the unneeded ones, as every method does under `grad`; "auto" chooses.
 Restarts = Literal["auto", "finished", "select"]
 
 # Measured on two CPU cores with CartPole: smaller batches are faster with a select.
@@ -44,8 +44,8 @@ def reset_where(
     """`value`, or `make_new(source)` where `done`.
 
     Without `vmap` it is a conditional. Under `vmap` its cost is proportional to the number of finished
-    members; the result equals a select for any chunk. `make_new` must not close over traced values: pass
-    them in `source`.
+    members; the result equals a select for any chunk. Derivatives are those of a select. `make_new` must not close
+    over traced values: pass them in `source`.
     """
     if restarts == "select":
         return _select(done, make_new(source), value)
@@ -69,7 +69,15 @@ def reset_where(
             return lax.platform_dependent(done, source, value, cpu=batch.gather, default=batch.select), out_batched
         return batch.gather(done, source, value), out_batched
 
-    return replace(done, source, value)
+    @jax.custom_jvp
+    def differentiable(done: Any, source: Any, value: Any) -> Any:
+        return replace(done, source, value)
+
+    @differentiable.defjvp
+    def derivative(primals: Any, tangents: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        return jax.jvp(lambda done, source, value: _select(done, make_new(source), value), primals, tangents)
+
+    return differentiable(done, source, value)
 
 
 class _Batch:

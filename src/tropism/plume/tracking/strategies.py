@@ -19,6 +19,7 @@ from tropism.plume.strategies.strategy import Strategy
 from tropism.plume.tracking.belief import BeliefState, HitTable, draw_index, window, xlog2x
 
 TIE = 2e-6  # relative difference of costs that is no reason to prefer an action; rounding errors are smaller
+CELL_TIE = 1e-4  # the same for probabilities of cells, whose rounding errors add up over a search
 PADS = (2, 0), (0, 2)  # cells before and after an axis: shifts by -1 and +1
 CERTAIN = 1e-6  # a cell with more than 1 minus this probability contains the source
 
@@ -94,10 +95,11 @@ class Voting(BeliefStrategy):
 
 
 class MostLikelyState(BeliefStrategy):
-    """Goes to the most likely cell (Cassandra et al. 1996)."""
+    """Goes to the most likely cell (Cassandra et al. 1996), the first of several."""
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
-        return _distance_to_cell(state, neighbours, jnp.argmax(state.belief))
+        most_likely = state.belief >= (1 - CELL_TIE) * state.belief.max()
+        return _distance_to_cell(state, neighbours, jnp.argmax(most_likely))
 
 
 class Thompson(BeliefStrategy):
