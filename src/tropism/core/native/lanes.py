@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from numpy.typing import NDArray
 
-from tropism.core.native.builder import INDEX, Scalar, StridedView
+from tropism.core.native.builder import INDEX, Scalar, StridedView, Unsupported
 from tropism.core.native.llvm import BLOCK, LANE, LlvmBuilder
 from tropism.core.native.program import ADDRESS
 from tropism.core.native.scalarize import (
@@ -71,6 +72,8 @@ class LaneLoop:
         for_batch: bool = False,
     ):
         closed = jax.make_jaxpr(function)(*structs)
+        if any(isinstance(const, Tracer) for const in closed.consts):
+            raise Unsupported("function", "it closes over values that are traced")
         sources, targets = jax.tree.leaves(sources), jax.tree.leaves(targets)
         self.text = ADDRESS.sub("", str(closed))
         self.builder = b = LlvmBuilder()

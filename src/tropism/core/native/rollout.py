@@ -1,6 +1,7 @@
 """The native form of a rollout: loops over its environments that act, step and restart, for many steps at once."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from tropism.core.native.jit import Library
 from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, check_threads, number_leaves, run_lanes
 from tropism.core.native.llvm import assemble_loops
 from tropism.core.native.program import ADDRESS, digest
-from tropism.core.native.scalarize import is_key, physical_dtype, physical_shape
+from tropism.core.native.scalarize import is_key, live_inputs, physical_dtype, physical_shape
 from tropism.core.rollout.lane import KEYS, act_one, draw_one, draws_for_batch, lane_shape, restart_one, step_one
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
@@ -42,9 +43,13 @@ class Entries(NamedTuple):
 
 
 class NativeRolloutProgram:
-    """The loops of a rollout, for any number of environments and steps, and any values of its arrays and params."""
+    """The loops of a rollout, for any number of environments and steps, and any values of its arrays and params.
+
+    Observations are carried only if something reads them: `keeps_obs`.
+    """
 
     reset_reason = ""
+    keeps_obs = True
 
     def __init__(self, plan: RolloutPlan, key: Any, params: Any):
         arrays, self._static = eqx.partition(plan, eqx.is_array)
@@ -71,23 +76,23 @@ class NativeRolloutProgram:
         def loop(function: Any, select: Any, targets: Any, **options: Any) -> LaneLoop:
             return LaneLoop(function, select(shapes), select(at), targets, shared, **options)
 
-        carry = at.carry
+        carry, obs = at.carry, at.carry.obs if self.keeps_obs else None
         return {
             "act": loop(
                 self._act,
-                lambda e: (e.shared, e.keys, e.lane, e.carry.memories, e.carry.obs),
+                lambda e: (e.carry.obs, e.shared, e.keys, e.lane, e.carry.memories),
                 (at.action, carry.memories),
                 for_batch=self._for_batch,
             ),
             "advance": loop(
                 self._advance,
-                lambda e: (e.shared, e.keys, e.time, e.lane, e.carry._replace(memories=None), e.action),
-                (carry._replace(memories=None), at.done, at.transition),
+                lambda e: (e.carry.obs, e.shared, e.keys, e.time, e.lane, e.carry[1:], e.action),
+                (carry._replace(obs=obs, memories=None), at.done, at.transition),
             ),
             "restart": loop(
                 self._restart,
                 lambda e: (e.shared, e.keys, e.lane, e.carry.state),
-                (carry.obs, carry.state, carry.memories),
+                (obs, carry.state, carry.memories),
                 mask=at.done,
             ),
         }
@@ -95,39 +100,43 @@ class NativeRolloutProgram:
     def _shapes(self, carry: ScanCarry, shared: Any) -> Entries:
         shared = jax.tree.map(lambda leaf: ShapeDtypeStruct(leaf.shape, leaf.dtype), shared)
         lane = jax.tree.map(lane_shape, carry._replace(totals=None))
-        trace = jax.make_jaxpr(self._act, return_shape=True)
-        closed, (action, _) = trace(shared, WORDS, NUMBER, lane.memories, lane.obs)
-        if network := primitives(closed.jaxpr) & NETWORK:
+        size, trace = len(jax.tree.leaves(lane.obs)), partial(jax.make_jaxpr, return_shape=True)
+        acted, (action, _) = trace(self._act)(lane.obs, shared, WORDS, NUMBER, lane.memories)
+        if network := primitives(acted.jaxpr) & NETWORK:
             raise Unsupported(network.pop(), "a policy with a network runs on XLA")
-        after, done, transition = jax.eval_shape(self._advance, shared, WORDS, TIME, NUMBER, lane, action)
+        stepped, (after, done, transition) = trace(self._advance)(
+            lane.obs, shared, WORDS, TIME, NUMBER, lane[1:], action
+        )
+        self.keeps_obs = any(any(live_inputs(closed.jaxpr)[:size]) for closed in (acted, stepped))
         return Entries(shared, WORDS, TIME, NUMBER, lane._replace(totals=after.totals), action, done, transition)
 
     def _plan(self, shared: Any) -> tuple[RolloutPlan, Any]:
         arrays, params = shared
         return eqx.combine(arrays, self._static), params
 
-    def _act(self, shared: Any, keys: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+    def _act(self, obs: Any, shared: Any, keys: Any, lane: Any, memory: Any) -> tuple[Any, Any]:
         return (draw_one if self._for_batch else act_one)(*self._plan(shared), keys[0], lane, memory, obs)
 
     def _advance(
-        self, shared: Any, keys: Any, time: Any, lane: Any, carry: ScanCarry, action: Any
+        self, obs: Any, shared: Any, keys: Any, time: Any, lane: Any, rest: Any, action: Any
     ) -> tuple[ScanCarry, Any, Any]:
-        obs, state, _, episodes, totals = carry
+        state, _, episodes, totals = rest
         plan, params = self._plan(shared)
         stepped = step_one(plan, params, keys[1], time, lane, obs, state, action, episodes)
         obs, state, episodes, done, summand, transition = stepped
         totals = summand if totals is None else jax.tree.map(lambda total, new: total + new, totals, summand)
         transition = None if transition is None else transition._replace(action=None)
-        return ScanCarry(obs, state, None, episodes, totals), done, transition
+        return ScanCarry(obs if self.keeps_obs else None, state, None, episodes, totals), done, transition
 
     def _restart(self, shared: Any, keys: Any, lane: Any, state: Any) -> tuple[Any, ...]:
-        return restart_one(*self._plan(shared), keys[0], keys[2], lane, state)
+        obs, state, memory = restart_one(*self._plan(shared), keys[0], keys[2], lane, state)
+        return obs if self.keeps_obs else None, state, memory
 
     def run(
         self, plan: RolloutPlan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, last: bool
     ) -> tuple[Any, Any]:
         """Some steps of a rollout, as `run_steps`."""
-        before, keys, times = _begin(plan, carry, key, params, start, length, first)
+        before, keys, times = _begin(plan, carry, key, params, start, length, first, self.keeps_obs)
         table, rows = LaneTable(self._size), length if plan.collect else 1
         table.set(self.at.keys, np.asarray(keys), stride=keys.nbytes // length)
         table.set(self.at.time, np.asarray(times), stride=times.itemsize)
@@ -143,6 +152,8 @@ class NativeRolloutProgram:
         transition, action = jax.tree.map(place, (self.at.transition, self.at.action), written)
         lanes = self._place_carry(table, before, plan.num_envs)
         run_lanes(self._steps, table, range(plan.num_envs), length, self._cost, check_threads(None))
+        if last and not plan.collect:
+            lanes = ScanCarry(None, None, None, lanes.episodes, lanes.totals)
         after = _end(plan, self.shapes.carry, before.totals, lanes, last)
         if not plan.collect:
             return after, None
@@ -150,7 +161,7 @@ class NativeRolloutProgram:
         return after, transition._replace(action=action)
 
     def _place_carry(self, table: LaneTable, carry: ScanCarry, num_envs: int) -> ScanCarry:
-        """Copies that the loops change; what is summed over environments starts at zero."""
+        """Copies that the loops change; what is summed over environments, or not read, starts at zero."""
         table.set(self.at.done, np.zeros(num_envs, bool))
 
         def place(at: int, shape: Any, leaf: Any) -> NDArray[Any]:
@@ -172,10 +183,13 @@ def _check_sums(totals: Any, summands: Any) -> None:
 
 @eqx.filter_jit
 def _begin(
-    plan: RolloutPlan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool
+    plan: RolloutPlan, carry: Any, key: Any, params: Any, start: Any, length: int, first: bool, keeps_obs: bool
 ) -> tuple[ScanCarry, Any, Any]:
+    """What is carried into the first step, as arrays without keys; the keys and the times of all steps."""
     times = start + jnp.arange(length, dtype=jnp.int32)
     carry = start_rollout(plan, key, params) if first else carry
+    if not keeps_obs:  # they may be images
+        carry = carry._replace(obs=jax.tree.map(lambda leaf: jnp.zeros(0, leaf.dtype), carry.obs))
     return _as_words((carry, step_keys(key, times), times))
 
 

@@ -28,6 +28,7 @@ LEAST_COMPARED = 10_000  # steps of all environments
 COMPARED_BYTES = 2**27  # of transitions
 
 _programs: dict[Any, tuple[NativeRolloutProgram | None, str]] = {}
+_steps: dict[Any, int] = {}  # taken so far by rollouts that are not compiled yet
 
 
 def choose_native(plan: RolloutPlan, key: Any, params: Any, verified: bool, num_steps: int) -> tuple[Any, str]:
@@ -36,23 +37,30 @@ def choose_native(plan: RolloutPlan, key: Any, params: Any, verified: bool, num_
     XLA's bits may depend on how it replaces finished environments, and so on the number of environments: large
     batches are compared at one size, small ones at their own.
     """
-    total = plan.num_envs * num_steps
+    steps = plan.num_envs * num_steps
     plan = replace(plan, num_envs=plan.num_envs if plan.num_envs < SMALLEST_GATHERED_BATCH else LANES)
     leaves, structure = jax.tree.flatten((plan, params))
     shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
     config: Any = jax.config
     identity = structure, shapes, str(key.dtype), config.jax_enable_x64, config.jax_threefry_partitionable
     if identity not in _programs:
-        if verified and total < SHORTEST:
-            return None, f"rollout: {total:,} steps are fewer than {SHORTEST:,}"
+        _steps[identity] = _steps.pop(identity, 0) + steps
+        if verified and _steps[identity] < SHORTEST:
+            _drop_oldest(_steps)
+            return None, f"rollout: its {_steps[identity]:,} steps so far are fewer than {SHORTEST:,}"
+        transition_shapes(plan, key, params)  # an error of the policy or the environment is raised here
         _programs[identity] = compile_natively(plan.env, lambda: _compile(plan, key, params))
-        if len(_programs) > MAX_PROGRAMS:
-            del _programs[next(iter(_programs))]
+        _drop_oldest(_programs)
     native, reason = _programs[identity]
     if native is None or not verified:
         return native and native.run, reason
     verdict = verdict_of(native.digest, lambda: verify_rollout(native, plan, params))
     return (native.run, "") if verdict.step else (None, f"native steps differ: {verdict.reason}")
+
+
+def _drop_oldest(table: dict[Any, Any]) -> None:
+    if len(table) > MAX_PROGRAMS:
+        del table[next(iter(table))]
 
 
 def _compile(plan: RolloutPlan, key: Any, params: Any) -> NativeRolloutProgram:
@@ -75,7 +83,10 @@ def verify_rollout(native: NativeRolloutProgram, plan: RolloutPlan, params: Any)
     steps = max(1, min(steps, COMPARED_BYTES // (max(row, 1) * plan.num_envs)))
     for last in (False, True):
         arguments = plan, None, key, params, jnp.int32(0), steps, True, last
-        if path := _first_difference(run_steps(*arguments), native.run(*arguments)):
+        (expected, *rows), (found, *native_rows) = run_steps(*arguments), native.run(*arguments)
+        if not native.keeps_obs:
+            expected, found = expected._replace(obs=None), found._replace(obs=None)
+        if path := _first_difference((expected, rows), (found, native_rows)):
             return Verdict(False, False, f"{path} in {steps} steps of {plan.num_envs} environments")
     return Verdict(True, True)
 

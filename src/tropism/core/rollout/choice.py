@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 
 from tropism.core.fused.choice import reason_not_fused
@@ -30,7 +31,8 @@ def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine, 
 
     `auto` chooses XLA if the rollout is part of another compiled function, which may be differentiated or mapped.
     """
-    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params)))
+    # A new array is a tracer inside a compiled function, also if nothing that is passed is one.
+    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params, jnp.zeros(()))))
     kind = engine
     if engine == "auto":
         kind = "xla" if is_traced else {"cpu": "native", "gpu": "fused"}.get(jax.default_backend(), "xla")
