@@ -21,7 +21,7 @@ from tropism.core.native.rollout_choice import verify_rollout
 from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.core.rollout.choice import choose_run
 from tropism.core.rollout.plan import RolloutPlan
-from tropism.core.rollout.policy import jax_key
+from tropism.core.rollout.policy import as_policy, jax_key
 from tropism.core.rollout.scan import run_steps
 from tropism.errors import ValidationError
 
@@ -72,7 +72,7 @@ def test_sums_for_each_environment_and_over_all() -> None:
 
     options: Any = {"params": params, "collect": False, "reduce": sums}
     expected = rollout(env, random_policy(env), 1, 300, 30, engine="xla", **options).totals
-    found = rollout(env, random_policy(env), 1, 300, 30, engine="native", progress=lambda *_: None, **options).totals
+    found = rollout(env, random_policy(env), 1, 300, 30, engine="native", **options).totals
     assert_close(found, expected)
     assert found["obs"].shape == (300, 4)
     assert found["ends"] > 0
@@ -105,16 +105,36 @@ def test_a_rollout_that_cannot_run_natively_names_the_reason(options: Any, reaso
 @pytest.mark.slow
 def test_large_environments_stay_on_xla() -> None:
     plan, params = plan_of("PlumeNavFilaments-v0", 4)
-    with pytest.raises(ValidationError, match=r"cannot run natively: .*more than"):
-        choose_run(plan, jax_key(0), params, "native", 1)
     assert choose_run(plan, jax_key(0), params, "auto", LONG) is run_steps
+    plan, params = plan_of("PixelGridWorld-v0", 4)
+    with pytest.raises(ValidationError, match=r"cannot run natively: program: .*instructions are more than"):
+        choose_run(replace(plan, collect=True), jax_key(0), params, "native", 1)
+    assert choose_run(plan, jax_key(0), params, "native", 1) is not run_steps
 
 
 def test_inside_a_compiled_function_it_stays_on_xla() -> None:
     plan, params = plan_of("CartPole-v1")
     assert jax.jit(lambda key: jnp.float32(choose_run(plan, key, params, "auto", LONG) is run_steps))(jax_key(0)) == 1
+    assert jax.jit(lambda: jnp.float32(choose_run(plan, jax_key(0), params, "auto", LONG) is run_steps))() == 1
     with pytest.raises(ValidationError, match="part of another compiled function"):
         jax.jit(lambda key: choose_run(plan, key, params, "native", 1) and key)(jax_key(0))
+
+
+def test_a_policy_that_is_differentiated_stays_on_xla() -> None:
+    def is_on_xla(weight: Any) -> Any:
+        plan = RolloutPlan(
+            Line(), as_policy(lambda obs: (obs[0] * weight).astype(jnp.int32)), 4, False, None, False, "auto"
+        )
+        return weight * (choose_run(plan, jax_key(0), Line().default_params(), "auto", LONG) is run_steps)
+
+    assert jax.grad(is_on_xla)(2.0) == 1
+
+
+def test_an_error_of_the_policy_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+    plan, params = plan_of("CartPole-v1", 3)
+    with pytest.raises(ZeroDivisionError):
+        choose_run(replace(plan, policy=as_policy(lambda obs: 1 // 0)), jax_key(0), params, "auto", LONG)
+    assert not caplog.records
 
 
 def test_with_64_bit_types_or_without_llvmlite_it_stays_on_xla(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +154,7 @@ def test_auto_runs_long_rollouts_natively_if_verified(monkeypatch: pytest.Monkey
     key = jax_key(0)
     monkeypatch.setenv("TROPISM_CACHE", str(tmp_path))
     monkeypatch.setattr(rollout_choice, "_programs", {})
+    monkeypatch.setattr(rollout_choice, "_steps", {})
     assert choose_run(plan, key, params, "auto", 10) is run_steps
     run: Any = choose_run(plan, key, params, "auto", LONG)
     assert run is not run_steps
@@ -142,6 +163,7 @@ def test_auto_runs_long_rollouts_natively_if_verified(monkeypatch: pytest.Monkey
     assert choose_run(replace(plan, num_envs=3), key, params, "auto", 10) is run_steps
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that is wrong by one bit, for some angles."""
     plan, params = plan_of("CartPole-v1")

@@ -47,16 +47,14 @@ OPERAND = re.compile(r"%\w+")
 DIVISION = re.compile(r"  (?P<register>%\w+) = fdiv (?P<kind>\w+) (?P<x>\S+), (?P<y>\S+)")
 CONSTANT = ", !invariant.load !{}"  # memory that is not written
 LANE_ARGUMENTS = "ptr %table, i64 %time, i64 %first, i64 %end"
-LARGEST_VECTORIZED = 8_000  # instructions; LLVM warns if it cannot vectorise a loop that asks for it
-# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not.
+# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not. The loop does not ask
+# for it, because LLVM prints a warning where it cannot.
 METADATA = """
 !1 = distinct !{}
-!2 = distinct !{!2, !3, !4}
-!3 = !{!"llvm.loop.vectorize.enable", i1 true}
-!4 = !{!"llvm.loop.parallel_accesses", !1}
-!5 = distinct !{!5, !6}
-!6 = !{!"llvm.loop.vectorize.enable", i1 false}
-!7 = distinct !{!7, !4}
+!2 = distinct !{!2, !3}
+!3 = !{!"llvm.loop.parallel_accesses", !1}
+!4 = distinct !{!4, !5}
+!5 = !{!"llvm.loop.vectorize.enable", i1 false}
 """
 DIRECTIONS = {"eq": ("oeq", "eq"), "ne": ("une", "ne")}
 
@@ -235,13 +233,12 @@ class LlvmBuilder:
                 f"  %at = getelementptr i8, ptr {mask}, i64 %lane\n  %byte = load i8, ptr %at\n"
                 "  %chosen = icmp ne i8 %byte, 0\n  br i1 %chosen, label %body, label %latch\n"
             )
-        vectorized = "!2" if self._count <= LARGEST_VECTORIZED else "!7"
         return self._declarations, (
             f"define internal void @{name}.lanes({LANE_ARGUMENTS}) noinline {{\nentry:\n{entry}\n  br label %loop\n"
             f"loop:\n  %lane = phi i64 [ %first, %entry ], [ %next, %latch ]\n{test}"
             f"body:\n{body}\n  br label %latch\n"
             "latch:\n  %next = add nuw nsw i64 %lane, 1\n  %more = icmp slt i64 %next, %end\n"
-            f"  br i1 %more, label %loop, label %exit, !llvm.loop {vectorized if mask is None else '!5'}\n"
+            f"  br i1 %more, label %loop, label %exit, !llvm.loop {'!2' if mask is None else '!4'}\n"
             "exit:\n  ret void\n}\n"
         )
 

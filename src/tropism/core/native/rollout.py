@@ -1,8 +1,9 @@
 """The native form of a rollout: loops over its environments that act, step and restart, for many steps at once."""
 
 import math
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -26,6 +27,7 @@ NUMBER = ShapeDtypeStruct((), jnp.uint32)
 TIME = ShapeDtypeStruct((), jnp.int32)
 WORDS = ShapeDtypeStruct((KEYS, 2), jnp.uint32)
 NETWORK = {"dot_general", "conv_general_dilated"}  # an unrolled matrix product is slower than XLA's
+LARGEST_LOOP = 8_000  # instructions; LLVM does not vectorise larger ones, and XLA is faster
 ALIGNMENT = 64  # bytes; JAX takes over an aligned array without copying it
 
 
@@ -62,12 +64,23 @@ class NativeRolloutProgram:
         self.at = at = at._replace(lane=LANE_NUMBER)
         self._size = len(jax.tree.leaves(shapes))
         loops = self._loops(shapes, at)
+        largest = max(loop.builder.instructions for loop in loops.values())
+        if largest > LARGEST_LOOP:
+            raise Unsupported("program", f"{largest:,} instructions are more than {LARGEST_LOOP:,}")
         emitted = {name: (loop.builder, loop.mask) for name, loop in loops.items()}
-        assembly = assemble_loops(emitted, {"steps": tuple(loops)})
-        self._steps = Library(assembly, vectorize=True).loop("steps")
+        self._assembly = assemble_loops(emitted, {"steps": tuple(loops)})
         self._cost = sum(loop.builder.instructions for loop in loops.values())
         texts = (loop.text for loop in loops.values())
-        self.digest = digest(*texts, ADDRESS.sub("", str(start)), plan.restarts, assembly)
+        self.digest = digest(*texts, ADDRESS.sub("", str(start)), plan.restarts, self._assembly)
+
+    @cached_property
+    def _steps(self) -> Callable[[int, int, int, int], None]:
+        return Library(self._assembly, vectorize=True).loop("steps")
+
+    def compile(self) -> Self:
+        """Compile the loops, which happens only on use: one that differs from XLA's is known by its digest."""
+        assert self._steps
+        return self
 
     def _loops(self, shapes: Entries, at: Entries) -> dict[str, LaneLoop]:
         """Actions, steps and restarts are loops of their own: LLVM vectorises the first two."""

@@ -77,6 +77,9 @@ def _compile(plan: RolloutPlan, key: Any, params: Any) -> NativeRolloutProgram:
 
 def verify_rollout(native: NativeRolloutProgram, plan: RolloutPlan, params: Any) -> Verdict:
     """Run both at a fixed seed: a part of a rollout, whose whole state is compared, and one from start to end."""
+    compiled, reason = compile_natively(plan.env, native.compile)
+    if compiled is None:
+        return Verdict(False, False, reason)
     key = jax_key(FIRST_SEED)
     row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(native.shapes.transition))
     steps = max(STEPS, -(-LEAST_COMPARED // plan.num_envs))
