@@ -191,7 +191,7 @@ def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert choose_run(plan, jax_key(0), params, "auto", LONG) is run_steps
 
 
-def chosen(ids: list[str], cache: Path) -> set[str]:
+def native_ids(ids: list[str], cache: Path) -> set[str]:
     """The ids that `auto` runs natively; the child compares them with XLA, at other seeds and sizes."""
     script = f"from tests.core.native.verdicts import print_rollout_verdicts; print_rollout_verdicts({ids})"
     reasons = json.loads(run_child("-c", script, TROPISM_CACHE=str(cache)))
@@ -201,10 +201,10 @@ def chosen(ids: list[str], cache: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_transitions_have_the_bits_of_xla(tmp_path: Path) -> None:
-    assert chosen(["CartPole-v1"], tmp_path) == {"CartPole-v1"}
+    assert native_ids(["CartPole-v1"], tmp_path) == {"CartPole-v1"}
 
 
 @pytest.mark.full
 def test_every_id_that_runs_natively_has_the_bits_of_xla(tmp_path: Path) -> None:
     natives = {"CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "GridWorld-v0"}
-    assert chosen(PURE, tmp_path) >= natives
+    assert native_ids(PURE, tmp_path) >= natives

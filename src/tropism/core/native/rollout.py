@@ -157,7 +157,7 @@ class NativeRolloutProgram:
         jax.tree.map(lambda at, leaf: table.set(at, np.ascontiguousarray(leaf)), self.at.shared, shared)
 
         def place(at: int, shape: Any) -> NDArray[Any]:
-            array = _aligned((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
+            array = _empty_array((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
             table.set(at, array, stride=array.nbytes // rows if plan.collect else 0)
             return array
 
@@ -228,7 +228,7 @@ def _as_keys(tree: Any, shapes: Any) -> Any:
     return jax.tree.map(lambda leaf, shape: random.wrap_key_data(leaf) if is_key(shape) else leaf, tree, shapes)
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def _empty_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     offset = -memory.ctypes.data % ALIGNMENT
