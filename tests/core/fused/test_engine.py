@@ -116,7 +116,7 @@ def test_a_rollout_that_cannot_be_fused_names_the_reason(options: Any, reason: s
 
 def test_an_unknown_engine_is_rejected() -> None:
     with pytest.raises(ValidationError, match="one of auto, "):
-        rollout(Line(), random_policy(Line()), 0, 4, 3, engine="gpu")  # pyright: ignore[reportArgumentType]
+        rollout(Line(), random_policy(Line()), 0, 4, 3, engine="gpu")
 
 
 def test_auto_takes_the_kernel_on_a_gpu_if_it_is_verified(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

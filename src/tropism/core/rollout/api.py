@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from tropism.core.compiled.reset_where import Restarts, check_restarts
 from tropism.core.environment import Environment
 from tropism.core.params import override
-from tropism.core.rollout.choice import RolloutEngine, check_rollout_engine, choose_run
+from tropism.core.rollout.choice import check_rollout_engine, choose_run
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
 from tropism.core.rollout.scan import Rollout
@@ -32,7 +32,7 @@ def rollout(
     reduce: Callable[[Transition], Any] | None = None,
     reproducible: bool = False,
     restarts: Restarts = "auto",
-    engine: RolloutEngine = "auto",
+    engine: Any = "auto",
     progress: bool | Callable[[int, int], None] = False,
 ) -> Rollout:
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
