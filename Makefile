@@ -41,7 +41,7 @@ docs: $(READY)  ## generate the tables and pictures in docs/
 	.venv/bin/python docs/page.py
 
 lock: $(UV)  ## compile requirements.lock: names, versions and hashes only
-	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
 
 clean:  ## remove everything that can be regenerated

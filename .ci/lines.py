@@ -10,19 +10,19 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and the additions of later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9620, 5900),
+    "core": (9785, 5900),
     "check": (1605, 1100),
     "isolation": (670, 650),
     "envs": (3965, 2600),
     "plume": (4200, 3000),
     "gym": (2020, 1600),
-    "serve": (8220, 6500),
+    "serve": (8530, 6500),
     "client": (920, 830),
-    "wire": (360, 300),
+    "wire": (450, 300),
     "record": (1150, 1050),
     "train": (2700, 1900),
-    "cli": (2170, 1780),
-    "sandbox": (3400, 3400),
+    "cli": (2220, 1780),
+    "sandbox": (3900, 3400),
     "drawing": (250, 250),
 }
 

@@ -43,6 +43,7 @@ class Session:
 
     socket: socket.socket
     waiting: bytearray = field(default_factory=bytearray)
+    sent: float = 0.0  # when the last request was sent
 
     def receive(self) -> bytes | None:
         """Read from the socket; the frame of a reply if it is complete, otherwise None."""
@@ -76,8 +77,13 @@ def open_session(port: int, path: str) -> Session:
     return session
 
 
-def drive(sessions: list[Session], data: bytes, expected: bytes, seconds: float) -> tuple[int, float]:
-    """Step every session as fast as replies arrive; return `(steps, seconds)`. A wrong reply is an error."""
+def drive(
+    sessions: list[Session], data: bytes, expected: bytes, seconds: float, latencies: list[float] | None = None
+) -> tuple[int, float]:
+    """Step every session as fast as replies arrive; return `(steps, seconds)`. A wrong reply is an error.
+
+    The time from each request to its reply is appended to `latencies`.
+    """
     poll = select.epoll()
     table = {session.socket.fileno(): session for session in sessions}
     for number in table:
@@ -85,6 +91,7 @@ def drive(sessions: list[Session], data: bytes, expected: bytes, seconds: float)
     steps, start = 0, time.perf_counter()
     deadline, pending = start + seconds, len(sessions)
     for session in sessions:
+        session.sent = time.perf_counter()
         session.socket.sendall(data)
     while pending:
         for number, _ in poll.poll():
@@ -95,7 +102,11 @@ def drive(sessions: list[Session], data: bytes, expected: bytes, seconds: float)
             if expected not in reply:
                 raise ConnectionError(reply.decode(errors="replace"))
             steps += 1
-            if time.perf_counter() < deadline:
+            now = time.perf_counter()
+            if latencies is not None:
+                latencies.append(now - session.sent)
+            if now < deadline:
+                session.sent = now
                 session.socket.sendall(data)
             else:
                 pending -= 1

@@ -49,6 +49,8 @@ def workers(skips: tuple[str, ...]) -> list[Worker]:
         Worker("openenv", f"{scripts}/openenv_client.py"),
         Worker("openenv", f"{scripts}/openenv_client.py", "/envs/Echo-v0"),
         Worker("openenv", f"{scripts}/openenv_typed.py", skips=skips),
+        Worker("openenv", f"{scripts}/openenv_graders.py"),
+        Worker("openenv-tropism", f"{scripts}/openenv_resume.py"),
         Worker("openenv-tropism", f"{scripts}/openenv_package.py"),
         Worker("openenv-tropism", "examples/openenv_class.py"),
         Worker("mcp-1", f"{scripts}/mcp_client.py"),

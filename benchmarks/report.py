@@ -1,15 +1,16 @@
-"""Write the stored results into the tables of `docs/benchmarks.md`; `--check` only checks that they are up to date."""
+"""Write the stored results into the tables of the documentation; `--check` only checks that they are up to date."""
 
 import argparse
 import json
 import re
 import sys
 
+from benchmarks.capacity import capacity_as_markdown
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
-from benchmarks.table import figures_as_markdown, rates_as_markdown, rows_as_markdown
+from benchmarks.table import figures_as_markdown, levels_as_markdown, rates_as_markdown, rows_as_markdown
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "scale.md")
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -17,12 +18,16 @@ PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def fill(place: re.Match[str]) -> str:
     """Fill one marked place of the page with the table of its result."""
     begin, name, end = place.groups()
+    if name == "capacity":
+        return f"{begin}\n{capacity_as_markdown()}\n\n{end}"
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return f"{begin}\nNot measured yet.\n\n{end}"
     result = json.loads(path.read_text())
     if "figures" in result:
         table = figures_as_markdown(result)
+    elif "levels" in result:
+        table = levels_as_markdown(result)
     else:
         table = rows_as_markdown(result) if "repeats" in result else rates_as_markdown(result)
     return f"{begin}\n{table}\n\n{end}"
@@ -31,12 +36,14 @@ def fill(place: re.Match[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    page = PAGE.read_text()
-    updated = PLACE.sub(fill, page)
-    if not parser.parse_args().check:
-        PAGE.write_text(updated)
-    elif updated != page:
-        sys.exit("docs/benchmarks.md is out of date: run python -m benchmarks.report")
+    only_check = parser.parse_args().check
+    for path in PAGES:
+        page = path.read_text()
+        updated = PLACE.sub(fill, page)
+        if not only_check:
+            path.write_text(updated)
+        elif updated != page:
+            sys.exit(f"docs/{path.name} is out of date: run python -m benchmarks.report")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Load on the sandbox of a running server: steps of other sessions beside busy ones, memory of idle sessions, and
-processes left after the server is killed."""
+processes left after the server is killed; and the duration of the attacks at start-up."""
 
 import argparse
 import json
 import os
+import platform
 import re
 import signal
 import statistics
@@ -15,22 +16,28 @@ import time
 import urllib.request
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from benchmarks.measure import processor
+from benchmarks.measure import RESULTS, processor
+from benchmarks.table import figures_as_text
 from tropism.client import Client
 from tropism.errors import TropismError
+from tropism.sandbox.doctor import STARTUP_ATTACKS, cached_report
+from tropism.sandbox.pool import Tier
 
 HOGS, OTHERS, IDLE = 32, 4, 100  # sessions
 TARGET_P95 = 250.0  # ms
 PAUSE = 0.05  # seconds between two steps of another session
 WARM_UP = 3.0  # seconds until every session has begun
 AFTER_KILL = 0.1  # seconds
-LEFT = f"left {AFTER_KILL} s after kill -9"
+TARGET_STARTUP = 2.0  # seconds
+PATIENCE = 10.0  # seconds until no process must be left
 
 
 @contextmanager
-def served(tier: str) -> Generator[tuple[str, int]]:
+def served(tier: Tier) -> Generator[tuple[str, int]]:
     """The URL and process id of a server whose steps may take one second."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["serve", "Coding-v0", "--port", "0", "--journal", f"{folder}/journal"]
@@ -92,7 +99,7 @@ def time_health(url: str, stop: threading.Event, durations: list[float]) -> None
         time.sleep(PAUSE)
 
 
-def measure_hogs(tier: str, seconds: float) -> dict[str, float]:
+def measure_hogs(tier: Tier, seconds: float) -> list[dict[str, Any]]:
     stop = threading.Event()
     steps: list[float] = []
     health: list[float] = []
@@ -107,22 +114,30 @@ def measure_hogs(tier: str, seconds: float) -> dict[str, float]:
         del steps[:], health[:]
         time.sleep(seconds)
         stop.set()
-        children = descendants(pid)
-        os.kill(pid, signal.SIGKILL)
-        time.sleep(AFTER_KILL)
-        left = sum(map(is_running, children))
-    return {
-        f"step p50 ms beside {HOGS} hogs": statistics.median(steps),
-        "p95": statistics.quantiles(steps, n=20)[-1],
-        "max": max(steps),
-        "health p95 ms": statistics.quantiles(health, n=20)[-1],
-        "health max": max(health),
-        "processes": len(children),
-        LEFT: left,
-    }
+        p95 = [statistics.quantiles(durations, n=20)[-1] for durations in (steps, health)]
+        left, until_none = count_left(pid)
+    return [
+        figure(tier, f"step of another session beside {HOGS} hogs, p50", "ms", statistics.median(steps)),
+        figure(tier, f"step of another session beside {HOGS} hogs, p95", "ms", p95[0], TARGET_P95),
+        figure(tier, f"`/health` beside {HOGS} hogs, p95", "ms", p95[1]),
+        figure(tier, f"processes left {AFTER_KILL} s after `kill -9`", "processes", left, 0),
+        figure(tier, "time until none is left", "ms", until_none * 1e3),
+    ]
 
 
-def measure_idle(tier: str) -> dict[str, float]:
+def count_left(pid: int) -> tuple[int, float]:
+    """Kill a server; returns how many of its descendants are left soon after, and the seconds until none is."""
+    children = descendants(pid)
+    start = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(AFTER_KILL)
+    left = sum(map(is_running, children))
+    while any(map(is_running, children)) and time.monotonic() - start < PATIENCE:
+        time.sleep(0.01)
+    return left, time.monotonic() - start
+
+
+def measure_idle(tier: Tier) -> dict[str, Any]:
     with served(tier) as (url, pid), ExitStack() as clients:
         empty = sum(map(memory, [pid, *descendants(pid)]))
         for _ in range(IDLE):
@@ -131,7 +146,20 @@ def measure_idle(tier: str) -> dict[str, float]:
             client.step({"code": "x = 1"})
         time.sleep(1)
         used = sum(map(memory, [pid, *descendants(pid)])) - empty
-    return {f"MiB of {IDLE} idle sessions": used}
+    return figure(tier, f"memory of {IDLE} idle sessions", "MiB", used)
+
+
+def figure(tier: Tier, what: str, unit: str, value: float, target: float | None = None) -> dict[str, Any]:
+    met = None if target is None else value <= target
+    row = {"what": f"tier {tier}: {what}", "unit": unit, "ours": value, "spread": [value, value]}
+    return row | {"openenv": None, "target": target, "met": met}
+
+
+def measure(tier: Tier, seconds: float) -> list[dict[str, Any]]:
+    startup = figure(
+        tier, f"the {len(STARTUP_ATTACKS)} attacks at start-up", "s", cached_report(tier).seconds, TARGET_STARTUP
+    )
+    return [startup, *measure_hogs(tier, seconds), measure_idle(tier)]
 
 
 def is_running(pid: int) -> bool:
@@ -144,14 +172,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiers", nargs="+", default=["A", "B"])
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    load = round(os.getloadavg()[0], 1)
+    parser.add_argument("--load", type=float, default=load, help="load of the machine before the measurement")
     options = parser.parse_args()
-    print(f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    met = True
-    for tier in options.tiers:
-        row = measure_hogs(tier, options.seconds) | measure_idle(tier)
-        print(f"tier {tier}: " + ", ".join(f"{name} {value:.1f}" for name, value in row.items()), flush=True)
-        met = met and row["p95"] <= TARGET_P95 and row[LEFT] == 0
-    raise SystemExit(0 if met else 1)
+    figures = [row for tier in options.tiers for row in measure(tier, options.seconds)]
+    result: dict[str, Any] = {
+        "name": "sandbox_load",
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system(), "device": "cpu"},
+        "load": options.load,
+        "versions": {"python": platform.python_version(), "tropism": version("tropism")},
+        "figures": figures,
+    }
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "sandbox_load.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(figures_as_text(result))
+    raise SystemExit(0 if all(row["met"] is not False for row in figures) else 1)
 
 
 if __name__ == "__main__":

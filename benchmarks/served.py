@@ -1,4 +1,6 @@
-"""Steps per second of a served echo, compared with OpenEnv's server; one load generator drives both in turns."""
+"""Steps per second of a served echo, compared with OpenEnv's server, and of a served CartPole, beside our echo.
+
+One load generator drives all of them in turns."""
 
 import argparse
 import json
@@ -9,9 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,8 +28,6 @@ from benchmarks.table import rows_as_text
 REQUIREMENTS["openenv"] = ("openenv==0.10.0", "requests==2.32.5")
 
 SIZES = (1, 16, 64, 1_000)
-STEP = load.frame('{"type":"step","data":{"message":"hello"}}')
-EXPECTED = b'"echoed_message":"hello"'
 STARTING = 60.0  # seconds
 
 STEPS = Comparison(
@@ -35,7 +35,7 @@ STEPS = Comparison(
     title="Steps per second of a served echo, by number of open sessions",
     case="served",
     sizes=SIZES,
-    rivals=(Rival("openenv", "openenv", "served", {1: 2.2, 16: 5, 64: 5, 1_000: 5}),),
+    rivals=(Rival("openenv", "openenv", "served", {1: 2.7, 16: 6, 64: 8, 1_000: 9}),),
 )
 CPU = Comparison(
     name="served_cpu",
@@ -43,18 +43,30 @@ CPU = Comparison(
     case="served",
     sizes=SIZES,
     unit="µs/step",
-    rivals=(Rival("openenv", "openenv", "served", dict.fromkeys(SIZES, 0.2)),),
+    rivals=(Rival("openenv", "openenv", "served", {1: 0.28, 16: 0.14, 64: 0.11, 1_000: 0.1}),),
 )
+
+CARTPOLE_STEPS = Comparison(
+    name="served_cartpole",
+    title="Steps per second of a served CartPole-v1, by number of open sessions",
+    case="served",
+    sizes=SIZES,
+    rivals=(Rival("our echo", "tropism", "served"),),
+)
+ECHO = load.frame('{"type":"step","data":{"message":"hello"}}'), b'"echoed_message":"hello"'
+CARTPOLE = load.frame('{"type":"step","data":{"value":1}}'), b'"done":false'
+ENDLESS = ("theta_threshold=1e30", "x_threshold=1e30", "max_steps=1000000000")  # no reset among the measured steps
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, and the address of its echo environment."""
+    """A running server, the address of its environment, and a step with a part of the reply to it."""
 
     label: str
     process: int
     port: int
     path: str
+    step: tuple[bytes, bytes] = ECHO
 
 
 @contextmanager
@@ -93,6 +105,18 @@ def serve_command(port: int) -> list[str]:
     return [sys.executable, "-m", "tropism", "serve", "Echo-v0", "--port", str(port)]
 
 
+def cartpole_command(port: int) -> list[str]:
+    params = [word for param in ENDLESS for word in ("--param", param)]
+    return [sys.executable, "-m", "tropism", "serve", "CartPole-v1", "--port", str(port), *params]
+
+
+@contextmanager
+def cartpole_server() -> Iterator[Server]:
+    port = free_port()
+    with running("tropism CartPole", cartpole_command(port), port, "/envs/CartPole-v1/ws") as server:
+        yield replace(server, step=CARTPOLE)
+
+
 @contextmanager
 def both_servers() -> Iterator[tuple[Server, Server]]:
     ours, theirs = free_port(), free_port()
@@ -122,13 +146,13 @@ def open_sessions(server: Server, size: int) -> tuple[list[load.Session], Measur
     return sessions, Measurement([], [], bytes_per_session, load.threads(server.process))
 
 
-def measure(servers: tuple[Server, Server], size: int, repeats: int, seconds: float) -> list[Measurement]:
+def measure(servers: Sequence[Server], size: int, repeats: int, seconds: float) -> list[Measurement]:
     held = [open_sessions(server, size) for server in servers]
     for repeat in range(repeats + 1):  # the first is warm-up
         progress(f"served {size:,}: repeat {repeat} of {repeats}")
         for server, (sessions, measurement) in zip(servers, held, strict=True):
             before = load.cpu_seconds(server.process)
-            steps, elapsed = load.drive(sessions, STEP, EXPECTED, seconds)
+            steps, elapsed = load.drive(sessions, *server.step, seconds)
             if repeat:
                 measurement.rates.append(steps / elapsed)
                 measurement.times.append(1e6 * (load.cpu_seconds(server.process) - before) / steps)
@@ -167,17 +191,20 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
     rates: list[dict[str, Any]] = []
     times: list[dict[str, Any]] = []
+    poles: list[dict[str, Any]] = []
     for size in args.sizes:
-        with both_servers() as servers:
-            ours, theirs = measure(servers, size, args.repeats, args.seconds)
+        with both_servers() as servers, cartpole_server() as third:
+            ours, theirs, pole = measure((*servers, third), size, args.repeats, args.seconds)
         rival = Contender("openenv", None, {}, STEPS.rivals[0])  # pyright: ignore[reportArgumentType]
         rates.append(row(STEPS, size, rival, ours.rates, theirs.rates))
         rival = Contender("openenv", None, {}, CPU.rivals[0])  # pyright: ignore[reportArgumentType]
         times.append(row(CPU, size, rival, ours.times, theirs.times))
-        for label, measurement in (("tropism", ours), ("openenv", theirs)):
+        rival = Contender("our echo", None, {}, CARTPOLE_STEPS.rivals[0])  # pyright: ignore[reportArgumentType]
+        poles.append(row(CARTPOLE_STEPS, size, rival, pole.rates, ours.rates))
+        for label, measurement in (("tropism", ours), ("openenv", theirs), ("tropism CartPole", pole)):
             kilobytes = measurement.bytes_per_session / 1024
             progress(f"{label}: {kilobytes:.1f} KB per session, {measurement.threads} threads")
-    for comparison, rows in ((STEPS, rates), (CPU, times)):
+    for comparison, rows in ((STEPS, rates), (CPU, times), (CARTPOLE_STEPS, poles)):
         result = make_result(comparison, rows, args.repeats)
         store(result, args.results)
         print(rows_as_text(result))

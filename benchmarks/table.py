@@ -5,6 +5,7 @@ from typing import Any
 
 COLUMNS = ("environments", "peer", "ours", "theirs", "ours / theirs", "spread", "target", "outcome")
 FIGURES = ("what", "ours", "spread", "OpenEnv's", "target", "outcome")
+LEVELS = ("journal", "sessions", "steps/s", "p50, ms", "p99, ms", "CPU of workers, µs/step", "CPU of Postgres, µs/step")
 RATES = ("environment", "agents", "engine", "steps/s", "steps/s of XLA's loop")
 
 
@@ -43,6 +44,8 @@ def machine_line(result: dict[str, Any]) -> str:
     parts = [machine["processor"], cores, machine["system"]]
     if machine["device"].lower() != "cpu":
         parts.append(machine["device"])
+    if "load" in result:
+        parts.append(f"load {result['load']:g} of other processes")
     return f"{', '.join(parts)}. {versions}."
 
 
@@ -60,7 +63,7 @@ def figures_as_text(result: dict[str, Any]) -> str:
 
 
 def figures_as_markdown(result: dict[str, Any]) -> str:
-    return "\n\n".join([_markdown(FIGURES, map(figure, result["figures"])), machine_line(result)])
+    return "\n\n".join([table_as_markdown(FIGURES, map(figure, result["figures"])), machine_line(result)])
 
 
 def figure(row: dict[str, Any]) -> tuple[str, ...]:
@@ -72,14 +75,14 @@ def figure(row: dict[str, Any]) -> tuple[str, ...]:
         f"{number(row['ours'])} {unit}",
         f"{number(low)} to {number(high)}" if high > low else "",
         "" if theirs is None else f"{number(theirs)} {unit}",
-        f"{sign} {number(row['target'])} {unit}",
-        "ok" if row["met"] else "missed",
+        "" if row["target"] is None else f"{sign} {number(row['target'])} {unit}",
+        "" if row["target"] is None else ("ok" if row["met"] else "missed"),
     )
 
 
 def rows_as_markdown(result: dict[str, Any]) -> str:
     rows = [cells(row, result["unit"]) for row in result["rows"]]
-    return "\n\n".join([_markdown(COLUMNS, rows), caption(result), *skip_lines(result)])
+    return "\n\n".join([table_as_markdown(COLUMNS, rows), caption(result), *skip_lines(result)])
 
 
 def rates_as_markdown(result: dict[str, Any]) -> str:
@@ -94,7 +97,29 @@ def rates_as_markdown(result: dict[str, Any]) -> str:
         )
         for row in result["rows"]
     ]
-    return "\n\n".join([_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
+    return "\n\n".join([table_as_markdown(RATES, rows), f"{result['device']}, jax {result['jax']}."])
+
+
+def levels_as_text(result: dict[str, Any]) -> str:
+    return "\n".join([_text(LEVELS, map(level, result["levels"])), *level_notes(result)])
+
+
+def levels_as_markdown(result: dict[str, Any]) -> str:
+    return "\n\n".join([table_as_markdown(LEVELS, map(level, result["levels"])), *level_notes(result)])
+
+
+def level(row: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a durability level."""
+    figures = (row[name] for name in ("rate", "p50_ms", "p99_ms", "worker_us"))
+    database = number(row["database_us"]) if row["database_us"] else ""
+    return (row["level"], f"{row['sessions']:,}", *map(number, figures), database)
+
+
+def level_notes(result: dict[str, Any]) -> list[str]:
+    """The time to resume a long episode, and the machine with its load."""
+    times = ", ".join(f"{seconds:.2f} s ({label})" for label, seconds in result["resume"].items())
+    resume = f"The first request after a kill resumes an episode of {result['episode_steps']:,} steps in {times}."
+    return [resume, f"{machine_line(result)} Load average {result['load']:.1f}, with other programs."]
 
 
 def case_label(row: dict[str, Any]) -> str:
@@ -109,5 +134,5 @@ def _text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_as_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (columns, ("---",) * len(columns), *rows))

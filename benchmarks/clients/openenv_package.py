@@ -8,6 +8,7 @@ from pathlib import Path
 
 from openenv.core.env_server.http_server import create_app
 from openenv_client import expect, verdict
+from starlette.testclient import TestClient
 
 from tropism.client import Client
 from tropism.openenv import as_class
@@ -94,7 +95,14 @@ def serve_class(_url):
     observation = env.step(cls.Action(value=1))
     expect((observation.value, observation.reward), ([0.0, 0.25], -0.009999999776482582))
     expect(env.state.step_count, 1)
-    expect(any(route.path == "/reset" for route in app.routes), True)
+    with TestClient(app) as caller, caller.websocket_connect("/ws") as connection:
+        connection.send_json({"type": "reset", "data": {"seed": 1}})
+        expect(connection.receive_json()["data"]["done"], False)
+        connection.send_json({"type": "step", "data": {"value": 1}})
+        data = connection.receive_json()["data"]
+        expect((data["observation"]["value"], data["reward"]), ([0.0, 0.25], -0.009999999776482582))
+        connection.send_json({"type": "state"})
+        expect(connection.receive_json()["data"]["step_count"], 1)
 
 
 CHECKS = {"class of an openenv package, served": serve_package, "as_class in create_app": serve_class}

@@ -14,6 +14,15 @@ from openenv.core.env_server.types import Action, Observation, State
 from openenv_client import expect, verdict
 
 
+class EchoAction(Action):
+    message: str
+
+
+class EchoObservation(Observation):
+    echoed_message: str
+    message_length: int
+
+
 class Connect4Action(Action):
     column: int
 
@@ -61,6 +70,10 @@ class TypedClient(EnvClient):
         return State(**payload)
 
 
+class EchoClient(TypedClient):
+    observation_type = EchoObservation
+
+
 class Connect4Client(TypedClient):
     observation_type, fields = Connect4Observation, ("board", "legal_actions")
 
@@ -71,6 +84,15 @@ class ChatClient(TypedClient):
 
 class CodeClient(TypedClient):
     observation_type = CodeObservation
+
+
+async def echo(url):
+    expect(EchoObservation.model_config["extra"], "forbid")
+    async with EchoClient(base_url=f"{url}/envs/Echo-v0") as client:
+        await client.reset(seed=1)
+        result = await client.step(EchoAction(message="hello"))
+        expect((result.observation.echoed_message, result.observation.message_length), ("hello", 5))
+        expect((result.reward, (await client.state()).step_count), (0.5, 1))
 
 
 async def connect4(url):
@@ -113,6 +135,7 @@ async def frames(url):
 
 
 CHECKS = {
+    "typed client, Echo": echo,
     "typed client, Connect4": connect4,
     "typed client, Chat": chat,
     "typed client, Coding": coding,

@@ -158,6 +158,7 @@ class Broken(GridWorld):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "finite-rewards" in done.stdout
+    assert "engine of sessions" in done.stdout  # also of one that breaks a law
 
 
 def test_render_writes_a_film(

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.ids import mark_slow
 from typer.testing import CliRunner
 
 from tropism import registered
@@ -29,7 +30,7 @@ def show(*arguments: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("id", [spec.id for spec in registered()])
+@pytest.mark.parametrize("id", mark_slow(spec.id for spec in registered()))
 def test_all_environments_document_reward_and_termination(id: str) -> None:
     text = show(id)
     assert "\nReward: " in text

@@ -10,6 +10,7 @@ from typing import Any
 from tests.serve.running import Running, running, talk
 from websockets.exceptions import ConnectionClosed
 
+from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.serve.storage.wal import FRAME, HEADER, read_wal
 
@@ -34,9 +35,11 @@ def resumed(connection: Any, **fields: Any) -> dict[str, Any]:
     return json.loads(connection.recv(30))
 
 
-def killed_journal(folder: Path, play: Callable[[Running], Any], **options: Any) -> tuple[Path, Any]:
+def killed_journal(
+    folder: Path, play: Callable[[Running], Any], own: dict[str, ServedEnvironment] | None = None, **options: Any
+) -> tuple[Path, Any]:
     """The journal of a server of Echo that was killed after `play`, and what that returned."""
-    with running("Echo-v0", journal=SqliteJournal(folder / "running", **options)) as server:
+    with running("Echo-v0", own=own, journal=SqliteJournal(folder / "running", **options)) as server:
         played = play(server)
         return copy_journal(folder / "running", folder / "killed"), played
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ import pytest
 from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, play_echo, resumed
 from tests.faults.processes import limited_server, socket_to
 from tests.serve.replies import assert_error, assert_refused
-from tests.serve.running import Running, running, talk, until
+from tests.serve.running import Running, process, running, talk, until
 
 from tropism.errors import ValidationError
 from tropism.serve.storage.sqlite import SqliteJournal
@@ -24,6 +25,7 @@ from tropism.serve.storage.sqlite import SqliteJournal
 STEP = {"action": {"message": "x" * 200}}
 DAY = 86_400.0  # seconds
 SMALL = 4096  # bytes
+NOBODY = 65534  # a user without rights
 UNREADABLE = ("SESSION_ERROR", "DIVERGED", "JOURNAL_ERROR", "STEP_CONFLICT")
 
 
@@ -113,23 +115,42 @@ def test_a_server_starts_on_a_full_disk(disk: tuple[Path, Full]):
         assert caller.post("/step", json=STEP).json()["step_count"] == 6
 
 
-def test_a_journal_that_cannot_be_written_is_refused(tmp_path: Path):
-    path, _ = killed_journal(tmp_path, play_echo(2))
-    path.chmod(0o444)
-    Path(f"{path}-wal").chmod(0o444)
-    user = os.geteuid()
-    tmp_path.chmod(0o555)
-    if user == 0:
-        for parent in (tmp_path, *tmp_path.parents):
-            if not parent.stat().st_mode & 0o001:
-                pytest.skip("root may write any file, and other users cannot reach this folder")
-        os.seteuid(65534)
-    try:
-        with pytest.raises(ValidationError, match=r"journal is .*; expected a"):
-            SqliteJournal(path)
-    finally:
-        os.seteuid(user)
-        tmp_path.chmod(0o755)
+def test_a_journal_that_cannot_be_written_is_refused():
+    with TemporaryDirectory() as folder:  # root may write any file, so it becomes another user, who must reach it
+        path, _ = killed_journal(Path(folder), play_echo(2))
+        for end in ("", "-wal", "-log"):
+            Path(f"{path}{end}").chmod(0o444)
+        Path(folder).chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(NOBODY)
+        try:
+            with pytest.raises(ValidationError, match=r"journal is .*; expected a"):
+                SqliteJournal(path)
+        finally:
+            os.seteuid(user)
+            Path(folder).chmod(0o755)
+
+
+def test_a_journal_that_becomes_unwritable_allows_reading_and_closing(tmp_path: Path):
+    with (
+        process("-m", "tropism", "serve", "Echo-v0", "--port", "0", "--journal", str(tmp_path / "journal")) as server,
+        httpx.Client(base_url=server[1], trust_env=False) as kept,
+        httpx.Client(base_url=server[1], trust_env=False) as closed,
+    ):
+        for caller in (kept, closed):
+            caller.post("/reset", json={"seed": 1})
+            assert caller.post("/step", json=STEP).json()["step_count"] == 1
+        soft, hard = resource.prlimit(server[0].pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server[0].pid, resource.RLIMIT_FSIZE, (0, hard))  # the server can write to no file
+        for _ in range(2):
+            assert_refused(kept.post("/step", json=STEP), "JOURNAL_ERROR")
+        assert kept.get("/state").json()["step_count"] == 1
+        assert len(kept.get("/history").json()["steps"]) == 1
+        assert closed.post("/close").status_code == 200
+        assert_refused(closed.get("/state"), "STATE_ERROR")
+        resource.prlimit(server[0].pid, resource.RLIMIT_FSIZE, (soft, hard))
+        assert kept.post("/step", json=STEP).json()["step_count"] == 2
 
 
 def test_a_directory_is_refused(tmp_path: Path):
@@ -244,6 +265,27 @@ def test_flipped_bits_never_give_a_wrong_episode(tmp_path: Path):
     assert {
         each for each in outcomes if each != 6 and each not in UNREADABLE and "journal is" not in str(each)
     } == set()
+
+
+@pytest.mark.slow
+def test_a_session_closed_on_a_full_disk_reappears_after_a_kill(tmp_path: Path):
+    command = ("-m", "tropism", "serve", "Echo-v0", "--port", "0", "--journal", str(tmp_path / "journal"))
+    with process(*command) as (server, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        session = caller.post("/reset", json={"seed": 1}).json()["session_id"]
+        caller.post("/step", json=STEP)
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        assert caller.post("/close").status_code == 200
+    with process(*command) as (_, url):
+        named = {"X-Session-Id": session}
+        assert httpx.get(f"{url}/state", headers=named, trust_env=False).json()["step_count"] == 1
+
+
+@pytest.mark.slow
+def test_the_soft_limit_of_open_files_is_raised(tmp_path: Path):
+    command = "echo pid $$; ulimit -Sn 256; exec python -m tropism serve Echo-v0 --port 0"
+    with limited_server(command, tmp_path) as (_, log):
+        soft, hard = resource.prlimit(int(log.read_text().split()[1]), resource.RLIMIT_NOFILE)
+        assert soft == hard > 256
 
 
 @pytest.mark.slow

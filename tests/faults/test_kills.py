@@ -13,11 +13,15 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+import httpx
 import pytest
 from tests.faults.environments import FAILURES, Careless
+from tests.serve.replies import assert_refused
+from tests.serve.running import process
 
 from tropism import Session, make
 from tropism.client import AsyncClient, protocol
+from tropism.client.result import StepResult, message_fields
 from tropism.errors import ServerError
 from tropism.serve.session.json_form import JsonForm
 from tropism.wire.codec import encode
@@ -65,23 +69,34 @@ async def repeat(call: Any, totals: Totals) -> Any:
             totals.failures += 1
 
 
+@dataclass
+class Played:
+    """The current episode as the client and the twin have played it, in the form of the history."""
+
+    seed: int | None = None
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+
 async def play(url: str, number: int, totals: Totals) -> None:
     """Drive a served session and its undisturbed twin: both must be the same at every step."""
-    id, draw = KINDS[number % len(KINDS)], random.Random(number)
+    id, draw, played = KINDS[number % len(KINDS)], random.Random(number), Played()
     async with AsyncClient(f"{url}/envs/{id}", reconnect=120.0) as client:
         with twin_of(id) as twin:
             while not totals.over.is_set():
-                await play_episode(client, twin, id, draw, totals)
+                played = Played(seed=draw.randrange(1000))
+                await play_episode(client, twin, id, draw, totals, played)
             assert (await repeat(client.state, totals)).step_count == twin.step_count
             history = await repeat(client.history, totals)
-            assert len(history["steps"]) == twin.step_count
-            assert sum(step["reward"] for step in history["steps"]) == twin.total_reward
+            assert (history["seed"], history["steps"]) == (played.seed, played.steps)
+            assert history["step_count"] == len(played.steps) == twin.step_count
 
 
-async def play_episode(client: AsyncClient, twin: Session, id: str, draw: random.Random, totals: Totals) -> None:
-    seed, form = draw.randrange(1000), JsonForm(twin)
-    first = await repeat(lambda: client.reset(seed=seed), totals)
-    compare(first, form.reply(twin, twin.reset(seed=seed)))
+async def play_episode(
+    client: AsyncClient, twin: Session, id: str, draw: random.Random, totals: Totals, played: Played
+) -> None:
+    form = JsonForm(twin)
+    first = await repeat(lambda: client.reset(seed=played.seed), totals)
+    compare(first, form.reply(twin, twin.reset(seed=played.seed)))
     for _ in range(draw.randrange(LONGEST_EPISODE)):
         action = action_of(id, draw)
         if action.get("failure"):
@@ -90,18 +105,22 @@ async def play_episode(client: AsyncClient, twin: Session, id: str, draw: random
             totals.failures += 1
             continue
         result = await repeat(lambda action=action: client.step(action), totals)
-        compare(result, form.reply(twin, twin.step(form.action(action))))
+        reply = compare(result, form.reply(twin, twin.step(form.action(action))))
+        played.steps.append({"action": action, "reward": reply["reward"], "done": reply["done"]})
         totals.steps += 1
         if totals.over.is_set() or result.done:
             return
 
 
-def compare(result: Any, reply: dict[str, Any]) -> None:
+def compare(result: StepResult, reply: dict[str, Any]) -> dict[str, Any]:
+    """Compare all of a served result with the reply of the twin, which is returned as JSON."""
     expected = json.loads(encode(reply))
-    assert (result.reward, result.done) == (expected["reward"], expected["done"])
-    if isinstance(result.observation, dict):
-        for name in ("value", "total", "text"):
-            assert result.observation.get(name) == expected["observation"].get(name)
+    outcome = (result.reward, result.done, result.terminated, result.truncated, result.metadata, result.error)
+    names = ("reward", "done", "terminated", "truncated", "metadata", "error")
+    assert outcome == tuple(expected.get(name) for name in names)
+    hoisted = {} if isinstance(result.observation, dict) else {name: expected[name] for name in ("reward", "done")}
+    assert json.loads(encode(message_fields(result.observation))) == expected["observation"] | hoisted
+    return expected
 
 
 async def kill_repeatedly(port: int, path: Path, durability: str, kills: int, pause: float) -> Totals:
@@ -160,6 +179,16 @@ def run_kills(folder: Path, durability: str, kills: int, pause: float) -> Totals
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_no_step_is_lost_or_repeated(tmp_path: Path, durability: str):
     run_kills(tmp_path, durability, kills=4, pause=0.5)
+
+
+@pytest.mark.slow
+def test_without_durability_a_kill_loses_the_sessions():
+    command = ("-m", "tropism", "serve", "Echo-v0", "--port", "0", "--durability", "off")
+    with process(*command) as (_, url):
+        session = httpx.post(f"{url}/reset", json={}, trust_env=False).json()["session_id"]
+    with process(*command) as (_, url):
+        reply = httpx.get(f"{url}/state", headers={"X-Session-Id": session}, trust_env=False)
+        assert_refused(reply, "SESSION_ERROR")
 
 
 @pytest.mark.full

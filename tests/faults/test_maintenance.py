@@ -62,6 +62,13 @@ def test_a_running_server_is_left_alone(tmp_path: Path):
         pass
 
 
+def test_a_journal_in_postgres_is_refused_without_its_password():
+    address = Path("postgresql://user:secret@host/database")
+    with pytest.raises(ValidationError, match="inspected with SQL") as raised, open_journal(address):
+        pass
+    assert "secret" not in str(raised.value)
+
+
 def test_export_has_all_entries(journal: tuple[Path, list[str]]):
     path, sessions = journal
     with open_journal(path) as file:

@@ -3,38 +3,80 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, last_commit_offset, play_echo, resumed
-from tests.serve.replies import assert_error
+from tests.serve.drawer import drawer
+from tests.serve.lab import STAY
+from tests.serve.replies import assert_error, assert_refused
+from tests.serve.requests import call_tool
 from tests.serve.running import Running, running, talk
 
 from tropism.client import Client
 from tropism.errors import StepConflictError
+from tropism.serve.http.messages import Trait
+from tropism.serve.http.routes import ROUTES
+from tropism.serve.session.live import OPERATIONS
 from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.serve.storage.wal import HEADER
+from tropism.serve.tools.tools import TOOLS
+
+DRAWER = ("Drawer-v0", {"value": STAY})
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running("Echo-v0", "CartPole-v1") as server:
+    with running("Echo-v0", "CartPole-v1", own=drawer()) as server:
         yield server
 
 
-@pytest.mark.parametrize(("id", "action"), [("Echo-v0", {"message": "a"}), ("CartPole-v1", {"value": 1})])
-def test_every_reply_has_the_step_count(server: Running, id: str, action: dict[str, object]):
+@pytest.mark.parametrize(("id", "action"), [("Echo-v0", {"message": "a"}), ("CartPole-v1", {"value": 1}), DRAWER])
+def test_every_reply_on_a_socket_has_the_step_count(server: Running, id: str, action: dict[str, Any]):
     with server.ws(id) as connection:
-        assert talk(connection, "reset", {"seed": 1})["data"]["step_count"] == 0
-        assert talk(connection, "step", action)["data"]["step_count"] == 1
-        for kind in ("state", "snapshot", "fork", "history"):
-            assert talk(connection, kind)["data"]["step_count"] == 1, kind
+        talk(connection, "reset", {"seed": 1})
+        for count in (1, 2):
+            assert talk(connection, "step", action)["data"]["step_count"] == count
         snapshot = talk(connection, "snapshot")["data"]["snapshot_id"]
-        talk(connection, "step", action)
-        assert talk(connection, "restore", {"from": snapshot})["data"]["step_count"] == 1
+        file = {"path": "a", "data": "AAAA"}
+        requests = {"state": {}, "snapshot": {}, "fork": {}, "history": {}, "restore": {"from": snapshot}}
+        requests |= {"write_file": file, "files": {}, "read_file": {"path": "a"}} if id == DRAWER[0] else {}
+        if id == DRAWER[0]:
+            assert {*requests, "reset", "step"} == set(OPERATIONS)
+        for kind, data in requests.items():
+            assert talk(connection, kind, data)["data"]["step_count"] == 2, kind
+        assert talk(connection, "reset", {"seed": 1})["data"]["step_count"] == 0
+
+
+def test_every_reply_over_http_has_the_step_count(server: Running):
+    id, action = DRAWER
     with server.http(id) as caller:
-        assert caller.post("/reset", json={}).json()["step_count"] == 0
-        assert caller.post("/step", json={"action": action}).json()["step_count"] == 1
-        assert caller.post("/close").json()["step_count"] == 1
+        caller.post("/reset", json={})
+        for _ in range(2):
+            caller.post("/step", json={"action": action})
+        bodies = {"/restore": {"from": caller.post("/snapshot", json={}).json()["snapshot_id"]}}
+        bodies |= {"/step": {"action": action}, "/reset": {}, "/snapshot": {}, "/fork": {}, "/close": {}}
+        last = ("/restore", "/step", "/reset", "/close")
+        routes = [route for route in ROUTES if route.traits & Trait.SESSION]
+        routes.sort(key=lambda route: (last.index(route.path) if route.path in last else -1, route.method != "PUT"))
+        for route in routes:
+            path = route.path.replace("{path}", "a")
+            content = b"x" if route.method == "PUT" else None
+            reply = caller.request(route.method, path, content=content, json=bodies.get(path))
+            found = reply.headers.get("x-step-count") or reply.json()["step_count"]
+            assert int(found) == {"/step": 3, "/reset": 0, "/close": 0}.get(path, 2), path
+
+
+def test_every_reply_of_a_tool_has_the_step_count(server: Running):
+    with server.http() as caller:
+        session = call_tool(caller, "open_session", environment="Echo-v0")
+        counts, named = [session["step_count"]], {"session_id": session["session_id"]}
+        counts.append(call_tool(caller, "begin_episode", **named)["step_count"])
+        counts.append(call_tool(caller, "take_action", action={"message": "a"}, **named)["step_count"])
+        others = ("get_state", "fork_session", "close_session")
+        counts += [call_tool(caller, tool, **named)["step_count"] for tool in others]
+        assert counts == [0, 0, 1, 1, 1, 1]
+        assert len(counts) == len(TOOLS) - 1, "all but list_environments"
 
 
 def test_a_step_for_another_position_is_refused(server: Running):
@@ -109,6 +151,46 @@ def test_a_session_stays_doubtful_until_its_position_is_confirmed(tmp_path: Path
         assert_error(echo(connection), "STEP_CONFLICT")
         assert talk(connection, "reset")["data"]["step_count"] == 0
         assert echo(connection)["data"]["step_count"] == 1
+
+
+def test_doubt_does_not_end_by_a_fork_a_snapshot_or_an_upload(tmp_path: Path):
+    def play(server: Running) -> tuple[str, str]:
+        with server.ws("Drawer-v0") as connection:
+            session = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
+            snapshot = talk(connection, "snapshot")["data"]["snapshot_id"]
+            for _ in range(3):
+                talk(connection, "step", DRAWER[1])
+            return session, snapshot
+
+    path, (session, snapshot) = killed_journal(tmp_path, play, drawer(), boot_id="first")
+    with (
+        running(own=drawer(), journal=SqliteJournal(path, boot_id="second")) as server,
+        server.http("Drawer-v0", headers={"X-Session-Id": session}) as caller,
+    ):
+        assert caller.get("/state").json()["step_count"] == 3
+        for kind, data in (("snapshot", {}), ("fork", {}), ("fork", {"from": "now", "seed": 3})):
+            assert assert_refused(caller.post(f"/{kind}", json=data), "STEP_CONFLICT")["step_count"] == 3
+            assert_refused(caller.post(f"/{kind}", json=data | {"request_id": "r"}), "STEP_CONFLICT")
+        assert assert_refused(caller.put("/files/a", content=b"x"), "STEP_CONFLICT")["step_count"] == 3
+        for origin, count in ((snapshot, 0), ({"step": 2}, 2)):  # these name the position themselves
+            assert caller.post("/fork", json={"from": origin}).json()["step_count"] == count
+        assert caller.post("/step", json={"action": DRAWER[1], "after": 3}).json()["step_count"] == 4
+        assert caller.put("/files/a", content=b"x").json()["step_count"] == 4
+        for kind in ("snapshot", "fork"):
+            assert caller.post(f"/{kind}", json={}).json()["step_count"] == 4
+
+
+def test_a_tool_confirms_the_position(tmp_path: Path):
+    path, session = killed_journal(tmp_path, play_echo(3), boot_id="first")
+    with running("Echo-v0", journal=SqliteJournal(path, boot_id="second")) as server, server.http() as caller:
+        step = {"session_id": session, "action": {"message": "a"}}
+        refused = call_tool(caller, "take_action", **step)
+        assert (refused["code"], refused["step_count"]) == ("STEP_CONFLICT", 3)
+        assert call_tool(caller, "fork_session", session_id=session)["code"] == "STEP_CONFLICT"
+        assert call_tool(caller, "take_action", after=2, **step)["code"] == "STEP_CONFLICT"
+        assert call_tool(caller, "take_action", after=3, **step)["step_count"] == 4
+        assert call_tool(caller, "take_action", **step)["step_count"] == 5
+        assert call_tool(caller, "fork_session", session_id=session)["step_count"] == 5
 
 
 @pytest.mark.parametrize(("durability", "boot"), [("power", "second"), ("process", "first")])

@@ -39,8 +39,9 @@ def unconfined_sandbox(as_root: bool, monkeypatch: pytest.MonkeyPatch) -> Genera
     monkeypatch.setattr(pool, "ENVIRONMENT", dict(os.environ))
     monkeypatch.setattr(WorkerMonitor, "exceeded_limit", lambda *arguments: None)
     if as_root:
-        monkeypatch.setattr(launcher, "unprivileged_prefix", list)
+        monkeypatch.setattr(launcher, "unprivileged_prefix", lambda ends_with_thread: [])
     unconfined = pool.Pool(SandboxSpec("B"), spares=0, source=lambda: worker_source().replace(confine, ""))
+    unconfined._uses_groups = False  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(sandbox, "shared_pool", lambda spec: unconfined)
     with Sandbox(SandboxSpec("B")) as started:
         yield started

@@ -13,8 +13,8 @@ import pytest
 from tests.sandbox.specs import OTHER_UID, every_tier, run, spec_or_skip, unconfined_sandbox
 
 from tropism.errors import SandboxError
-from tropism.sandbox import doctor, landlock, launcher, sandbox
-from tropism.sandbox.attack import Attack
+from tropism.sandbox import doctor, landlock, launcher, process, sandbox
+from tropism.sandbox.attack import Attack, answers_for_later_step
 from tropism.sandbox.attacks import ATTACKS
 from tropism.sandbox.doctor import AttackOutcome, attempt, examine, run_attacks
 from tropism.sandbox.host_targets import SECRET_VARIABLE, HostTargets
@@ -58,6 +58,17 @@ def test_a_harmless_attack_succeeds_without_a_sandbox_and_is_detected(attack: At
 def run_with_test(attack: Attack) -> Attack:
     """Grading without isolation: the submission and its test are one program."""
     return replace(attack, code=f"{attack.code}\n{HIDDEN_TEST}\nprint(DONE)", submission=False)
+
+
+def test_an_answer_for_a_later_step_is_detected_if_tokens_repeat(monkeypatch: pytest.MonkeyPatch):
+    [attack] = [attack for attack in ATTACKS if attack.oracle is answers_for_later_step]
+    targets = HostTargets.create()
+    monkeypatch.setattr(process.os, "urandom", bytes)
+    try:
+        with sandbox.Sandbox(spec_or_skip("B")) as started:
+            assert attempt(attack, targets, started).succeeded
+    finally:
+        targets.close()
 
 
 @pytest.mark.slow

@@ -3,13 +3,16 @@
 import fcntl
 import os
 import stat
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tropism.sandbox.host_targets import NEW, SECRET, HostTargets, is_locked
-from tropism.sandbox.launcher import WORKER_UID
+from tropism.sandbox.launcher import WORKER_UID, Launcher, start_unprivileged
+from tropism.sandbox.mounts import mounts_for
 
 
 @pytest.fixture
@@ -40,6 +43,48 @@ def test_links_are_replaced_and_not_followed(targets: HostTargets, name: str, tm
     targets.restore()
     assert not os.path.islink(path)
     after = victim.stat()
+    assert (after.st_uid, after.st_mode, after.st_mtime_ns) == (before.st_uid, before.st_mode, before.st_mtime_ns)
+    assert victim.read_text() == "precious"
+
+
+RACE = """
+import itertools, os, sys
+folder, victim = sys.argv[1:]
+os.chdir(folder)
+os.write(1, b"x")
+for number in itertools.count():
+    for name in ("secret", "new"):
+        try:
+            os.symlink(victim, f"link-{number}")
+            os.rename(f"link-{number}", name)
+            if number % 2: os.unlink(name)
+        except OSError: continue
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the files of others")
+def test_a_process_of_the_workers_that_races_for_links_changes_nothing_of_root(targets: HostTargets, tmp_path: Path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    before = victim.stat()
+    interpreter = mounts_for(()).interpreter
+    launcher = Launcher([interpreter])
+    command = [interpreter, "-S", "-c", RACE, targets.folder, str(victim)]
+    racer = launcher.run(lambda: start_unprivileged(command, output=subprocess.PIPE))
+    assert racer.stdout.read(1) == b"x"
+    ends, lost = time.monotonic() + 1, 0
+    while time.monotonic() < ends:
+        try:
+            targets.restore()
+        except OSError:  # the other process was faster
+            lost += 1
+        targets.file_changed()
+    racer.kill()
+    racer.communicate()
+    launcher.close()
+    after = victim.stat()
+    assert lost > 0
     assert (after.st_uid, after.st_mode, after.st_mtime_ns) == (before.st_uid, before.st_mode, before.st_mtime_ns)
     assert victim.read_text() == "precious"
 

@@ -3,6 +3,8 @@
 import gc
 import os
 import resource
+import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from tests.sandbox.processes import count_children
 from tests.sandbox.specs import spec_or_skip
 
 from tropism import Session, make
+from tropism.sandbox.launcher import Launcher, start_unprivileged
+from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.pool import Tier
 
 
@@ -71,3 +75,14 @@ def test_a_few_episodes_leak_nothing(tier: Tier):
 @pytest.mark.parametrize(("tier", "episodes"), [("A", 1_000), ("B", 200)])  # both tiers share the pool's code
 def test_many_episodes_leak_nothing(tier: Tier, episodes: int):
     check_leaks(episodes, tier)
+
+
+def test_a_worker_that_is_starting_ends_with_the_thread_that_started_it():
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv")
+    launcher = Launcher(mounts_for(()).readable)
+    command = [mounts_for(()).interpreter, "-S", "-c", "import time; time.sleep(60)"]  # does not ask for the signal
+    process = launcher.run(lambda: start_unprivileged(command, ends_with_thread=True))
+    time.sleep(0.2)  # setpriv asks for it
+    launcher.close()
+    assert process.wait(10) == -signal.SIGKILL

@@ -48,7 +48,7 @@ class UnconfinedShell:
     """Runs commands without a sandbox, as the workers' user or as root."""
 
     def __init__(self, as_root: bool):
-        self._prefix = [] if as_root else unprivileged_prefix()
+        self._prefix = [] if as_root else unprivileged_prefix(False)
 
     def start(self) -> "UnconfinedShell":
         return self

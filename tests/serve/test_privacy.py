@@ -11,6 +11,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from tests.serve.lab import RAISE
 from tests.serve.replies import assert_error, assert_refused
+from tests.serve.requests import call_tool
 from tests.serve.running import Running, labs, running, talk
 
 from tropism import auto_reset, make
@@ -128,6 +129,19 @@ def test_the_admin_token_on_a_socket(guarded: Running):
         assert_public(talk(agent, "step", {"value": 1}))
     with guarded.ws(PLUME, f"?session_id={id}", additional_headers=bearer(ADMIN)) as admin:
         assert talk(admin, "history")["data"]["seed"] == 1
+
+
+def test_the_admin_token_over_mcp(guarded: Running):
+    with guarded.http(headers=bearer(TOKEN)) as agent, guarded.http(headers=bearer(ADMIN)) as admin:
+        own = {"session_id": call_tool(agent, "open_session", environment=PLUME)["session_id"]}
+        assert_public(call_tool(agent, "begin_episode", seed=1, **own))
+        assert_public(call_tool(agent, "take_action", action={"value": 1}, **own))
+        assert call_tool(agent, "fork_session", **own)["code"] == "FORBIDDEN"
+        fork = call_tool(admin, "fork_session", **own)
+        assert fork["step_count"] == 1
+        assert call_tool(agent, "get_state", session_id=fork["session_id"])["step_count"] == 1
+        theirs = {"session_id": call_tool(admin, "open_session", environment=PLUME)["session_id"]}
+        assert set(call_tool(admin, "begin_episode", seed=1, **theirs)["metadata"]) > PRIVATE
 
 
 def test_on_a_server_without_tokens_callers_are_not_admins():

@@ -108,6 +108,22 @@ def test_strategy_acts_the_same_in_a_session_and_compiled(name: str, meander: An
     np.testing.assert_array_equal(played.search.paths, compiled.search.paths[:moments])
 
 
+@pytest.mark.parametrize("id", ["CartPole-v1", "PlumeNav-v0"])
+def test_native_episodes_equal_compiled_ones(id: str) -> None:
+    env, params = make(id, params={"max_steps": 40})
+    policy = resolve_policy("random", env, params)
+    native, xla = (evaluate("random", env, params, policy, 3, 3, engine=engine) for engine in ("native", "xla"))
+    np.testing.assert_array_equal(native.lengths, xla.lengths)
+    np.testing.assert_allclose(native.returns, xla.returns)
+
+
+def test_search_times_have_no_native_engine() -> None:
+    tracking = make("SourceTracking1D-v0")
+    policy = resolve_policy("random", *tracking)
+    with pytest.raises(ValidationError, match="on XLA"):
+        evaluate("random", *tracking, policy, 0, 2, engine="native")
+
+
 def test_environment_without_a_source_has_returns_only(tmp_path: Path) -> None:
     env, params = make("CartPole-v1")
     chance: Any = resolve_policy("random", env, params)

@@ -1,8 +1,7 @@
-"""Untrusted JSON: decoded like `json`, or rejected with a message; depth and time are limited."""
+"""Untrusted JSON: decoded like `json`, or rejected with a message."""
 
 import json
 import math
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tropism.errors import ServerError
-from tropism.wire.codec import MAX_DEPTH, decode, decode_frame, encode, pack, unpack
+from tropism.wire.codec import LARGE, decode, decode_frame, encode, pack, unpack
 
 JSON = st.recursive(
     st.none()
@@ -30,6 +29,7 @@ def test_codec_agrees_with_json(value: Any):
     assert decode(json.dumps(value)) == value
     assert decode(json.dumps(value).encode()) == value
     assert json.loads(encode(value)) == value
+    assert decode(json.dumps([value, " " * LARGE]))[0] == value
 
 
 @given(raw=st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
@@ -52,45 +52,6 @@ def test_lone_surrogate_is_reported(half: str):
         with pytest.raises(ServerError) as raised:
             decode(text)
         assert "lone surrogate" not in raised.value.message
-
-
-@given(depth=st.integers(1, 400), kind=st.sampled_from(["[]", "{}"]))
-def test_nesting_is_limited(depth: int, kind: str):
-    opening = "[" if kind == "[]" else '{"a":'
-    text = opening * depth + "1" + kind[1] * depth
-    if depth <= MAX_DEPTH:
-        decode(text)
-        return
-    with pytest.raises(ServerError, match="levels"):
-        decode(text)
-
-
-@pytest.mark.parametrize("quoted", ['"' + "[" * 500 + '"', '"\\"' + "{" * 500 + '"', '"\\\\", "' + "[" * 500 + '"'])
-def test_brackets_inside_strings_do_not_count(quoted: str):
-    assert decode(f"[{quoted}]") == json.loads(f"[{quoted}]")
-
-
-def test_wide_document_is_not_deep():
-    text = json.dumps([[number] for number in range(10_000)])
-    assert len(decode(text)) == 10_000
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 500_000,
-        "[" * 70 + '"' + '\\"' * 400_000,
-        "[" * 70 + '"' + "\\" * 800_001,
-        ("[" * 70 + "]" * 70 + ",") * 5_000,
-        '[{"' * 200_000,
-    ],
-    ids=["open", "escaped quotes", "backslashes", "many", "mixed"],
-)
-def test_decoding_a_megabyte_is_fast(text: str):
-    start = time.perf_counter()
-    with pytest.raises(ServerError):
-        decode(text)
-    assert time.perf_counter() - start < 1.0
 
 
 def test_arrays_become_lists_and_nan_becomes_null():

@@ -4,7 +4,18 @@ import dataclasses
 
 import typer
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, Seed, environment, print_json, print_text, progress_bar
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Id,
+    Params,
+    Seed,
+    environment,
+    print_engines,
+    print_json,
+    print_text,
+    progress_bar,
+)
 
 
 def check(
@@ -19,7 +30,8 @@ def check(
     Example: tropism check my_package.maze:Maze
     """
     from tropism.check import check_environment
-    from tropism.core.native.choice import choose_engine
+    from tropism.check.law_error import attempt
+    from tropism.core.engines import describe_engines
 
     env, params = environment(id, param, arg)
     with progress_bar() as bar:
@@ -29,10 +41,13 @@ def check(
             bar.update(task, completed=done, total=total, description=f"checking {law}")
 
         report = check_environment(env, params, seed=seed, progress=show)
+    engines: dict[str, str] = {}
+    failure = attempt(lambda: engines.update(describe_engines(env, params)))  # a broken environment may have none
+    if failure is not None:
+        engines = {"sessions": f"none ({' '.join(failure.message.split())})"}
     if as_json:
-        print_json([dataclasses.asdict(result) for result in report.results])
+        print_json({"laws": [dataclasses.asdict(result) for result in report.results], "engines": engines})
     else:
         print_text(str(report))
-        if env.pure and report.ok:
-            print_text(f"engine   {choose_engine(env, params)}")
+        print_engines(engines)
     raise typer.Exit(0 if report.ok else 1)

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from tropism.cli.terminal import (
     Arguments,
     AsJson,
+    EngineOption,
     Params,
     Seed,
     announce_duration,
@@ -54,6 +56,7 @@ def evaluate(
         typer.Option(help="The environment behind URL: module:Class or a registered id."),
     ] = None,
     token: Annotated[str | None, typer.Option(envvar="TROPISM_TOKEN", help="Token of the server at URL.")] = None,
+    engine: EngineOption = "auto",
     param: Params = None,
     arg: Arguments = None,
     as_json: AsJson = False,
@@ -72,6 +75,8 @@ def evaluate(
         raise ValidationError(
             "param", [*(param or []), *(arg or [])], "none: pass them to `tropism serve` and give its URL"
         )
+    if engine != "auto" and remote:
+        raise ValidationError("engine", engine, "no --engine: pass it to `tropism serve` and give its URL")
     if greedy and not any(is_trained(name) for name in names):
         raise ValidationError("greedy", True, "a trained policy")
     if out is not None:
@@ -81,7 +86,7 @@ def evaluate(
         results = [_evaluate_remotely(target, local, name, greedy, token, seed, episodes, steps) for name in names]
     else:
         local = environment(target, param, arg)
-        results = [_evaluate_locally(*local, name, greedy, seed, episodes, steps) for name in names]
+        results = [_evaluate_locally(*local, name, greedy, seed, episodes, steps, engine) for name in names]
     if out is not None:
         _save(out, target, *(local or (None, None)), results)
     if as_json:
@@ -92,7 +97,9 @@ def evaluate(
         print_text(f"Results and plots are in {out}/.")
 
 
-def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int) -> Any:
+def _evaluate_locally(
+    env: Any, params: Any, name: str, greedy: bool, seed: int, episodes: int, steps: int, engine: Any
+) -> Any:
     from tropism.core.rollout.policy import runs_on_host
     from tropism.core.session.session import Session
     from tropism.train.evaluation import evaluate as run
@@ -102,11 +109,12 @@ def _evaluate_locally(env: Any, params: Any, name: str, greedy: bool, seed: int,
 
     policy = resolve_policy(name, env, params, greedy)
     if env.pure and not runs_on_host(policy):
-        if num_batches(episodes) > 1:
-            return _with_progress(name, episodes, lambda show: run(name, env, params, policy, seed, episodes, show))
+        compiled = partial(run, name, env, params, policy, seed, episodes, engine=engine)
+        if num_batches(episodes) > 1 or engine == "native":
+            return _with_progress(name, episodes, compiled)
         with console.status(f"{escape(name)}: {episodes} episodes"):
-            return run(name, env, params, policy, seed, episodes)
-    with Session(env, env.evaluation_params(params)) as session:
+            return compiled()
+    with Session(env, env.evaluation_params(params), engine=engine) as session:
         return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
 
 

@@ -18,7 +18,7 @@ def examine_sandbox(
 
     Example: tropism sandbox doctor
     """
-    from tropism.sandbox.doctor import examine, examine_shell
+    from tropism.sandbox.doctor import cached_report, examine, examine_shell
     from tropism.sandbox.pool import TIERS
 
     chosen: list[Any] = [known for known in TIERS if tier is None or tier == known]
@@ -28,12 +28,19 @@ def examine_sandbox(
         task = bar.add_task("attacking the sandbox", total=None)
         report = examine(chosen, progress=lambda done, total: bar.update(task, completed=done, total=total))
         shell = examine_shell() if report.tier == "A" else None
+        startup = cached_report(*chosen)
     if as_json:
         summary = {"tier": report.tier, "refusals": report.refusals, "reason": report.reason}
-        about_shell = None if shell is None else {"reason": shell.reason, "attacks": _rows(shell)}
-        print_json({**summary, "attacks": _rows(report), "shell": about_shell, "cannot block": report.cannot_block})
+        if shell is not None:
+            about = {"reason": shell.reason, "attacks": _rows(shell), "cannot block": shell.cannot_block}
+            summary |= {"shell": about}
+        at_startup = {"attacks": len(startup.outcomes), "seconds": round(startup.seconds, 2)}
+        rest = {"attacks": _rows(report), "cannot block": report.cannot_block, "at start-up": at_startup}
+        print_json({"shell": None, **summary, **rest})
     else:
         _show_report(report, shell)
+        if startup.outcomes:
+            console.print(f"The {len(startup.outcomes)} attacks at start-up took {startup.seconds:.1f} s.")
     raise typer.Exit(0 if report.ok and (shell is None or shell.ok or not shell.outcomes) else 1)
 
 
@@ -52,12 +59,17 @@ def _show_report(report: Any, shell: Any) -> None:
     if report.tier is not None:
         through = sum(row["got through"] for row in rows)
         console.print(f"Tier {report.tier}: {len(rows) - through} of {len(rows)} attacks were blocked.")
-        console.print("This tier cannot block:")
-        for line in report.cannot_block:
-            console.print(f"- {line}", soft_wrap=True)
+        _show_list("This tier cannot block:", report.cannot_block)
     if shell is not None and shell.reason is not None:
         console.print(f"[red]Shell-v0 is absent:[/] {escape(shell.reason)}", soft_wrap=True)
     elif shell is not None:
         console.print(f"Shell-v0: {len(shell.outcomes)} of {len(shell.outcomes)} attacks were blocked.")
+        _show_list("Shell-v0 cannot block either:", shell.cannot_block)
     if report.reason is not None:
         console.print(f"[red]Coding-v0 is absent:[/] {escape(report.reason)}", soft_wrap=True)
+
+
+def _show_list(title: str, lines: tuple[str, ...]) -> None:
+    console.print(title)
+    for line in lines:
+        console.print(f"- {line}", soft_wrap=True)

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tropism.cli.terminal import Arguments, Ids, Params, Processes, id_of, parse_pairs
+from tropism.cli.terminal import Arguments, EngineName, EngineOption, Ids, Params, Processes, id_of, parse_pairs
 
 Level = Literal["debug", "info", "warning", "error"]
 Durability = Literal["off", "process", "power"]  # failures that an acknowledged step survives
 POSTGRES = ("postgresql://", "postgres://")
-EngineChoice = Literal["auto", "native", "xla"]
 ShownInfo = Annotated[
     Literal["public", "all"],
     typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
@@ -57,6 +56,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FILE|URL",
+            envvar="TROPISM_JOURNAL",
             help="File that stores sessions, so that they survive a crash or restart, or the postgresql:// address of "
             "a database, which several servers can share. Default: a file for this address in "
             "$XDG_STATE_HOME/tropism or ~/.local/state/tropism; none with --port 0.",
@@ -80,10 +80,7 @@ def serve(
         ),
     ] = None,
     processes: Processes = False,
-    engine: Annotated[
-        EngineChoice,
-        typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits."),
-    ] = "auto",
+    engine: EngineOption = "auto",
     param: Params = None,
     arg: Arguments = None,
     log_level: Annotated[Level, typer.Option(help="Level of the JSON log lines on standard error.")] = "warning",
@@ -131,7 +128,8 @@ def serve(
 def _journal(journal: str | None, durability: Durability | None, lease: float | None, settings: Any) -> Any:
     """The requested journal; None if sessions are kept in memory."""
     from tropism.errors import ValidationError, require_extra
-    from tropism.serve.storage.sqlite import SqliteJournal, default_path
+    from tropism.serve.storage.schema import default_path
+    from tropism.serve.storage.sqlite import SqliteJournal
 
     if durability == "off":
         if journal is not None:
@@ -152,7 +150,7 @@ def _journal(journal: str | None, durability: Durability | None, lease: float | 
     return SqliteJournal(journal or default_path(settings.host, settings.port), durability or "process")
 
 
-def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineChoice = "auto") -> dict[str, Any]:
+def served_environments(ids: Ids, param: Params, arg: Arguments, engine: EngineName = "auto") -> dict[str, Any]:
     """The environments to serve, by id, from the command-line arguments."""
     from tropism.serve.server import load_environments
 

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from tropism.cli.terminal import Arguments, AsJson, Id, Params, console, environment, load_class, print_json
+from tropism.cli.terminal import (
+    Arguments,
+    AsJson,
+    Id,
+    Params,
+    console,
+    environment,
+    load_class,
+    print_engines,
+    print_json,
+)
 
 
 class Param(NamedTuple):
@@ -30,14 +40,14 @@ def show(id: Id, param: Params = None, arg: Arguments = None, as_json: AsJson = 
     Example: tropism show CartPole-v1
     Example: tropism show my_package.maze:Maze
     """
-    from tropism.core.native.choice import choose_engine
+    from tropism.core.engines import describe_engines
 
     env, params = environment(id, param, arg)
     factory = _factory(id)
     about = {
         "id": id,
         "kind": "pure" if env.pure else "host",
-        "engine": str(choose_engine(env, params)) if env.pure else "host",
+        "engines": describe_engines(env, params),
         "description": _description(factory),
         "observation_space": str(env.observation_space(params)),
         "observation_names": _names(env.language.observations, env.observation_space(params)),
@@ -122,7 +132,8 @@ def _comments(source: str) -> dict[str, str]:
 
 def _print(about: dict[str, Any]) -> None:
     console.print(f"[bold]{escape(about['id'])}[/] ({about['kind']})", highlight=False)
-    console.print(f"engine: {about['engine']}\n", highlight=False, markup=False)
+    print_engines(about["engines"])
+    console.print()
     console.print(about["description"] + "\n", highlight=False, markup=False)
     spaces = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name in ("observation", "action"):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -57,6 +57,10 @@ Processes = Annotated[
         help="Run each session of a blocking host environment in its own process, so that a crash in native code "
         "does not end the server. Costs a fork per reset, a pipe round trip per step, and memory.",
     ),
+]
+EngineName = Literal["auto", "native", "xla"]
+EngineOption = Annotated[
+    EngineName, typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 
@@ -127,6 +131,15 @@ def announce_duration(name: str, seconds: float) -> None:
 def print_text(text: str, to: Console = console) -> None:
     """Print text as it is: no markup, no highlighting, and lines are not broken."""
     to.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_engines(engines: dict[str, str]) -> None:
+    """Print a line per engine: what runs on it, and the reason if it is not native."""
+    uses: dict[str, list[str]] = {}
+    for use, engine in engines.items():
+        uses.setdefault(engine, []).append(use)
+    for engine, names in uses.items():
+        print_text(f"engine of {', '.join(names)}: {engine}")
 
 
 def print_json(value: Any) -> None:

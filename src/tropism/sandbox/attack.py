@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tropism.sandbox.host_targets import HostTargets, is_locked, was_contacted, was_killed
+from tropism.sandbox.host_targets import HostTargets, is_locked, received_descriptor, was_contacted, was_killed
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.sandbox import ExecutionResult
 
@@ -31,6 +31,10 @@ def creates_file(targets: HostTargets, result: ExecutionResult) -> bool:
 def reaches_socket(name: str) -> Oracle:
     """Detects traffic on this target socket."""
     return lambda targets, result: prints_secret(targets, result) or was_contacted(targets.sockets[name])
+
+
+def passes_descriptor(targets: HostTargets, result: ExecutionResult) -> bool:
+    return prints_secret(targets, result) or received_descriptor(targets.sockets["datagram"])
 
 
 def kills_decoy(targets: HostTargets, result: ExecutionResult) -> bool:

@@ -1,6 +1,15 @@
 """Attacks on files, the network, other processes and privileges; with those of other modules, the whole set."""
 
-from tropism.sandbox.attack import LIBC, SYSCALL, Attack, changes_file, creates_file, kills_decoy, reaches_socket
+from tropism.sandbox.attack import (
+    LIBC,
+    SYSCALL,
+    Attack,
+    changes_file,
+    creates_file,
+    kills_decoy,
+    passes_descriptor,
+    reaches_socket,
+)
 from tropism.sandbox.resource_attacks import RESOURCES, SHARED
 from tropism.sandbox.submission_attacks import SUBMISSIONS
 
@@ -36,6 +45,12 @@ if platform.machine() == 'x86_64':
     page.write(bytes.fromhex('53b814000000cd805bc3'))  # push rbx; mov eax, getpid; int 0x80; pop rbx; ret
     call = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     if call() > 0: print(DONE)
+"""
+PASS_DESCRIPTOR = """
+import os, socket
+end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]
+file = os.open('/dev/null', os.O_RDONLY).to_bytes(4, 'little')
+end.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, file)], 0, DATAGRAM)
 """
 READING = (
     Attack("read a host file", "print(open(FILE).read())"),
@@ -106,6 +121,7 @@ NETWORK = (
         "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', DATAGRAM)",
         oracle=reaches_socket("datagram"),
     ),
+    Attack("pass an open file to a host socket", PASS_DESCRIPTOR, oracle=passes_descriptor),
     Attack(
         "send data out of band",
         "import socket; pair = socket.socketpair(); pair[0].send(b'x', socket.MSG_OOB); print(DONE)",

@@ -3,17 +3,11 @@
 from tropism.errors import SandboxError
 from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.monitor import WATCHED
+from tropism.sandbox.monitor import ALWAYS_POSSIBLE
 from tropism.sandbox.mounts import DEVICES, Mounts
 from tropism.sandbox.shell import shell_options
 
-CANNOT_BLOCK = (
-    "kernel vulnerabilities in the system calls that Python needs (tier S, a gVisor or Kata container for each "
-    "session, protects against those)",
-    "timing: code can measure how busy the machine is",
-    "reading the system's shared libraries and the files of the interpreter",
-    *WATCHED,
-)
+CANNOT_BLOCK = ALWAYS_POSSIBLE
 
 
 def command(mounts: Mounts, limits: Limits, shell: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""Control groups: they limit the memory and the number of all processes of a shell together."""
+"""Control groups: they limit the memory, kernel memory included, and the number of processes of a worker."""
 
 import contextlib
 import itertools
@@ -22,16 +22,24 @@ VERSION_1 = {
 }
 VERSION_2 = {"memory": ("memory.max",), "pids": ("pids.max",), "cpu": ("cpu.weight",)}
 CPU_WEIGHTS = {"cpu.shares": "341", "cpu.weight": "33"}  # a third of the default: commands yield to the server
+OUT_OF_MEMORY = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)  # in memory.oom_control or memory.events
+OWN = Path("/proc/self")
 OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "cpu.weight")  # not in every kernel
 
 _numbers = itertools.count()
 
 
 class ControlGroup:
-    """A new group; in version 1, one in each of two hierarchies."""
+    """A new group; in version 1, one in each hierarchy.
 
-    def __init__(self, memory: int, processes: int):
+    `yields`: its processes get less CPU time than others. Without it, sessions keep the scheduling groups that the
+    kernel gives them, whose priority the parent changes; in version 2 they cannot have both.
+    """
+
+    def __init__(self, memory: int, processes: int, yields: bool = True):
         parents, names = _find_parents()
+        if names is VERSION_1 and not yields:
+            parents = {controller: parents[controller] for controller in CONTROLLERS}
         name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
         self._folders = list(dict.fromkeys(parent / name for parent in parents.values()))
         limits = {"memory": str(memory), "pids": str(processes)}
@@ -58,6 +66,12 @@ class ControlGroup:
     def processes(self) -> set[int]:
         return {int(pid) for pid in (self._folders[0] / "cgroup.procs").read_text().split()}
 
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel has killed a process because the group reached its limit."""
+        files = (folder / name for folder in self._folders for name in ("memory.oom_control", "memory.events"))
+        texts = (file.read_text() for file in files if file.exists())
+        return any(int(found[1]) > 0 for text in texts if (found := OUT_OF_MEMORY.search(text)))
+
     def remove(self) -> None:
         """Remove the group, whose processes have been killed."""
         deadline = time.monotonic() + REMOVE_TIMEOUT
@@ -77,7 +91,7 @@ def _write(file: Path, text: str) -> None:
 @cache
 def _find_parents() -> tuple[dict[str, Path], dict[str, tuple[str, ...]]]:
     """The folder of each controller in which groups can be made, and the names of the files with its limits."""
-    mounts = MOUNT.findall(Path("/proc/self/mountinfo").read_text())
+    mounts = MOUNT.findall((OWN / "mountinfo").read_text())
     parents = {
         controller: Path(path)
         for path, kind, options in mounts
@@ -98,7 +112,7 @@ def _find_parents() -> tuple[dict[str, Path], dict[str, tuple[str, ...]]]:
 
 def _delegated_parent(mount: Path) -> Path:
     """A group of version 2 whose children can have limits: this process's own, or the one above."""
-    own = re.search(r"^0::/(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
+    own = re.search(r"^0::/(.*)$", (OWN / "cgroup").read_text(), re.MULTILINE)
     place = mount / (own[1] if own else "")
     reason = ""
     for parent in (place, place.parent) if place != mount else (place,):
@@ -122,5 +136,5 @@ def _remove_stale(parents: Iterable[Path]) -> None:
 
 
 def _unavailable(reason: str) -> SandboxError:
-    message = f"no control group can be made, which would limit the processes of a shell together ({reason})"
+    message = f"no control group can be made, which would limit the processes of a sandbox together ({reason})"
     return SandboxError("cgroup", reason, "a control group with memory and pids", message)

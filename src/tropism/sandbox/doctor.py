@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tropism.errors import SandboxError
+from tropism.sandbox import shell
 from tropism.sandbox.attack import QUICK, Attack
 from tropism.sandbox.attacks import ATTACKS
 from tropism.sandbox.grading import Grading
@@ -35,11 +36,14 @@ class AttackOutcome:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """The outcomes in the chosen tier; `refusals` are the reasons why earlier tiers are unavailable."""
+    """The outcomes in the chosen tier; `refusals` are the reasons why earlier tiers are unavailable. `shell`: of the
+    sandbox of a shell."""
 
     tier: Tier | None
     refusals: tuple[str, ...]
     outcomes: tuple[AttackOutcome, ...]
+    seconds: float = 0.0  # that the attacks took
+    shell: bool = False
 
     @property
     def ok(self) -> bool:
@@ -59,6 +63,9 @@ class DoctorReport:
 
     @property
     def cannot_block(self) -> tuple[str, ...]:
+        """For a shell, only what it adds to its tier."""
+        if self.shell:
+            return shell.CANNOT_BLOCK
         return () if self.tier is None else CANNOT_BLOCK[self.tier]
 
 
@@ -78,10 +85,12 @@ def examine(
 def _examine(
     spec: SandboxSpec, attacks: Iterable[Attack], refusals: list[str], progress: Progress | None
 ) -> DoctorReport:
+    start = time.monotonic()
     try:
-        return DoctorReport(spec.tier, tuple(refusals), run_attacks(spec, attacks, progress))
+        outcomes = run_attacks(spec, attacks, progress)
+        return DoctorReport(spec.tier, tuple(refusals), outcomes, time.monotonic() - start, spec.shell)
     except (OSError, SandboxError) as error:  # an attack that could not be run might succeed
-        return DoctorReport(spec.tier, (*refusals, f"tier {spec.tier}: {error}"), ())
+        return DoctorReport(spec.tier, (*refusals, f"tier {spec.tier}: {error}"), (), shell=spec.shell)
 
 
 @cache
@@ -93,7 +102,7 @@ def cached_report(*tiers: Tier) -> DoctorReport:
 def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS, progress: Progress | None = None) -> DoctorReport:
     """Attack the sandbox of a shell."""
     reason = _shell_unavailable_reason()
-    return DoctorReport(None, (reason,), ()) if reason else _examine(SHELL_SPEC, attacks, [], progress)
+    return DoctorReport(None, (reason,), (), shell=True) if reason else _examine(SHELL_SPEC, attacks, [], progress)
 
 
 @cache

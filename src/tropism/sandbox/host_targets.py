@@ -194,6 +194,17 @@ def was_contacted(sock: socket.socket) -> bool:
     return True
 
 
+def received_descriptor(sock: socket.socket) -> bool:
+    """Whether a process has passed an open file to this datagram socket."""
+    try:
+        _, files, _, _ = socket.recv_fds(sock, 1, 1)
+    except BlockingIOError:
+        return False
+    for fd in files:
+        os.close(fd)
+    return bool(files)
+
+
 def _bind(family: int, kind: int, address: Any) -> socket.socket:
     sock = socket.socket(family, kind)
     sock.bind(address)

@@ -4,7 +4,7 @@ import ctypes
 from typing import Any
 
 from tropism.errors import SandboxError
-from tropism.sandbox.monitor import WATCHED
+from tropism.sandbox.monitor import ALWAYS_POSSIBLE
 from tropism.sandbox.mounts import DEVICES, Mounts
 
 NEEDED = 6  # the first version that restricts signals and abstract sockets
@@ -17,10 +17,8 @@ CANNOT_BLOCK = (
     "testing whether a path exists, and reading its size, its owner and the target of a link (its content cannot "
     "be read)",
     "reading the host name, the kernel version, and the ids, priorities and limits of processes",
-    "reading the files of the interpreter's own installation, other packages beside it included",
-    "kernel vulnerabilities in the system calls that Python needs",
-    "timing: code can measure how busy the machine is",
-    *WATCHED,
+    "reading other packages of the interpreter's own installation (not those of a virtual environment)",
+    *ALWAYS_POSSIBLE,
 )
 
 

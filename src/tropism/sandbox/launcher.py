@@ -60,15 +60,21 @@ def _run_job(job: Callable[[], Any], future: "Future[Any]", failure: SandboxErro
 
 
 def start_unprivileged(
-    command: list[str], environment: dict[str, str] | None = None, stdin: int | None = None, output: int | None = None
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    stdin: int | None = None,
+    output: int | None = None,
+    ends_with_thread: bool = False,
 ) -> "subprocess.Popen[bytes]":
     """Start a command in `/` without privileges and without open files of this process.
+
+    With `ends_with_thread`, the kernel kills it when this thread ends, if `setpriv` is installed.
 
     It has a session of its own, and with it a scheduling group where the kernel groups by session. Workers must be
     started in a launcher's thread.
     """
     return subprocess.Popen(
-        [*unprivileged_prefix(), *command],
+        [*unprivileged_prefix(ends_with_thread), *command],
         env=environment,
         cwd="/",
         stdin=stdin,
@@ -95,11 +101,13 @@ def open_program(name: str) -> str | None:
     return f"/proc/self/fd/{_programs[name]}"
 
 
-def unprivileged_prefix() -> list[str]:
-    """A command prefix that drops root privileges."""
-    if os.geteuid() != 0:
-        return []
+def unprivileged_prefix(ends_with_thread: bool) -> list[str]:
+    """A command prefix that drops root privileges, and asks for a signal when the thread that starts it ends: a worker
+    asks for it too, but only once its interpreter runs."""
     setpriv = open_program("setpriv")
+    death_signal = ["--pdeathsig=KILL"] if ends_with_thread else []
+    if os.geteuid() != 0:
+        return [setpriv, *death_signal, "--"] if setpriv is not None and death_signal else []
     if setpriv is None:
         message = "the server is root, and setpriv (of util-linux), which starts workers as another user, is missing"
         raise SandboxError("setpriv", None, "util-linux", message)
@@ -110,6 +118,7 @@ def unprivileged_prefix() -> list[str]:
         "--clear-groups",
         "--inh-caps=-all",
         "--no-new-privs",
+        *death_signal,
         "--",
     ]
 

@@ -14,7 +14,11 @@ KILLED_FIRST = 1000  # oom_score_adj: the kernel kills this process before any o
 LOW_PRIORITY, NORMAL_PRIORITY = 5, 0  # nice values
 STATUS = re.compile(rb"VmPTE:\s*(\d+) kB.*\nThreads:\s*(\d+)\n", re.DOTALL)
 STATUS_SIZE = 4096
-WATCHED = (
+ALWAYS_POSSIBLE = (
+    "kernel vulnerabilities in the system calls that Python needs (tier S, a gVisor or Kata container for each "
+    "session, protects against those)",
+    "timing: code can measure how busy the machine is",
+    "reading the system's shared libraries and the files of the standard library",
     "exceeding the limits of threads, page tables and files for a moment: they are checked at intervals",
     "kernel memory for the buffers of the sockets and pipes that one worker may open",
     "using up the soft limit of pipe buffers that all workers share, by many sessions together",

@@ -19,8 +19,10 @@ from typing import Any, Literal
 
 from tropism.errors import SandboxError, ValidationError
 from tropism.sandbox import bubblewrap, landlock, seccomp, shell
+from tropism.sandbox.cgroup import ControlGroup
 from tropism.sandbox.launcher import Launcher, start_unprivileged
 from tropism.sandbox.limits import MEBIBYTE, Limits
+from tropism.sandbox.monitor import MAX_PAGE_TABLES
 from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.process import Worker
 from tropism.sandbox.worker import HEADER, NO_TOKEN
@@ -30,6 +32,7 @@ TIERS: tuple[Tier, ...] = ("A", "B")
 CANNOT_BLOCK: dict[Tier, tuple[str, ...]] = {"A": bubblewrap.CANNOT_BLOCK, "B": landlock.CANNOT_BLOCK}
 SESSION_MEMORY = 16 * MEBIBYTE  # of an idle worker and its files; benchmarks/sandbox_load.py measures it
 SPARE_WORKERS = max(2, os.cpu_count() or 1)  # workers started in advance
+OTHER_PROCESSES: dict[Tier, int] = {"A": 1, "B": 0}  # in a worker's group: bubblewrap
 REFILL_DELAY = 0.01  # seconds
 # Reads the worker's compiled modules from standard input; the last one has `main`.
 BOOTSTRAP = """
@@ -103,6 +106,7 @@ class Pool:
         self._process = os.getpid()
         self._failure: SandboxError | None = None  # of the last start
         self._retry: Future[Any] | None = None
+        self._uses_groups = not spec.shell  # a shell joins a group when it is handed out, or fails
         mounts = mounts_for(spec.packages)
         self._launcher = Launcher(mounts.readable)
 
@@ -154,37 +158,56 @@ class Pool:
         while self._waiting:
             self._waiting.pop().end()
 
+    def _new_group(self) -> ControlGroup | None:
+        """A group for a worker, where one can be made. It has space for what the worker's own limits allow, so that
+        those are reached first."""
+        limits = self.spec.limits
+        if self._uses_groups:
+            try:
+                memory = limits.memory + limits.files + MAX_PAGE_TABLES
+                return ControlGroup(memory, limits.threads + OTHER_PROCESSES[self.spec.tier], yields=False)
+            except SandboxError:
+                self._uses_groups = False
+        return None
+
     def _start(self) -> Worker:
         command, config = self.spec.command(), json.dumps(self.spec.config()).encode()
         parent_end, child_end = socket.socketpair()
         parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel reports the worker's process id
         try:
             environment = ENVIRONMENT | (shell.environment(self.spec.packages) if self.spec.shell else {})
-            process = start_unprivileged(command, environment, child_end.fileno(), subprocess.PIPE)
+            # bubblewrap asks for this itself; killed before, while it creates namespaces, it would leave a child behind
+            ends_with_thread = self.spec.tier == "B"
+            process = start_unprivileged(
+                command, environment, child_end.fileno(), subprocess.PIPE, ends_with_thread=ends_with_thread
+            )
         except OSError as error:
             parent_end.close()
             raise SandboxError("worker", str(error), "a worker that starts", f"no worker started: {error}") from None
         finally:
             child_end.close()
+        group = self._new_group()
+        if group is not None:
+            group.add(process.pid)
         with contextlib.suppress(BrokenPipeError):  # `await_ready` reports why a worker ended
             parent_end.sendall(len(self._program).to_bytes(4, "little") + self._program)
             parent_end.sendall(HEADER.pack(b"I", NO_TOKEN, len(config)) + config)
-        return Worker(process, parent_end, has_namespaces=self.spec.tier == "A")
+        return Worker(process, parent_end, has_namespaces=self.spec.tier == "A", group=group)
 
 
 @cache
 def worker_source() -> str:
-    return _source("worker")
+    return module_source("worker")
 
 
-def _source(name: str) -> str:
+def module_source(name: str) -> str:
     return Path(__file__).with_name(f"{name}.py").read_text()
 
 
 def _modules(spec: SandboxSpec, worker: str) -> list[tuple[str, Any]]:
     """The compiled modules of a worker's program; the last one has its function `main`."""
-    sources = {"remote_calls": _source("remote_calls"), "worker": worker}
-    sources |= {"shell_worker": _source("shell_worker")} if spec.shell else {}
+    sources = {name: module_source(name) for name in ("remote_calls", "remote_objects")} | {"worker": worker}
+    sources |= {"shell_worker": module_source("shell_worker")} if spec.shell else {}
     return [(f"tropism.sandbox.{name}", compile(source, name, "exec")) for name, source in sources.items()]
 
 

@@ -81,7 +81,13 @@ class WorkerRequest:
 class Worker:
     """Stopped by SIGSTOP between requests, so that remaining threads use no CPU time."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket, has_namespaces: bool):
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        channel: socket.socket,
+        has_namespaces: bool,
+        group: ControlGroup | None = None,
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
         self.process = process
@@ -98,7 +104,8 @@ class Worker:
             os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
         self._fds: list[int] = []  # file descriptors
-        self._groups: list[ControlGroup] = []
+        self._groups = [] if group is None else [group]
+        self._command_group: ControlGroup | None = None
         self._finalizer = weakref.finalize(self, _end, process, channel, self._fds, self._groups)
 
     @property
@@ -131,6 +138,9 @@ class Worker:
             raise SandboxError("worker", code, "a worker that confines itself", f"the sandbox {failure}: {reason}")
         try:
             self._watch()
+            for group in self._groups:
+                if self.pid not in group.processes():  # it was started before its parent was in the group
+                    group.add(self.pid)
         except SandboxError:
             self.end()
             raise
@@ -159,6 +169,8 @@ class Worker:
             self._signal(signal.SIGCONT)
             reply = self._await_reply(request) if self._send(kind, payload, request) else NO_REPLY
             if not reply.kind:
+                if request.exceeded is None and any(group.ran_out_of_memory() for group in self._groups):
+                    request.exceeded = "memory"
                 return NO_REPLY
             self._signal(signal.SIGSTOP)
             self._set_priority(request, NORMAL_PRIORITY)
@@ -168,6 +180,7 @@ class Worker:
     def join(self, group: ControlGroup) -> None:
         """Move the worker, and with it every process that it starts, into a group, which ends with the worker."""
         self._groups.append(group)
+        self._command_group = group
         group.add(self.pid)
         with open(f"/proc/{self.pid}/oom_score_adj", "w") as score:
             score.write(str(KILLED_LATER))
@@ -175,7 +188,7 @@ class Worker:
     def _left_processes(self) -> bool:
         """Whether processes that the worker has started are still running after its reply."""
         deadline = time.monotonic() + EXIT_TIMEOUT
-        while any(group.processes() - {self.pid} for group in self._groups):
+        while self._command_group is not None and self._command_group.processes() - {self.pid}:
             if time.monotonic() > deadline:
                 return True
             time.sleep(0.002)
@@ -235,7 +248,8 @@ class Worker:
             request.nice = nice
 
     def _exceeds_limit(self, request: WorkerRequest) -> bool:
-        if self._monitor is not None and not self._groups:  # a group enforces all that the monitor checks
+        # A group of commands enforces all that the monitor checks; for code, the monitor acts before the group does.
+        if self._monitor is not None and self._command_group is None:
             request.exceeded = self._monitor.exceeded_limit(request.limits)
         return request.exceeded is not None
 

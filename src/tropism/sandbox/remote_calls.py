@@ -5,41 +5,49 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+Refer = Callable[[Any], Any]
 
-def pack(value: Any) -> Any:
-    """Encode a plain Python value as JSON; raises TypeError for other values."""
+
+def refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} is not a plain value and cannot be passed between sandboxes")
+
+
+def pack(value: Any, refer: Refer = refuse) -> Any:
+    """Encode a plain Python value as JSON; `refer` encodes other values."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
         kind = next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))
-        return [kind.__name__, [pack(item) for item in value]]
+        return [kind.__name__, [pack(item, refer) for item in value]]
     if isinstance(value, dict):
-        return ["dict", [[pack(name), pack(item)] for name, item in value.items()]]
+        return ["dict", [[pack(name, refer), pack(item, refer)] for name, item in value.items()]]
     if isinstance(value, bytes):
         return ["bytes", value.hex()]
     if isinstance(value, complex):
         return ["complex", [value.real, value.imag]]
-    if type(value).__module__ == "numpy":
-        return pack(value.tolist())
-    raise TypeError(f"{type(value).__name__} is not a plain value and cannot be passed between sandboxes")
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return pack(value.tolist(), refer)
+    return refer(value)
 
 
-UNPACK: dict[str, Callable[[Any], Any]] = {
-    "list": lambda items: [unpack(item) for item in items],
-    "tuple": lambda items: tuple([unpack(item) for item in items]),
-    "set": lambda items: {unpack(item) for item in items},
-    "frozenset": lambda items: frozenset([unpack(item) for item in items]),
-    "dict": lambda items: {unpack(name): unpack(item) for name, item in items},
-    "bytes": bytes.fromhex,
-    "complex": lambda parts: complex(*parts),
+UNPACK: dict[str, Callable[[Any, Refer], Any]] = {
+    "list": lambda items, inner: [inner(item) for item in items],
+    "tuple": lambda items, inner: tuple([inner(item) for item in items]),
+    "set": lambda items, inner: {inner(item) for item in items},
+    "frozenset": lambda items, inner: frozenset([inner(item) for item in items]),
+    "dict": lambda items, inner: {inner(name): inner(item) for name, item in items},
+    "bytes": lambda text, _: bytes.fromhex(text),
+    "complex": lambda parts, _: complex(*parts),
 }
 
 
-def unpack(data: Any) -> Any:
+def unpack(data: Any, resolve: Refer = refuse) -> Any:
+    """Decode a value; `resolve` decodes what `refer` has encoded."""
     if not isinstance(data, list):
         return data
     kind, content = data
-    return UNPACK[kind](content)
+    decode = UNPACK.get(kind)
+    return resolve(data) if decode is None else decode(content, lambda item: unpack(item, resolve))
 
 
 class SubmissionError(Exception):
@@ -57,9 +65,13 @@ def call(payload: bytes, namespace: dict[str, Any]) -> tuple[bytes, bytes]:
         name, args, kwargs = unpack(json.loads(payload))
         return b"V", json.dumps(pack(namespace[name](*args, **kwargs))).encode()
     except BaseException as error:  # noqa: BLE001  raised again in the caller
-        with contextlib.suppress(BaseException):
-            return b"X", json.dumps([type(error).__name__[:100], str(error)[:1000]]).encode()
-        return b"X", b'["Exception", "an exception that cannot be printed"]'
+        return b"X", describe_exception(error)
+
+
+def describe_exception(error: BaseException) -> bytes:
+    with contextlib.suppress(BaseException):
+        return json.dumps([type(error).__name__[:100], str(error)[:1000]]).encode()
+    return b'["Exception", "an exception that cannot be printed"]'
 
 
 def proxy(channel: Any, name: str) -> Callable[..., Any]:

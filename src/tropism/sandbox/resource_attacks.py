@@ -193,7 +193,7 @@ SHARED = (
         FORGE,
         "pass",
         oracle=answers_for_later_step,
-        harmless=False,
+        harmless=False,  # a test proves the oracle with a parent that uses the same token for every request
         at_startup=False,
         changes_worker=True,
     ),

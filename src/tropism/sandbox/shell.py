@@ -12,6 +12,10 @@ DEVICE_LINKS = (
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
 )
+CANNOT_BLOCK = (
+    "locking ranges of the system's files, which other sessions could notice",
+    "reading kernel information in /proc",
+)
 AUTHOR = {f"GIT_{role}_{field}": "agent" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
 
 

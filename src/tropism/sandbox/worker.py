@@ -1,7 +1,7 @@
 """The program inside a sandbox: confines itself, then runs the code it receives, step by step.
 
-Its source is sent to a fresh interpreter, so it imports nothing from this package but `remote_calls`, which is sent
-too. The code it runs may forge its replies: the parent does not trust them.
+Its source is sent to a fresh interpreter, so it imports nothing from this package but `remote_calls` and
+`remote_objects`, which are sent too. The code it runs may forge its replies: the parent does not trust them.
 """
 
 import _ast
@@ -26,6 +26,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 from tropism.sandbox.remote_calls import SubmissionError, call, proxy
+from tropism.sandbox.remote_objects import SharedObjects
 
 NOT_CONFINED = 97  # exit code of a worker that could not confine itself
 HEADER = struct.Struct("<c8sI")  # kind of frame, token of the request, length of the payload in bytes
@@ -204,7 +205,8 @@ def _exit_code(code: Any) -> int:
 def run_test(payload: bytes, channel: Channel) -> int:
     source, names = json.loads(payload)
     proxies = {name: proxy(channel, name) for name in names}
-    namespace: dict[str, Any] = {"__name__": "__test__", "SubmissionError": SubmissionError, **proxies}
+    namespace: dict[str, Any] = {"__name__": "__test__", "__channel__": channel, "SubmissionError": SubmissionError}
+    namespace |= proxies
     return run(source.encode("utf-8", "surrogatepass"), "<test>", namespace)
 
 
@@ -226,7 +228,7 @@ def serve(channel: Channel) -> None:
     builtins.exit = builtins.quit = sys.exit  # usually defined by the module `site`, like `help`
     builtins.help = show_help
     builtins.__displayhook__ = sys.displayhook  # pyright: ignore[reportAttributeAccessIssue]
-    out, err = sys.stdout, sys.stderr
+    out, err, shared = sys.stdout, sys.stderr, SharedObjects()
     for kind, payload in requests(channel):
         reply_kind = b"D"
         if kind == b"S":
@@ -234,6 +236,8 @@ def serve(channel: Channel) -> None:
             continue
         if kind == b"C":
             reply_kind, reply = call(payload, vars(main))
+        elif kind == b"O":
+            reply_kind, reply = shared.operate(payload)
         else:
             name, _, source = payload.partition(b"\0")
             code = run_test(payload, channel) if kind == b"T" else run(source, name.decode(), vars(main))

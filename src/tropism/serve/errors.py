@@ -14,6 +14,7 @@ from tropism.errors import (
     StepConflictError,
     UnknownEnvironmentError,
     ValidationError,
+    shorten,
 )
 
 # The HTTP status of each code: OpenEnv's codes first, then our own.
@@ -81,3 +82,11 @@ def error_json(error: ServerError) -> dict[str, Any]:
 
 def late_step_error() -> StateError:
     return StateError("step", "late", "a step in time", "the step took too long and was not applied")
+
+
+def unknown_session_error(id: str, environment: str | None) -> ServerError:
+    """The error for a session id that is unknown, or not of this caller, in this or (None) any environment."""
+    if environment is None:
+        return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
+    instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
+    return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment} is yours; {instead}")

@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tropism.core.environment import Environment
-from tropism.core.rollout.episodes import run_episodes
+from tropism.core.native.choice import EngineName, check_engine
+from tropism.core.rollout.episodes import MAX_STEPS, run_episodes
 from tropism.core.rollout.policy import Policy, observes_text
 from tropism.core.rollout.stepped import SteppedPolicy
 from tropism.core.search_task import SearchTask, SearchTimes, TimedSearch, rate_interval
-from tropism.train.runner import EpisodeRunner, StepOutcome
+from tropism.core.session.session import Session
+from tropism.errors import ValidationError
+from tropism.train.runner import EpisodeRunner, LocalRunner, StepOutcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -83,9 +86,18 @@ def evaluate(
     seed: int,
     num_episodes: int,
     on_progress: Callable[[int], None] = lambda _done: None,
+    *,
+    engine: EngineName = "auto",
 ) -> Evaluation:
-    """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch."""
+    """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch.
+
+    With `engine="native"`, episodes run one at a time in a native session, with the same results: a policy of JAX's
+    operations then costs a dispatch per step, so `auto` and `xla` run the whole batch on XLA.
+    """
+    check_engine(engine)
     params = env.evaluation_params(params)
+    if engine == "native":
+        return _evaluate_natively(name, env, params, policy, seed, num_episodes, on_progress)
     if isinstance(env, TimedSearch):  # it has batches of its own
         return _evaluate_batch(name, env, params, policy, seed, num_episodes)
     size = math.ceil(num_episodes / num_batches(num_episodes))  # equal batches share one compilation
@@ -94,6 +106,21 @@ def evaluate(
         batches.append(_evaluate_batch(name, env, params, policy, seed + done, size))
         on_progress(min(done + size, num_episodes))
     return batches[0] if len(batches) == 1 else _concatenate(batches, num_episodes)
+
+
+def _evaluate_natively(
+    name: str,
+    env: Environment,
+    params: Any,
+    policy: Policy,
+    seed: int,
+    num_episodes: int,
+    on_progress: Callable[[int], None],
+) -> Evaluation:
+    if isinstance(env, TimedSearch):
+        raise ValidationError("engine", "native", "auto or xla", "search times are computed from beliefs, on XLA")
+    with Session(env, params, engine="native") as session:
+        return evaluate_episodes(name, LocalRunner(session), policy, seed, num_episodes, MAX_STEPS, on_progress)
 
 
 def num_batches(num_episodes: int) -> int:

@@ -2,22 +2,17 @@
 
 import json
 import re
-from itertools import accumulate
 from typing import Any
 
 import msgspec
 
 from tropism.errors import ServerError
+from tropism.wire.limits import FloatReader, check_packed, check_structure
 
-MAX_DEPTH = 64  # levels of nesting in untrusted JSON
+LARGE = 2**14  # bytes; the time to decode a larger message is limited in more ways
 LONE_SURROGATE = "a string has a lone surrogate, \\ud800 to \\udfff without the other half of its pair"
-
-# Also matches unterminated strings, so that the search is linear in the text.
-STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-BRACKET_DELTAS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1, as signed bytes
-NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-
+PAIR = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 
 Id = str | int | float | bool | msgspec.UnsetType | None
 
@@ -49,17 +44,17 @@ def encode(value: Any) -> bytes:
 
 def decode(raw: bytes | str) -> Any:
     """Decode untrusted JSON."""
-    return _decode(_any.decode, raw)
+    return _decode(_any, raw)
 
 
 def decode_frame(raw: bytes | str) -> Frame:
-    return _decode(_frame.decode, raw)
+    return _decode(_frame, raw)
 
 
 def frame_id(raw: bytes | str) -> Id:
     """The id of an invalid frame, if it has a valid one."""
     try:
-        return _decode(_frame_id_decoder.decode, raw).id
+        return _decode(_frame_id_decoder, raw).id
     except ServerError:
         return msgspec.UNSET
 
@@ -71,6 +66,7 @@ def pack(value: Any) -> bytes:
 
 def unpack(raw: bytes) -> Any:
     """The inverse of `pack`, with arrays as maps, see `tropism.wire.arrays`."""
+    check_packed(raw)
     try:
         return _unpacker.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -79,8 +75,10 @@ def unpack(raw: bytes) -> Any:
 
 def _decode(decoder: Any, raw: bytes | str) -> Any:
     try:
-        _check_depth(raw)
-        return decoder(raw)
+        check_structure(raw)
+        if len(raw) > LARGE:
+            decoder = msgspec.json.Decoder(decoder.type, float_hook=FloatReader())
+        return decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -89,10 +87,15 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
 
 
 def _has_lone_surrogate(raw: bytes | str) -> bool:
-    """Whether a lone surrogate is the only error: msgspec's message for that is misleading."""
+    """Whether a lone surrogate is the only error, or one of them if the message is large.
+
+    The message of msgspec for that is misleading.
+    """
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
     if SURROGATE.search(data) is None:
         return False
+    if len(data) > LARGE:
+        return SURROGATE.search(PAIR.sub(b"", data.replace(b"\\\\", b""))) is not None
     try:
         json.dumps(json.loads(raw), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -100,19 +103,6 @@ def _has_lone_surrogate(raw: bytes | str) -> bool:
     except (ValueError, RecursionError):
         return False
     return False
-
-
-def _check_depth(raw: bytes | str) -> None:
-    """Reject deep nesting before parsing; brackets inside strings do not count."""
-    if len(raw) <= MAX_DEPTH:
-        return
-    opened = raw.count("[") + raw.count("{") if isinstance(raw, str) else raw.count(b"[") + raw.count(b"{")
-    if opened <= MAX_DEPTH:
-        return
-    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
-    brackets = STRINGS.sub(b"", data).translate(BRACKET_DELTAS, NOT_BRACKETS)
-    if max(accumulate(memoryview(brackets).cast("b")), default=0) > MAX_DEPTH:
-        raise ServerError("INVALID_JSON", f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def _to_map(value: Any) -> Any:

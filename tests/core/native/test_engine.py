@@ -175,25 +175,39 @@ def run_child(*command: str, **variables: str) -> str:
         [sys.executable, *command], env={**environment, **variables}, cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    assert "not vectorized" not in done.stderr  # LLVM's warnings
     return done.stdout
 
 
 def test_everything_falls_back_without_llvmlite(tmp_path: Path) -> None:
     (tmp_path / "llvmlite.py").write_text("raise ImportError('blocked')")
+    fallback = "xla (llvmlite is not installed: pip install 'tropism[native]')"
     shown = json.loads(run_child("-m", "tropism", "show", "GridWorld-v0", "--json", PYTHONPATH=str(tmp_path)))
-    assert shown["engine"] == "xla (llvmlite is not installed: pip install 'tropism[native]')"
+    assert shown["engines"]["sessions"] == shown["engines"]["batches"] == fallback
+    lines = run_child("-m", "tropism", "check", "GridWorld-v0", PYTHONPATH=str(tmp_path)).splitlines()
+    assert [line for line in lines if "llvmlite" in line] == [f"engine of sessions, batches: {fallback}"]
 
 
-@pytest.mark.full
-def test_every_id_equals_xla_over_ten_thousand_steps(tmp_path: Path) -> None:
-    """What `auto` runs natively is equal; at least these ids are, on x86 with fused multiply-adds."""
-    script = "from tests.core.native.verdicts import print_verdicts; print_verdicts()"
+NATIVE = [  # at least, on x86 with fused multiply-adds
+    *("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1", "GridWorld-v0"),
+    *("PixelGridWorld-v0", "ConnectFour-v0", "PlumeNav-v0", "PlumeNavMovie-v0"),
+]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param(["CartPole-v1", "Acrobot-v1", "PlumeNav-v0", "PlumeNavMovie-v0"], marks=pytest.mark.slow),
+        pytest.param(PURE, marks=pytest.mark.full),
+    ],
+    ids=len,
+)
+def test_sessions_are_native(ids: list[str], tmp_path: Path) -> None:
+    """Steps and resets have XLA's bits over 10,000 steps."""
+    script = f"from tests.core.native.verdicts import print_verdicts; print_verdicts({ids})"
     verdicts = json.loads(run_child("-c", script, TROPISM_CACHE=str(tmp_path), JAX_COMPILATION_CACHE_DIR=""))
-    assert set(verdicts) == set(PURE)
-    native = {id for id, engine in verdicts.items() if engine.startswith("native")}
-    classics = {"CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "GridWorld-v0"}
-    plumes = {"PlumeNav-v0", "PlumeNavMovie-v0"}
-    assert native >= classics | plumes | {"PixelGridWorld-v0", "ConnectFour-v0"}
+    assert set(verdicts) == set(ids)
+    assert {id: verdicts[id] for id in ids if id in NATIVE and verdicts[id] != "native"} == {}
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
@@ -201,3 +215,15 @@ def test_random_programs_never_crash(count: int) -> None:
     script = f"from tests.core.native.random_programs import run; print(run({count}))"
     compiled = int(run_child("-c", script))
     assert compiled > count / 2
+
+
+@pytest.mark.slow
+def test_surfaces_agree_with_and_without_llvmlite(tmp_path: Path) -> None:
+    (tmp_path / "llvmlite.py").write_text("raise ImportError('blocked')")
+    script = "from tests.core.native.trajectories import print_trajectories; print_trajectories('CartPole-v1')"
+    native = json.loads(run_child("-c", script))
+    xla = json.loads(run_child("-c", script, PYTHONPATH=str(tmp_path)))
+    assert native.pop("engine") == "native"
+    assert "llvmlite is not installed" in xla.pop("engine")
+    assert native == xla
+    assert native["session"] == native["gymnasium"] == native["websocket"]

@@ -152,6 +152,29 @@ def test_functions_of_two_floats(x: Any, y: Any) -> None:
     compare("float binary", x, y)
 
 
+# XLA rewrites these, and so do the rules.
+REWRITES: dict[str, Callable[..., Any]] = {
+    "divide by a constant": lambda x, y: x / 3.0,
+    "constant factors": lambda x, y: ((x * 3.3) * 5.1, (x * 3.3) / 5.1, 1.7 * (x / 3.3)),
+    "constant terms": lambda x, y: ((x + 3.3) + 5.1, (x - 3.3) - 5.1, 1.7 + (x - 3.3)),
+    "array factors": lambda x, y: (x * np.arange(SIZE, dtype=np.float32)) * 1.7,
+    "one constant": lambda x, y: x * np.full(SIZE, 1.1, np.float32) * 1.7,
+    "degrees": lambda x, y: jnp.rad2deg(x * jnp.pi),
+    "quotients": lambda x, y: ((x / y) / (y + 2), x / (y / (x + 2)), (x / y) / ((x + 2) / (y + 2)), 2.3 / x / y),
+    "exponentials": lambda x, y: (jnp.exp(x) * jnp.exp(y), jnp.exp(x) ** 2, jnp.exp(x) / jnp.exp(y), x / jnp.exp(y)),
+}
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_operations_are_rewritten_as_by_xla(name: str) -> None:
+    function, examples = REWRITES[name], [np.ones(SIZE, np.float32)] * 2
+    native, jitted = compile_native(function, *examples), jax.jit(function)
+    for seed in range(50):
+        x, y = np.random.default_rng(seed).normal(0, 3, (2, SIZE)).astype(np.float32)
+        for got, wanted in zip(native(x, y), jax.tree.leaves(jitted(x, y)), strict=True):
+            assert_same_bits(got, wanted, f"{name} of {x} and {y}")
+
+
 def test_denormals_are_flushed_as_by_xla() -> None:
     """Where a value is computed; whether a copy is flushed depends on XLA's simplifications."""
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -142,6 +143,23 @@ def test_replays_queue_without_delaying_steps(monkeypatch: pytest.MonkeyPatch):
         assert other.post("/reset", json={}).status_code == 200
         assert other.post("/step", json=act(1)).status_code == 200
         assert sorted(fork.result().status_code for fork in forks) == [200] * 6 + [503] * 2
+
+
+def test_replays_of_one_token_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay_pool, "MAX_WAITING", 8)
+    monkeypatch.setattr(replay_pool, "WAITING_SHARE", 2)
+    slow = running(own=serve_only("Slow-v0", Slow()), tokens=("first", "second"))
+    with slow as server, ThreadPoolExecutor(9) as threads, ExitStack() as callers:
+        one, other = (
+            callers.enter_context(server.http("Slow-v0", headers={"authorization": f"Bearer {token}"}))
+            for token in ("first", "second")
+        )
+        views = [start_session(caller, [STAY] * 2) for caller in (one, other)]
+        many = [threads.submit(one.post, f"/sessions/{views[0]}/fork", json={"step": 2}) for _ in range(6)]
+        until(lambda: any(fork.done() for fork in many))  # the two that are refused
+        assert other.post(f"/sessions/{views[1]}/fork", json={"step": 2}).status_code == 200
+        assert not all(fork.done() for fork in many)  # it did not wait for all of them
+        assert sorted(fork.result().status_code for fork in many) == [200] * 4 + [429] * 2
 
 
 class Painter(Lab):

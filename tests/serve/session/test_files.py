@@ -35,21 +35,20 @@ def test_files_are_listed_read_and_written_over_http(server: Running):
     with server.http(ID) as http:
         assert_refused(http.get("/files"), "STATE_ERROR")
         http.post("/reset", json={"seed": 0})
-        assert http.get("/files").json() == {"files": {}}
+        assert http.get("/files").json()["files"] == {}
         content = bytes(range(256))
-        assert http.put("/files/data/every byte.bin", content=content).json() == {
-            "path": "data/every byte.bin",
-            "size": 256,
-        }
+        path = "data/every byte.bin"
+        written = http.put(f"/files/{path}", content=content).json()
+        assert written == {"path": path, "size": 256, "step_count": 0}
         code = "data = open('data/every byte.bin', 'rb').read(); open('copy', 'wb').write(data[::-1])"
         assert http.post("/step", json={"action": {"code": code}}).json()["observation"]["exit_code"] == 0
         read = http.get("/files/copy")
         assert (read.content, read.headers["content-type"]) == (content[::-1], "application/octet-stream")
-        assert http.get("/files").json() == {"files": {"copy": 256, "data/every byte.bin": 256}}
+        assert http.get("/files").json()["files"] == {"copy": 256, "data/every byte.bin": 256}
         assert_refused(http.get("/files/missing"), "NOT_FOUND")
         assert_refused(http.get("/files/data"), "VALIDATION_ERROR")
         http.post("/reset", json={"seed": 0})
-        assert http.get("/files").json() == {"files": {}}
+        assert http.get("/files").json()["files"] == {}
 
 
 @pytest.mark.parametrize("path", ESCAPES)
@@ -82,7 +81,7 @@ def test_an_upload_cannot_exceed_the_limits(server: Running):
         http.post("/reset", json={"seed": 0})
         assert http.put("/files/a", content=bytes(2**15)).status_code == 200
         assert_refused(http.put("/files/a", content=bytes(2**15 + 1)), "VALIDATION_ERROR")  # in total
-        assert http.get("/files").json() == {"files": {"a": 2**15}}
+        assert http.get("/files").json()["files"] == {"a": 2**15}
         http.post("/step", json={"action": {"code": "open('b', 'wb').write(bytes(2**15))"}})
         assert_refused(http.put("/files/c", content=bytes(2**14)), "VALIDATION_ERROR")  # the disk is full
         assert set(http.get("/files").json()["files"]) == {"a", "b"}
@@ -126,7 +125,7 @@ def test_uploads_survive_the_death_of_the_server_and_of_the_interpreter(tmp_path
             http.post("/step", json={"action": {"code": "open('kept', 'w').close()"}})
         servers.crash()
         with servers.now.http(ID, headers={"X-Session-Id": id}) as http:
-            assert http.get("/files").json() == {"files": {"b.txt": 1, "kept": 0, "module.py": 9}}
+            assert http.get("/files").json()["files"] == {"b.txt": 1, "kept": 0, "module.py": 9}
             step = http.post("/step", json={"action": {"code": "import module; print(module.value)"}})
             assert step.json()["observation"]["stdout"] == "7\n"
 
@@ -177,4 +176,4 @@ def test_deep_folders_and_odd_names_are_listed_safely(server: Running):
         code = "import os\nopen(b'\\xff.txt', 'w').close()"
         code += "\nfor _ in range(300): os.mkdir('d'); os.chdir('d')\nopen('x', 'w')"
         http.post("/step", json={"action": {"code": code}})
-        assert http.get("/files").json() == {"files": {"\\xff.txt": 0}}
+        assert http.get("/files").json()["files"] == {"\\xff.txt": 0}

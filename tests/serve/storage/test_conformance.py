@@ -43,7 +43,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         return IMPLEMENTATIONS[request.param](tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres")
     server.clear()
-    return partial(PostgresJournal, server.url)
+    return partial(PostgresJournal, server.url, handover_seconds=0.05)
 
 
 def step(number: int) -> Entry:

@@ -30,7 +30,8 @@ from tropism.record import Reader
 from tropism.serve.server import load_environments
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import JsonForm
-from tropism.serve.storage.sqlite import SqliteJournal, default_path
+from tropism.serve.storage.schema import default_path
+from tropism.serve.storage.sqlite import SqliteJournal
 from tropism.serve.storage.working_memory import SessionLimits
 
 copies = count()

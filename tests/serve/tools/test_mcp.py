@@ -186,7 +186,7 @@ def test_take_action_takes_words_and_a_request_id(server: Running):
             assert "error" not in once["observation"]
             assert await call(session, "take_action", session_id=id, action="column 3", request_id="r1") == once
             assert (await call(session, "get_state", session_id=id))["step_count"] == 1
-            assert await call(session, "close_session", session_id=id) == {"closed": True}
+            assert await call(session, "close_session", session_id=id) == {"closed": True, "step_count": 1}
             assert (await refused(session, "get_state", session_id=id))["code"] == "SESSION_ERROR"
 
     asyncio.run(scene())

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tropism.core.native.builder import INDEX, DType, Unsupported
+from tropism.core.native.builder import INDEX, DType, Origin, Unsupported
 
 MAX_NODES = 8_000
 MAX_CELLS = 128  # elements of an array that is indexed at run time: each access reads all of them
@@ -48,6 +48,7 @@ class GraphBuilder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.origins: dict[Any, Origin] = {}
         self.batch_lane: Node | None = None
         self._known: dict[Any, Node] = {}
 

@@ -30,6 +30,13 @@ class StridedView(NamedTuple):
     base: Scalar | None = None
 
 
+class Origin(NamedTuple):
+    """How a float of the traced program was computed: the name of an operation, or "constant" and its value."""
+
+    name: str
+    operands: tuple[Any, ...]
+
+
 class Builder(Protocol):
     """Emits scalar operations. Integers wrap around; no operation traps except a division by zero.
 
@@ -37,10 +44,11 @@ class Builder(Protocol):
     floor, ceil, round_even, round_away, sqrt, sin, cos, tan, pow, atan2, cbrt, copysign, fma. `min` and `max` of
     floats propagate NaN and order -0.0 below 0.0. Elementary functions in `functions` are operations too; the rules
     compute the others. `batch_lane`, if not None, is the number of an environment whose random bits are its part of
-    one draw for a whole batch.
+    one draw for a whole batch. `origins` belongs to the rules.
     """
 
     functions: frozenset[str]
+    origins: dict[Scalar, Origin]
     batch_lane: Scalar | None
 
     def constant(self, value: Any, dtype: DType) -> Scalar: ...

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any
 
+from tropism.core.native.builder import Unsupported
+
 try:
     llvm: Any = import_module("llvmlite.binding")
 except ImportError:
@@ -13,6 +15,7 @@ except ImportError:
 
 # Those of a standard pipeline that change straight-line code, in its order, without the vectoriser, which changes bits.
 PASSES = ("sroa", "new_gvn", "instruction_combine", "reassociate", "instruction_combine", "aggressive_dce")
+MAX_VECTORIZED = 10_000  # lines; longer loops take LLVM more than ten seconds
 LONG = 4_000  # lines; the code generator is quadratic in the length of a function, and slower than what it gains
 
 
@@ -38,6 +41,8 @@ class Library:
     """Compiled functions of a pointer table; the machine code is freed with this object."""
 
     def __init__(self, assembly: str, vectorize: bool = False):
+        if vectorize and assembly.count("\n") > MAX_VECTORIZED:
+            raise Unsupported("program", f"its batch takes more than {MAX_VECTORIZED:,} instructions")
         _initialize()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         level = 3 if assembly.count("\n") < LONG else 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.native.builder import DType, Scalar, Unsupported
+from tropism.core.native.builder import DType, Origin, Scalar, Unsupported
 
 MAX_INSTRUCTIONS = 40_000  # larger programs compile slowly, and XLA runs them as fast
 FLUSH_DENORMALS = 0x8040  # bits of x86's MXCSR register, which XLA sets while it runs a program
@@ -47,8 +47,8 @@ OPERAND = re.compile(r"%\w+")
 DIVISION = re.compile(r"  (?P<register>%\w+) = fdiv (?P<kind>\w+) (?P<x>\S+), (?P<y>\S+)")
 CONSTANT = ", !invariant.load !{}"  # memory that is not written
 LANE_ARGUMENTS = "ptr %table, i64 %time, i64 %first, i64 %end"
-# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not. The loop does not ask
-# for it, because LLVM prints a warning where it cannot.
+# Memory of different lanes is independent, so the loop may be vectorised; one with a mask is not. Vectorising is not
+# requested, because LLVM then warns on standard error about a loop that it cannot vectorise.
 METADATA = """
 !1 = distinct !{}
 !2 = distinct !{!2, !3}
@@ -66,6 +66,7 @@ class LlvmBuilder:
 
     def __init__(self) -> None:
         self.batch_lane: Scalar | None = None
+        self.origins: dict[Scalar, Origin] = {}
         self._entry: list[str] = []  # before the loop over lanes, if there is one
         self._lines: list[str] = []
         self._notes: dict[Scalar, str] = {}  # what the optimizer may assume of accesses through a pointer

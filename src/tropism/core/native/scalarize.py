@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import Literal
 from numpy.typing import NDArray
 
-from tropism.core.native.builder import INDEX, Builder, DType, Scalar, StridedView, Unsupported
+from tropism.core.native.builder import INDEX, Builder, DType, Origin, Scalar, StridedView, Unsupported
 
 MAX_ELEMENTS = 16_384  # of one array
 
@@ -104,7 +104,11 @@ def constants(b: Builder, value: Any, dtype: Any = None) -> Scalars:
         value, dtype = jax.random.key_data(value), None
     array = np.asarray(value, dtype)
     _check_size(array.size)
-    return as_scalars([b.constant(item, array.dtype) for item in array.reshape(-1)], array.shape)
+    items = array.reshape(-1)
+    scalars = [b.constant(item, array.dtype) for item in items]
+    if array.dtype.kind == "f":
+        b.origins.update((scalar, Origin("constant", (item,))) for scalar, item in zip(scalars, items, strict=True))
+    return as_scalars(scalars, array.shape)
 
 
 def as_scalars(items: Sequence[Scalar], shape: tuple[int, ...]) -> Scalars:

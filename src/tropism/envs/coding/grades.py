@@ -10,5 +10,6 @@ from tropism.sandbox.pool import SandboxSpec
 def grade(spec: SandboxSpec, task: Task, source: str, files: Mapping[str, bytes]) -> tuple[bool, ...]:
     """Whether each test of the task passes; `files` are those of the workspace, which only a command needs."""
     if task.command:
-        return (passes_command(spec, split_command(task.command), {**files, **dict(task.hidden_files)}),)
+        words, hidden = split_command(task.command), dict(task.hidden_files)
+        return (passes_command(spec, words, files, hidden, task.shared_interpreter or not hidden),)
     return Grading(spec, source, task.functions).run_tests(task.tests)

@@ -11,11 +11,11 @@ from tropism.envs.coding.tasks import BUILT_IN, Exercise, Files, Task, Tasks
 from tropism.errors import ValidationError
 
 REQUIRED = ({"prompt", "functions", "tests"}, {"prompt", "command"})
-OPTIONAL = {"name", "examples", "submissions", "feedback", "files", "hidden_files"}
+OPTIONAL = {"name", "examples", "submissions", "feedback", "files", "hidden_files", "shared_interpreter"}
 EXPECTED = (
     'an object with "prompt" (a string), "functions" and "tests" (lists of strings) or "command" (a string), and '
-    'optionally "name", "examples" (a list of strings), "submissions" (a number), "feedback" (true or false), "files" '
-    'and "hidden_files" (objects of strings, by path); or a row of HumanEval or MBPP'
+    'optionally "name", "examples" (a list of strings), "submissions" (a number), "feedback" and "shared_interpreter" '
+    '(true or false), "files" and "hidden_files" (objects of strings, by path); or a row of HumanEval or MBPP'
 )
 PROMPT, SETTINGS = "prompt.md", "task.json"
 FILES, HIDDEN_FILES = "files", "hidden"  # folders
@@ -105,6 +105,7 @@ def _from_row(row: Any, place: str) -> Task:
         submissions=row.get("submissions", 1),
         feedback=row.get("feedback", False),
         command=row.get("command", ""),
+        shared_interpreter=row.get("shared_interpreter", False),
         files=_encode_files(row.get("files", {})),
         hidden_files=_encode_files(row.get("hidden_files", {})),
     )
@@ -125,7 +126,7 @@ def _is_valid(row: Any) -> bool:
         and all(name.isidentifier() for name in row.get("functions", ()))
         and isinstance(row.get("command", ""), str)
         and all(_is_file_map(row.get(field, {})) for field in ("files", "hidden_files"))
-        and isinstance(row.get("feedback", False), bool)
+        and all(isinstance(row.get(field, False), bool) for field in ("feedback", "shared_interpreter"))
         and isinstance(submissions, int)
         and submissions >= 1
     )

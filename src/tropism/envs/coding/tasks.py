@@ -40,7 +40,9 @@ class Task:
 
     A task with a `command` is a small repository instead: the workspace has its `files` from the beginning. A
     submission adds `hidden_files`, which replace the agent's, and passes if the command, such as
-    "python -m unittest", exits with 0. The tests run in the same interpreter as the code that they test."""
+    "python -m unittest", exits with 0. The hidden files run in a sandbox of their own and import the agent's modules
+    from another one. With `shared_interpreter`, which some tests need, and without hidden files, both run in one
+    interpreter, where code can make its own tests pass."""
 
     name: str
     prompt: str
@@ -50,13 +52,14 @@ class Task:
     submissions: int = 1
     feedback: bool = False
     command: str = ""
+    shared_interpreter: bool = False
     files: Files = ()
     hidden_files: Files = ()
 
     def __post_init__(self) -> None:
         if self.command:
             split_command(self.command)
-        elif not (self.functions and self.tests) or self.files or self.hidden_files:
+        elif not (self.functions and self.tests) or self.files or self.hidden_files or self.shared_interpreter:
             raise ValidationError("task", self.name, "functions and tests, or a command, which may have files")
         for path, _ in (*self.files, *self.hidden_files):
             check_path(path)

@@ -29,6 +29,7 @@ from tropism.serve.tools.actions import current_observation
 from tropism.wire.codec import decode
 
 BINARY = "application/octet-stream"
+STEP_COUNT_HEADER = b"x-step-count"  # of a reply that is not JSON
 
 
 class HttpApi:
@@ -85,8 +86,9 @@ class HttpApi:
 
     async def read_file(self, request: HttpRequest) -> Response:
         request.parse()
-        reply = await (await self._session(request)).perform("read_file", {"path": request.parameters["path"]})
-        return Response(b64decode(decode(reply)["data"]), media_type=BINARY)
+        reply = decode(await (await self._session(request)).perform("read_file", {"path": request.parameters["path"]}))
+        step_count = str(reply["step_count"]).encode()
+        return Response(b64decode(reply["data"]), media_type=BINARY, headers=[(STEP_COUNT_HEADER, step_count)])
 
     async def write_file(self, request: HttpRequest) -> Response:
         data = {"path": request.parameters["path"], "data": request.data["data"]}

@@ -124,11 +124,13 @@ class FilesReply(Struct):
     """The size of each file in bytes, by path."""
 
     files: dict[str, int]
+    step_count: Number
 
 
 class FileReply(Struct):
     path: str
     size: int
+    step_count: Number
 
 
 class RecordingRow(Struct, omit_defaults=True):

@@ -19,10 +19,12 @@ T = TypeVar("T")
 
 
 class TimelineFollower:
-    """The timeline of an episode; pictures of a pure environment are drawn in `threads`."""
+    """The timeline of an episode; pictures of a pure environment are drawn in `threads`. Replays count as those of
+    `owner`; a recording has none."""
 
-    def __init__(self, source: Source, replay_pool: ReplayPool, threads: ThreadPoolExecutor):
+    def __init__(self, source: Source, owner: str, replay_pool: ReplayPool, threads: ThreadPoolExecutor):
         self.source = source
+        self._owner = owner
         self._replay_pool = replay_pool
         self._threads = threads
         self._lock = asyncio.Lock()
@@ -83,7 +85,7 @@ class TimelineFollower:
     async def _run(self, gate: AbstractAsyncContextManager[Any], call: Callable[..., T], *arguments: Any) -> T:
         try:
             async with gate:
-                return await self._replay_pool.run(self.source.environment, call, *arguments)
+                return await self._replay_pool.run(self.source.environment, self._owner, call, *arguments)
         finally:
             if self._closed:
                 await in_thread(self._threads, self.timeline.close)

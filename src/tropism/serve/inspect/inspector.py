@@ -56,7 +56,7 @@ class Inspector:
         follower = self._followers.get((watch_id, owner))
         if follower is not None and follower.source.status()[0] != "closed":
             return self._touch((watch_id, owner), follower)
-        return self._touch((watch_id, owner), self._new_follower(self.sessions.find_watched(watch_id, owner)))
+        return self._touch((watch_id, owner), self._new_follower(self.sessions.find_watched(watch_id, owner), owner))
 
     async def follow_recording(self, environment: ServedEnvironment, number: str) -> TimelineFollower:
         """The follower of a recorded episode, of any caller."""
@@ -69,7 +69,9 @@ class Inspector:
             source = self.sessions.recordings.source(environment, parsed)
             await environment.prepare(self.sessions.threads)
             await self._limit_waiting(in_thread(self.sessions.threads, source.entries))  # raises if there is none
-            follower = self._followers.get(key) or self._new_follower(source)  # a concurrent request may have added one
+            follower = self._followers.get(key) or self._new_follower(
+                source, ""
+            )  # a concurrent request may have added one
         return self._touch(key, follower)
 
     def _touch(self, key: tuple[str, ...], follower: TimelineFollower) -> TimelineFollower:
@@ -85,8 +87,8 @@ class Inspector:
             del sizes[0]
         return follower
 
-    def _new_follower(self, source: Source) -> TimelineFollower:
-        return TimelineFollower(source, self.sessions.replay_pool, self.sessions.threads)
+    def _new_follower(self, source: Source, owner: str) -> TimelineFollower:
+        return TimelineFollower(source, owner, self.sessions.replay_pool, self.sessions.threads)
 
     def _close_later(self, follower: TimelineFollower) -> None:
         closing = asyncio.ensure_future(follower.close())
@@ -172,7 +174,7 @@ class Inspector:
         run, environment = self.sessions.replay_pool.run, source.environment
         if isinstance(source, LiveSession) and source.log.has_unrecorded_steps:
             await source.record()  # the recording of the fork continues that of its origin
-        forked = await run(environment, fork, self.sessions, environment, owner, make_fork, request.seed)
+        forked = await run(environment, owner, fork, self.sessions, environment, owner, make_fork, request.seed)
         await forked.wait_durable()
         return fork_reply(forked)
 

@@ -23,24 +23,27 @@ class SessionWithFiles(Protocol):
 
 def list_files(live: SessionWithFiles, data: dict[str, Any]) -> bytes:
     convert(data, EmptyRequest)
-    return encode({"files": live.session.files()})
+    return encode({"files": live.session.files(), "step_count": live.session.step_count})
 
 
 def read_file(live: SessionWithFiles, data: dict[str, Any]) -> bytes:
     path = convert(data, FileRequest).path
-    return encode({"path": path, "data": live.session.read_file(path)})
+    content = live.session.read_file(path)
+    return encode({"path": path, "data": content, "step_count": live.session.step_count})
 
 
 def write_file(live: SessionWithFiles, data: dict[str, Any]) -> bytes:
     """Write a file and journal it, so that forks and a resumed session have it."""
     request, session = convert(data, UploadRequest), live.session
-    session.write_file(request.path, request.data)
     payload = {"path": request.path, "data": b64encode(request.data).decode()}
+    size = len(encode(payload))
+    live.log.check_room(size)
+    session.write_file(request.path, request.data)
     with live.write_lock:
         if session is not live.session:
             raise errors.late_step_error()
-        live.log.append((Entry("upload", payload, None, False),))
-    return encode({"path": request.path, "size": len(request.data)})
+        live.log.append((Entry("upload", payload, None, False),), size=size)
+    return encode({"path": request.path, "size": len(request.data), "step_count": session.step_count})
 
 
 FILE_OPERATIONS: dict[str, Callable[[SessionWithFiles, dict[str, Any], RequestKey | None], bytes]] = {

@@ -48,7 +48,7 @@ class ServerContext(Protocol):
     replay_pool: ReplayPool
     stored_bytes: StoredBytes
 
-    async def make_room(self, owner: str, keep: Any = None) -> None:
+    async def make_room(self, owner: str, environment: ServedEnvironment, keep: Any = None) -> None:
         """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
         ...
 

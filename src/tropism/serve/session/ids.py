@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 from hashlib import blake2b
 
-WATCH_ID_BYTES, AGENT_ID_BYTES = 9, 18
+WATCH_ID_BYTES, AGENT_ID_BYTES, AGENT_KEY_BYTES = 9, 18, 16
 
 
 def watch_id(session_id: str) -> str:
@@ -15,6 +15,26 @@ def agent_id(session_id: str) -> str:
     """An id that permits acting in the session, and nothing else."""
     digest = blake2b(session_id.encode(), digest_size=AGENT_ID_BYTES, person=b"agent").digest()
     return urlsafe_b64encode(digest).decode()
+
+
+def agent_key(agent_id: str) -> bytes:
+    """A digest by which a journal can find the session of an agent."""
+    return blake2b(agent_id.encode(), digest_size=AGENT_KEY_BYTES, person=b"key").digest()
+
+
+def seal(session_id: str, agent_id: str) -> bytes:
+    """The session's id, unreadable without the agent id, which no journal contains."""
+    return _mask(session_id.encode(), agent_id)
+
+
+def unseal(sealed_id: bytes, agent_id: str) -> str:
+    return _mask(sealed_id, agent_id).decode()
+
+
+def _mask(data: bytes, agent_id: str) -> bytes:
+    """XOR with a pad that is used once, because each session has its own agent id."""
+    pad = blake2b(agent_id.encode(), digest_size=len(data), person=b"seal").digest()
+    return bytes(one ^ other for one, other in zip(data, pad, strict=True))
 
 
 def all_ids(session_id: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from tropism.serve.session.requests import (
     ForkRequest,
     RestoreRequest,
     convert,
+    has_few_values,
     parse_reset,
 )
 from tropism.serve.storage.protocol import Claim, Entry, RequestKey
@@ -74,10 +75,6 @@ class LiveSession(RecoverableSession):
         return ids.watch_id(self.id)
 
     @property
-    def agent_id(self) -> str:
-        return ids.agent_id(self.id)
-
-    @property
     def is_evictable(self) -> bool:
         """Whether no caller is connected, and the next request can resume the session."""
         return not self.sockets and not self.lock.is_locked and self.environment.resumable and len(self.log.memory) > 0
@@ -89,8 +86,8 @@ class LiveSession(RecoverableSession):
         return own | {"environment": self.environment.id}
 
     def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
-        """Whether this may run on the event loop: not if its cost grows with the episode, nor while another runs."""
-        if not self.environment.inline or self.lock.is_locked or self.is_damaged:
+        """Whether this may run on the event loop: not if it may take long, nor while another runs."""
+        if not self.environment.inline or self.lock.is_locked or self.is_damaged or not has_few_values(data):
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False
@@ -109,7 +106,7 @@ class LiveSession(RecoverableSession):
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             if arguments[:1] == ("fork",):
-                return await self._context.replay_pool.run(self.environment, function, *arguments)
+                return await self._context.replay_pool.run(self.environment, self.owner, function, *arguments)
             return await self.in_thread(function, *arguments)
         finally:
             self.used_at = time.monotonic()
@@ -126,7 +123,7 @@ class LiveSession(RecoverableSession):
         if self.log.must_record(kind):
             await self.record()
         if kind == "fork":
-            await self._context.make_room(self.owner, keep=self)
+            await self._context.make_room(self.owner, self.environment, keep=self)
         reply = await self.run(self.can_run_inline(kind, data), self.perform_once, kind, data, request_id, position)
         await self.wait_durable()
         return reply
@@ -160,7 +157,7 @@ class LiveSession(RecoverableSession):
             self.repair()
         if request_id is None or kind in READS:
             if position is not ANYWHERE or self.log.is_doubtful:
-                position.check(kind, self.session, self.log.is_doubtful)
+                position.check(kind, data, self.session, self.log.is_doubtful)
             return OPERATIONS[kind](self, data, None)
         request = request_key(request_id, kind, data)
         return reply_once(self.log.memory, request, partial(self._perform_and_store, kind, data, request, position))
@@ -168,7 +165,7 @@ class LiveSession(RecoverableSession):
     def _perform_and_store(
         self, kind: str, data: dict[str, Any], request: RequestKey, position: EpisodePosition
     ) -> bytes:
-        position.check(kind, self.session, self.log.is_doubtful)
+        position.check(kind, data, self.session, self.log.is_doubtful)
         reply = OPERATIONS[kind](self, data, request)
         if kind in NOT_REPLAYED:
             self.log.append((reply_note(request, reply),))
@@ -276,6 +273,7 @@ class LiveSession(RecoverableSession):
 
     def fork(self, data: dict[str, Any]) -> bytes:
         request = convert(data, ForkRequest)
+        self.log.check_room_for_fork()
         make_fork = partial(fork_from_origin, self, self.session, self.log.memory, request)
         forked = fork(self._context, self.environment, self.owner, make_fork, request.seed)
         if self.log.ticket.error is None:

@@ -110,11 +110,15 @@ class SessionLog:
         limit, total = self._limits.max_episode_bytes, self.episode_bytes + size
         if total > limit:
             raise ServerError(
-                "QUOTA_REACHED", f"the actions of an episode may have {limit} bytes; reset begins another"
+                "QUOTA_REACHED", f"the actions and uploads of an episode may have {limit} bytes; reset begins another"
             )
         more = total + self.snapshot_bytes - self._counted_bytes
         if more >= COUNTED_TOGETHER:
             self._stored_bytes.check(self.claim.record.owner, more)
+
+    def check_room_for_fork(self) -> None:
+        """Raise if the owner may not have another session with the bytes of this episode."""
+        self._stored_bytes.check(self.claim.record.owner, self.episode_bytes)
 
     def _count_bytes(self) -> None:
         """Count the bytes of the episode and of the snapshots among those of the owner."""

@@ -6,7 +6,7 @@ from tropism.errors import ServerError
 
 
 class StoredBytes:
-    """The bytes of all live sessions of each owner: actions and options of their episodes, and their snapshots."""
+    """The bytes of all live sessions of each owner: actions, options and uploads of their episodes, and snapshots."""
 
     def __init__(self, limit: int):
         self._limit = limit

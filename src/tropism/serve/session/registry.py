@@ -16,8 +16,9 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError, shorten
 from tropism.serve import errors
 from tropism.serve.recordings.protocol import NoRecordings, Recordings
+from tropism.serve.session.agents import AgentIndex
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
-from tropism.serve.session.json_form import session_state
+from tropism.serve.session.listing import session_row
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.quota import StoredBytes
 from tropism.serve.session.replay_pool import ReplayPool
@@ -26,7 +27,6 @@ from tropism.serve.storage.memory import MemoryJournal
 from tropism.serve.storage.protocol import Claim, Entry, Journal, SessionRecord, session_key
 
 MAX_LISTED = 200
-MAX_AGENT_IDS = 2**17  # of sessions that are open, or were evicted since the server started
 ADMIN_KINDS = ("fork", "snapshot", "restore", "history")  # these need the admin token, if there is one
 RECORD_TIMEOUT = 10.0  # seconds to complete recordings when the server stops
 
@@ -48,12 +48,13 @@ class SessionRegistry:
         self.journal = journal or MemoryJournal(max_entries=settings.session_limits.max_entries)
         self.recordings = recordings or NoRecordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
-        self.replay_pool = ReplayPool()
+        self.replay_pool = ReplayPool(len(settings.accepted_tokens))
         self.stored_bytes = StoredBytes(settings.max_bytes_per_token)
         self.on_removed: Callable[[LiveSession], None] = lambda _: None
         self.opened_count = 0
         self._live: dict[str, LiveSession] = {}
-        self._agents: dict[str, str] = {}  # session ids by agent id
+        self._agents = AgentIndex(self.journal)
+        self.journal.when_wanted(self._hand_over_later)
         self._slots_by_owner: dict[str, int] = {}
         self._slots_lock = threading.Lock()  # forks reserve slots from threads
         self._worker = secrets.token_hex(8)  # the name of this process in leases
@@ -68,8 +69,8 @@ class SessionRegistry:
 
     async def open(self, environment: ServedEnvironment, owner: str) -> LiveSession:
         """A new session of this environment, before its first reset."""
+        await self.make_room(owner, environment)
         self._check_memory(environment)
-        await self.make_room(owner)
         self.reserve_slot(owner)
         try:
             session = await environment.open(self.threads)
@@ -92,13 +93,12 @@ class SessionRegistry:
         id = secrets.token_urlsafe(16)
         record = SessionRecord(environment.id, environment.variant, owner)
         claim = self.journal.open(session_key(id), record, self._worker)
+        self._agents.publish(id, claim)
         return self._register(LiveSession(id, environment, session, self, claim))
 
     def _register(self, live: LiveSession) -> LiveSession:
         self._live[live.id] = live
-        self._agents[live.agent_id] = live.id
-        if len(self._agents) > MAX_AGENT_IDS:
-            del self._agents[next(iter(self._agents))]
+        self._agents.add(live.id)
         self.opened_count += 1
         return live
 
@@ -109,7 +109,7 @@ class SessionRegistry:
 
     async def find_agent(self, agent_id: str) -> LiveSession:
         """The session in which an agent with this id may act."""
-        id = self._agents.get(agent_id)
+        id = await self._agents.find(agent_id)
         if id is None:
             raise ServerError("SESSION_ERROR", "no session has this agent id; its owner may have to resume it first")
         return await self.find(id, None, None)
@@ -125,7 +125,7 @@ class SessionRegistry:
             with self._transition(id):
                 live = await self._resume(id, environment, owner)
         elif environment not in (None, live.environment) or not self._may_access(live.owner, owner):
-            raise _unknown_session(id, environment)
+            raise errors.unknown_session_error(id, environment and environment.id)
         live.used_at = time.monotonic()
         return live
 
@@ -138,19 +138,19 @@ class SessionRegistry:
     async def _resume(self, id: str, environment: ServedEnvironment | None, owner: str | None) -> LiveSession:
         claim = await self.journal.claim(session_key(id), self._worker)
         if claim is None:
-            raise _unknown_session(id, environment)
+            raise errors.unknown_session_error(id, environment and environment.id)
         try:
             found = self.environments.get(claim.record.environment)
             if found is None or environment not in (None, found) or not self._may_access(claim.record.owner, owner):
-                raise _unknown_session(id, environment)
+                raise errors.unknown_session_error(id, environment and environment.id)
             return await self._resume_claimed(id, found, claim)
         except BaseException:
             await self.journal.release(claim, None)
             raise
 
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
+        await self.make_room(claim.record.owner, environment)
         self._check_memory(environment)
-        await self.make_room(claim.record.owner)
         self.reserve_slot(claim.record.owner)
         try:
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
@@ -176,21 +176,28 @@ class SessionRegistry:
         while id in self._transitions:
             await self._transitions[id].wait()
 
-    async def make_room(self, owner: str, keep: Any = None) -> None:
+    async def make_room(self, owner: str, environment: ServedEnvironment, keep: Any = None) -> None:
         """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
         limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
-        if self.stopping or (self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota):
+        no_memory = self._fills_memory(environment)
+        has_slots = self._slots_used < limit and self._slots_by_owner.get(owner, 0) < quota
+        if self.stopping or (has_slots and not no_memory):
             return
-        found = [live for live in self._sessions_of(owner) if live is not keep and live.id not in self._transitions]
-        for idlest in nsmallest(1, (live for live in found if live.is_evictable), key=lambda live: live.used_at):
+        found = [live for live in self._live.values() if live.owner == owner and live.is_evictable and live is not keep]
+        found = [live for live in found if live.id not in self._transitions]
+        found = [live for live in found if live.environment is environment or not no_memory]
+        for idlest in nsmallest(1, found, key=lambda live: live.used_at):
             await self.evict(idlest)
+
+    def _fills_memory(self, environment: ServedEnvironment) -> bool:
+        limit = environment.max_sessions
+        return limit is not None and sum(live.environment is environment for live in [*self._live.values()]) >= limit
 
     def _check_memory(self, environment: ServedEnvironment) -> None:
         """Raise if the machine has no memory for another session of this environment."""
-        limit = environment.max_sessions
-        if limit is not None and sum(live.environment is environment for live in list(self._live.values())) >= limit:
-            message = f"this machine has memory for {limit} sessions of {environment.id}; try again later"
-            raise ServerError("CAPACITY_REACHED", message)
+        if self._fills_memory(environment):
+            message = f"this machine has memory for {environment.max_sessions} sessions of {environment.id}"
+            raise ServerError("CAPACITY_REACHED", f"{message}; try again later")
 
     def reserve_slot(self, owner: str) -> None:
         """Reserve one session slot, or raise if the server or the owner has none left."""
@@ -219,7 +226,7 @@ class SessionRegistry:
         await self._wait_for_transition(live.id)
         if not self._remove(live):
             return
-        self._agents.pop(live.agent_id, None)
+        self._agents.remove(live.id)
         with self._transition(live.id):
             await self._record(live)
             await live.run(live.can_run_inline("close", {}), live.close)
@@ -282,6 +289,19 @@ class SessionRegistry:
             if self._remove(live):
                 await self._release(live, snapshot, failed)
 
+    def _hand_over_later(self, key: bytes) -> None:
+        """Another worker waits for this session: release it after its running request."""
+        for live in self._live.values():
+            if live.log.claim.key == key and live.environment.resumable:
+                self._run_in_background(self._hand_over(live))
+
+    async def _hand_over(self, live: LiveSession) -> None:
+        while live.id in self._transitions or live.lock.is_locked:
+            await self._wait_for_transition(live.id)
+            await live.lock.wait_until_idle()
+        if self._live.get(live.id) is live:
+            await self.evict(live)
+
     async def _release(self, live: LiveSession, snapshot: bytes | None, failed: bool) -> None:
         """Release the claim of a session; one without a snapshot is deleted unless making it `failed`."""
         try:
@@ -317,7 +337,7 @@ class SessionRegistry:
         """The live sessions of one caller, most recently used first."""
         own = self._sessions_of(owner)
         latest = nlargest(MAX_LISTED, own, key=lambda live: live.used_at)
-        return {"count": len(own), "sessions": [_row(live) for live in latest]}
+        return {"count": len(own), "sessions": [session_row(live) for live in latest]}
 
     def find_watched(self, watch_id: str, owner: str) -> LiveSession:
         """The live session of this caller with this watch id."""
@@ -328,23 +348,3 @@ class SessionRegistry:
 
     def _sessions_of(self, owner: str) -> list[LiveSession]:
         return [live for live in list(self._live.values()) if self._may_access(live.owner, owner)]
-
-
-def _row(live: LiveSession) -> dict[str, Any]:
-    return {
-        "view": live.watch_id,  # not the id, which permits stepping
-        "environment": live.environment.id,
-        "lifecycle": live.session.lifecycle.value,
-        "attached": live.sockets > 0,
-        "total_reward": live.session.total_reward,
-        "age": time.monotonic() - live.opened_at,
-        "idle": time.monotonic() - live.used_at,
-        **session_state(live.session),
-    }
-
-
-def _unknown_session(id: str, environment: ServedEnvironment | None) -> ServerError:
-    if environment is None:
-        return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
-    instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"
-    return ServerError("SESSION_ERROR", f"no session {shorten(id)} of {environment.id} is yours; {instead}")

@@ -1,5 +1,7 @@
 """Thread pools for replays, so that steps never wait for them."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -9,6 +11,7 @@ from tropism.serve.session.environment import THREAD_NAME_PREFIX, ServedEnvironm
 
 REPLAY_THREADS = 4
 MAX_WAITING = 64  # replays of each kind, including the running ones
+WAITING_SHARE, THREADS_SHARE = 4, 2  # a token may use one part of this many, if there are several tokens
 
 T = TypeVar("T")
 
@@ -17,23 +20,43 @@ class ReplayPool:
     """Runs functions whose cost grows with the length of an episode.
 
     Episodes with processes of their own mostly wait, some for minutes, so each has a thread; the others share a few.
+    With several tokens, the owner of one can use only a share of the threads and of the queue.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: int = 0) -> None:
         self._executors = {
             isolated: _executor(MAX_WAITING if isolated else REPLAY_THREADS) for isolated in (False, True)
         }
-        self._waiting = {False: 0, True: 0}
+        self._has_shares = tokens > 1
+        self._waiting: Counter[bool] = Counter()
+        self._waiting_by_owner: Counter[tuple[bool, str]] = Counter()
+        self._turns: dict[tuple[bool, str], asyncio.Semaphore] = {}  # of owners who have replays
 
-    async def run(self, environment: ServedEnvironment, function: Callable[..., T], *arguments: Any) -> T:
+    async def run(self, environment: ServedEnvironment, owner: str, function: Callable[..., T], *arguments: Any) -> T:
         isolated = environment.env.traits.isolated
-        if self._waiting[isolated] >= MAX_WAITING:
-            raise ServerError("CAPACITY_REACHED", "too many episodes are being replayed; try again later")
+        key = (isolated, owner)
+        self._check_space(key)
         self._waiting[isolated] += 1
+        self._waiting_by_owner[key] += 1
         try:
-            return await in_thread(self._executors[isolated], function, *arguments)
+            async with self._turns.setdefault(key, asyncio.Semaphore(self._threads_per_owner(isolated))):
+                return await in_thread(self._executors[isolated], function, *arguments)
         finally:
             self._waiting[isolated] -= 1
+            self._waiting_by_owner[key] -= 1
+            if not self._waiting_by_owner[key]:
+                del self._waiting_by_owner[key], self._turns[key]
+
+    def _check_space(self, key: tuple[bool, str]) -> None:
+        limit = MAX_WAITING // WAITING_SHARE
+        if self._has_shares and self._waiting_by_owner[key] >= limit:
+            raise ServerError("QUOTA_REACHED", f"{limit} episodes of this token are being replayed; try again later")
+        if self._waiting[key[0]] >= MAX_WAITING:
+            raise ServerError("CAPACITY_REACHED", "too many episodes are being replayed; try again later")
+
+    def _threads_per_owner(self, isolated: bool) -> int:
+        threads = MAX_WAITING if isolated else REPLAY_THREADS
+        return threads // THREADS_SHARE if self._has_shares else threads
 
     def stop(self) -> None:
         for executor in self._executors.values():

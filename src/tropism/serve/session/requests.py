@@ -9,6 +9,8 @@ from tropism.core.session.session import Session
 from tropism.errors import ServerError, StepConflictError, ValidationError, shorten
 
 LONGEST_NUMBER = 18  # digits
+FEW_VALUES = 4096
+UNCONFIRMED = ("snapshot", "write_file")  # refused, as a fork of the current position, until that is confirmed
 
 Number = Annotated[int, Meta(ge=0, le=10**LONGEST_NUMBER - 1)]
 Seed = Annotated[
@@ -26,6 +28,7 @@ RequestId = Annotated[
         extra_json_schema={"maxLength": 255},
     ),
 ]
+After = Annotated[Number, Meta(description="Refuse the step unless the episode has this many.")]
 WatchId = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]+$"})]
 Action = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Action"})]  # of the environment
 Options = Annotated[dict[str, Any], Meta(description="Options of this environment, such as params.")]
@@ -42,12 +45,20 @@ class EpisodePosition(NamedTuple):
     after: int | None = None
     episode_id: str | None = None
 
-    def check(self, kind: str, session: Session, is_doubtful: bool) -> None:
-        """Refuse a step that is meant for another position, or that says nothing where entries may be lost."""
+    def check(self, kind: str, data: dict[str, Any], session: Session, is_doubtful: bool) -> None:
+        """Refuse a step that is meant for another position, or that says nothing where entries may be lost.
+
+        There, all else is refused that would give the position to another session, or add to it.
+        """
         (after, episode_id), count = self, session.step_count
         if kind != "step":
             if after is not None or episode_id is not None:
                 raise ValidationError("after", after, "none: only a step takes after and episode_id")
+            if is_doubtful and (kind in UNCONFIRMED or (kind == "fork" and data.get("from", "now") == "now")):
+                lost = (
+                    f"the episode is at step {count}, and later ones may be lost, since the machine or its disk failed"
+                )
+                raise StepConflictError(f"{lost}; first confirm this by a step with after: {count}", count)
             return
         if after is None and is_doubtful:
             reason = (
@@ -82,7 +93,7 @@ class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     action: Action
     timeout_s: Annotated[float, Meta(gt=0)] | None = None
-    after: Annotated[Number, Meta(description="Refuse the step unless the episode has this many.")] | None = None
+    after: After | None = None
     episode_id: Annotated[str, Meta(description="Refuse the step in any other episode.")] | None = None
 
     @property
@@ -112,6 +123,7 @@ class BeginEpisodeRequest(SessionToolRequest):
 class TakeActionRequest(SessionToolRequest):
     action: Annotated[Action | str, Meta(description="The action, or the action in words.")]
     request_id: RequestId | None = None
+    after: After | None = None
 
 
 class ForkSessionRequest(SessionToolRequest):
@@ -173,6 +185,19 @@ def convert(data: Any, kind: type[T]) -> T:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ServerError("VALIDATION_ERROR", str(error)) from None
+
+
+def has_few_values(data: dict[str, Any]) -> bool:
+    """Whether the time to validate and copy a request is short."""
+    count, containers = 0, [data]
+    while containers:
+        container = containers.pop()
+        count += len(container)
+        if count > FEW_VALUES:
+            return False
+        values: Any = container.values() if type(container) is dict else container
+        containers += [value for value in values if type(value) is dict or type(value) is list]
+    return True
 
 
 def parse_reset(data: dict[str, Any]) -> ResetRequest:

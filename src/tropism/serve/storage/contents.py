@@ -24,7 +24,10 @@ class StoredContents(NamedTuple):
 
 def read_session(file: SqliteFile, key: bytes, max_entries: int = MAX_ENTRIES) -> StoredContents:
     """The session with this key, which exists; raises `DivergedError` if entries that a replay needs are missing."""
-    ((number, begin, reached, snapshot, is_doubtful, *record),) = file.query(SELECT_SESSION, key)
+    rows = file.query(SELECT_SESSION, key)
+    if not rows:
+        raise damaged_error()
+    number, begin, reached, snapshot, is_doubtful, *record = rows[0]
     notes = file.notes(number)
     spans = needed_spans(notes, begin, END)
     lines = [(seq, entry) for span in spans.items() for _, seq, entry in file.lines(number, *span)]

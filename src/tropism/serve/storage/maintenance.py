@@ -33,6 +33,9 @@ class SessionSummary(NamedTuple):
 @contextmanager
 def open_journal(path: Path) -> Generator[SqliteFile]:
     """The file of a journal that no server has open."""
+    if path.parts[:1] in (("postgresql:",), ("postgres:",)):
+        expected = "a file; a journal in Postgres is inspected with SQL, in the schema tropism"
+        raise ValidationError("journal", str(path).split("@")[-1], expected)
     if not path.is_file():
         raise ValidationError("journal", str(path), "the file of a journal")
     file = SqliteFile(path, LOG_SIZE)

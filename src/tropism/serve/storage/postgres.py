@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -12,7 +13,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tropism.errors import ServerError, ValidationError
 from tropism.serve.storage.postgres_schema import migrate
-from tropism.serve.storage.postgres_writer import PostgresAppend, PostgresConnection, Statement, first_line, write_group
+from tropism.serve.storage.postgres_watch import ASK, PostgresWatch
+from tropism.serve.storage.postgres_writer import (
+    Alias,
+    PostgresAppend,
+    PostgresConnection,
+    Statement,
+    first_line,
+    write_group,
+)
 from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
@@ -24,13 +33,16 @@ from tropism.serve.storage.protocol import (
     RecoveryPoint,
     SessionRecord,
     Ticket,
+    WantedCallback,
     leased_error,
     revoked_error,
 )
-from tropism.serve.storage.recovery import Note, decode_entry, needed_spans, order_entries
+from tropism.serve.storage.recovery import Note, decode_entry, order_entries
 from tropism.wire.codec import encode
 
 FORGET_AFTER = 30 * 86_400.0  # seconds
+HANDOVER_SECONDS = 5.0  # to wait until another worker has released a session
+PAUSES = (0.01, 0.25)  # seconds between two attempts to claim a session: the first, and the longest
 FIRST_TOKEN = 1
 
 T = TypeVar("T")
@@ -48,20 +60,27 @@ SAVE_SNAPSHOT = "update sessions set reached = %s, snapshot = %s where key = %s"
 DELETE_BETWEEN = "delete from entries where key = %s and seq >= %s and seq < %s"
 END_LEASE = "update sessions set expires = now() where key = %s and token = %s"
 CLAIM = """
-update sessions set worker = %s, token = token + 1, expires = now() + make_interval(secs => %s)
+update sessions set worker = %s, token = token + 1, expires = now() + make_interval(secs => %s),
+  used = (select seconds from clock)
 where key = %s and (worker = %s or expires <= now())
 returning token, environment, variant, owner, begin, reached, snapshot
 """
-DELETE_EXPIRED = "delete from sessions where used < now() - make_interval(secs => %s) and expires <= now()"
+SELECT_NEEDED = """
+select seq, entry from entries where key = %s and (seq >= %s or exists (
+  select 1 from notes where notes.key = entries.key and notes.kind = 'snapshot'
+  and notes.begin <= entries.seq and entries.seq < notes.seq
+)) order by seq
+"""
 
 
 class PostgresSession:
     """A claimed session, and the seqs of its episode's reset and of its next entry."""
 
-    __slots__ = ("begin", "claim", "end", "stored")
+    __slots__ = ("alias", "begin", "claim", "end", "stored")
 
     def __init__(self, claim: Claim, begin: int = 0, end: int = 0, stored: bool = False):
         self.claim = claim
+        self.alias: Alias = (None, None)
         self.begin = begin
         self.end = end
         self.stored = stored
@@ -83,10 +102,13 @@ class PostgresJournal(Journal):
         lease_seconds: float = LEASE_SECONDS,
         max_entries: int = MAX_ENTRIES,
         forget_after: float = FORGET_AFTER,
+        handover_seconds: float = HANDOVER_SECONDS,
     ):
+        """Sessions unused for `forget_after` seconds of the workers' running time are deleted."""
         self.location = _without_password(url)
         self._url = url
         self._lease_seconds = lease_seconds
+        self._handover_seconds = handover_seconds
         self._max_entries = max_entries
         self._leased: dict[bytes, PostgresSession] = {}
         self._waiting: list[PostgresAppend] = []
@@ -94,23 +116,25 @@ class PostgresJournal(Journal):
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the callers of `when_durable`
         self._reader_lock = threading.Lock()
-        self._reader, self._writer = self._open_connections()
-        with suppress(psycopg.Error):  # the next start tries again
-            self._reader.get().execute(DELETE_EXPIRED, (forget_after,))
+        self._reader, self._writer, watching = self._open_connections()
+        self._on_wanted: WantedCallback = lambda _: None
+        self._watch = PostgresWatch(watching, self._release_later, forget_after)
         self._thread = threading.Thread(target=self._write_until_closed, name="journal", daemon=True)
         self._thread.start()
 
-    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection]:
+    def _open_connections(self) -> tuple[PostgresConnection, PostgresConnection, PostgresConnection]:
+        """For reading and claiming, for appending, and for notifications."""
         with ExitStack() as opened:
             try:
                 reader = opened.enter_context(closing(PostgresConnection(self._url)))
                 migrate(reader.get(), self.location)
                 writer = opened.enter_context(closing(PostgresConnection(self._url)))
+                watching = opened.enter_context(closing(PostgresConnection(self._url)))
             except psycopg.Error as error:
                 expected = f"the address of a Postgres database that can be written ({first_line(error)})"
                 raise ValidationError("journal", self.location, expected) from None
             opened.pop_all()
-        return reader, writer
+        return reader, writer, watching
 
     def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
         claim = Claim(key, record, worker, FIRST_TOKEN)
@@ -118,18 +142,48 @@ class PostgresJournal(Journal):
             self._leased[key] = PostgresSession(claim)
         return claim
 
+    def add_alias(self, claim: Claim, alias: bytes, sealed_id: bytes) -> None:
+        with self._wake:
+            self._leased[claim.key].alias = alias, sealed_id
+
+    async def find_alias(self, alias: bytes) -> bytes | None:
+        await self.durable(self._enqueue(PostgresAppend()))
+        query = "select sealed_id from sessions where agent = %s"
+        found = await asyncio.to_thread(self._read, lambda connection: connection.execute(query, (alias,)).fetchone())
+        return None if found is None else found[0]
+
+    def when_wanted(self, callback: WantedCallback) -> None:
+        self._on_wanted = callback
+
+    def _release_later(self, key: bytes, worker: str) -> None:
+        """Another worker waits for this session; called by the thread that watches."""
+        with self._wake:
+            session, loop = self._leased.get(key), self._loop
+        if session is not None and session.claim.worker != worker and loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._on_wanted, key)
+
     async def claim(self, key: bytes, worker: str) -> Claim | None:
         await self.durable(self._enqueue(PostgresAppend()))  # after all earlier appends
-        return await asyncio.to_thread(self._claim, key, worker)
+        deadline, (pause, longest) = time.monotonic() + self._handover_seconds, PAUSES
+        while True:
+            exists, claim = await asyncio.to_thread(self._claim, key, worker)
+            if claim is not None or not exists:
+                return claim
+            if time.monotonic() >= deadline:
+                raise leased_error()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
 
-    def _claim(self, key: bytes, worker: str) -> Claim | None:
+    def _claim(self, key: bytes, worker: str) -> tuple[bool, Claim | None]:
+        """Whether the session exists, and the claim; None if another worker holds it, which is asked to release it."""
         session = self._read(partial(self._load, key, worker))
         if session is None:
-            return None
+            return self._read(partial(_ask_to_release, key, worker)), None
         with self._wake:
             self._leased[key] = session
         claim, session.claim = session.claim, session.claim._replace(point=RecoveryPoint())
-        return claim
+        return True, claim
 
     def _read(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Call a function with the reading connection, in a transaction; once again if the connection was lost."""
@@ -153,19 +207,16 @@ class PostgresJournal(Journal):
     def _load(self, key: bytes, worker: str, connection: psycopg.Connection[Any]) -> PostgresSession | None:
         row = connection.execute(CLAIM, (worker, self._lease_seconds, key, worker)).fetchone()
         if row is None:
-            if connection.execute("select 1 from sessions where key = %s", (key,)).fetchone() is None:
-                return None
-            raise leased_error()
+            return None
+        connection.execute(ASK, (f"{worker}:{key.hex()}", key))  # a worker whose lease expired drops its copy
         token, *record, begin, reached, snapshot = row
-        entries = connection.execute("select seq, entry from entries where key = %s order by seq", (key,)).fetchall()
+        entries = connection.execute(SELECT_NEEDED, (key, begin)).fetchall()
         notes = connection.execute(
             "select begin, seq, entry from notes where key = %s order by number", (key,)
         ).fetchall()
-        end = entries[-1][0] + 1 if entries else begin
+        end = max(begin, entries[-1][0] + 1) if entries else begin
         placed = [Note(first, seq, decode_entry(entry)) for first, seq, entry in notes]
-        spans = needed_spans(placed, begin, end).items()
-        needed = [row for row in entries if any(first <= row[0] < last for first, last in spans)]
-        lines = [(seq, decode_entry(entry)) for seq, entry in needed]
+        lines = [(seq, decode_entry(entry)) for seq, entry in entries]
         point = RecoveryPoint(snapshot, *order_entries(lines, placed, begin, reached, self._max_entries))
         return PostgresSession(Claim(key, SessionRecord(*record), worker, token, point), begin, end, True)
 
@@ -176,7 +227,7 @@ class PostgresJournal(Journal):
                 return Ticket(revoked_error())
             append = PostgresAppend(session.claim)
             if not session.stored:
-                append.insert_session = session.stored = True
+                append.new_session, session.stored = session.alias, True
             if entries[0].kind == "reset":
                 session.begin = begin = session.end
                 statements: list[Statement] = [
@@ -248,6 +299,7 @@ class PostgresJournal(Journal):
             if not session.stored:
                 return
             append = PostgresAppend(session.claim)
+            append.may_be_stale = True
             append.statements += self._save(session, snapshot) if snapshot is not None else []
             append.statements.append((END_LEASE, (claim.key, claim.token)))
             self._enqueue(append)
@@ -267,11 +319,17 @@ class PostgresJournal(Journal):
             held = [session.claim for session in self._leased.values() if session.stored]
             self._wake.notify()
         await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._watch.close, self._reader)
         with suppress(psycopg.Error):  # otherwise the leases expire
             for claim in held:
                 self._reader.get().execute(END_LEASE, (claim.key, claim.token))
         self._reader.close()
         self._writer.close()
+
+
+def _ask_to_release(key: bytes, worker: str, connection: psycopg.Connection[Any]) -> bool:
+    """Ask the worker that holds this session to release it; returns whether the session exists."""
+    return connection.execute(ASK, (f"{worker}:{key.hex()}", key)).fetchone() is not None
 
 
 def _settle(group: list[PostgresAppend], errors: list[ServerError | None]) -> None:

@@ -36,6 +36,16 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     );
     create index notes_by_session on notes(key);
     """,
+    """
+    -- The running time of all workers, so that deletion by age does not depend on the system's clock.
+    create table clock(seconds double precision not null, ticks bigint not null);
+    insert into clock values (0, 0);
+    alter table sessions drop column used;
+    alter table sessions add used double precision not null default 0; -- seconds on that clock
+    create index sessions_by_use on sessions(used);
+    alter table sessions add agent bytea unique;  -- digest of the agent id
+    alter table sessions add sealed_id bytea;     -- the session's id, which only the agent id unseals
+    """,
 )
 
 

@@ -11,11 +11,12 @@ from tropism.serve.storage.protocol import Claim, Ticket, revoked_error
 CONNECT_SECONDS = 10.0  # Postgres may be restarting
 
 Statement = tuple[LiteralString, tuple[Any, ...]]
+Alias = tuple[bytes | None, bytes | None]  # the digest of an agent id, and the session's id, sealed with it
 
 # Renews the leases, and inserts the entries whose claims are current; returns the current claims.
 APPEND = """
 with lease as (
-  update sessions set expires = now() + make_interval(secs => %s), used = now()
+  update sessions set expires = now() + make_interval(secs => %s), used = (select seconds from clock)
   from (select distinct * from unnest(%s::bytea[], %s::bigint[]) as each(key, token)) as claims
   where sessions.key = claims.key and sessions.token = claims.token returning sessions.key, sessions.token
 ), stored as (
@@ -26,20 +27,24 @@ with lease as (
 select key, token from lease
 """
 INSERT_SESSION = """
-insert into sessions(key, environment, variant, owner, worker, token, expires)
-values (%s, %s, %s, %s, %s, %s, now()) on conflict do nothing
+insert into sessions(key, environment, variant, owner, worker, token, expires, agent, sealed_id)
+values (%s, %s, %s, %s, %s, %s, now(), %s, %s) on conflict do nothing
 """
 
 
 class PostgresAppend(Ticket):
-    """One append: its entries with their seqs, and the statements that follow if the claim is current."""
+    """One append: its entries with their seqs, and the statements that follow if the claim is current.
 
-    __slots__ = ("claim", "insert_session", "rows", "statements")
+    `new_session` has the alias of a session that is not stored yet. With `may_be_stale`, a stale claim is no error.
+    """
+
+    __slots__ = ("claim", "may_be_stale", "new_session", "rows", "statements")
 
     def __init__(self, claim: Claim | None = None):
         super().__init__(pending=True)
         self.claim = claim
-        self.insert_session = False
+        self.new_session: Alias | None = None
+        self.may_be_stale = False
         self.rows: list[tuple[int, str]] = []
         self.statements: list[Statement] = []
 
@@ -82,10 +87,11 @@ def write_group(
         current = _commit_or_retry(connection, group, lease_seconds)
     except ServerError as error:
         return [error] * len(group)
-    return [
-        None if append.claim is None or (append.claim.key, append.claim.token) in current else revoked_error()
-        for append in group
-    ]
+    return [None if _is_current(append, current) else revoked_error() for append in group]
+
+
+def _is_current(append: PostgresAppend, claims: set[tuple[bytes, int]]) -> bool:
+    return append.claim is None or append.may_be_stale or (append.claim.key, append.claim.token) in claims
 
 
 def _commit_or_retry(
@@ -118,12 +124,13 @@ def _commit(
         [claim.token for claim, _ in appends],
         *([row[column] for row in rows] for column in range(4)),
     )
-    if not any(append.insert_session or append.statements for append in group):
+    if not any(append.new_session or append.statements for append in group):
         return set(connection.execute(APPEND, arguments).fetchall()) if appends else set()
     with connection.transaction():
         for claim, append in appends:
-            if append.insert_session:
-                connection.execute(INSERT_SESSION, (claim.key, *claim.record, claim.worker, claim.token))
+            if append.new_session is not None:
+                row = (claim.key, *claim.record, claim.worker, claim.token, *append.new_session)
+                connection.execute(INSERT_SESSION, row)
         current = set(connection.execute(APPEND, arguments).fetchall())
         for claim, append in appends:
             if (claim.key, claim.token) in current:

@@ -90,6 +90,7 @@ class Claim(NamedTuple):
 
 
 DurableCallback = Callable[[ServerError | None], object]
+WantedCallback = Callable[[bytes], object]
 
 
 class Ticket:
@@ -132,11 +133,21 @@ class Journal(Protocol):
         """The claim of a new session, which is stored with its first append; any thread."""
         ...
 
+    def add_alias(self, claim: Claim, alias: bytes, sealed_id: bytes) -> None:
+        """Store another name of a session with its first append, if other workers need it; before that append."""
+
+    async def find_alias(self, alias: bytes) -> bytes | None:
+        """What was stored with this name of a session, if anything."""
+
+    def when_wanted(self, callback: WantedCallback) -> None:
+        """Call back on the event loop if another worker waits for a session that this one holds."""
+
     @abstractmethod
     async def claim(self, key: bytes, worker: str) -> Claim | None:
         """Load a session and lease it to this worker; None if it is not stored.
 
-        Earlier claims of the session are revoked. Fails while the lease of another worker is live.
+        Earlier claims of the session are revoked. Another worker whose lease is live is asked to release the session;
+        fails if it does not.
         """
         ...
 

@@ -1,5 +1,6 @@
 """The tables of a journal, and how its SQLite file is opened."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -51,6 +52,12 @@ create table if not exists append_log(mark blob not null, moved integer not null
 insert into append_log select randomblob(8), 0 where not exists (select 1 from append_log);
 commit;
 """
+
+
+def default_path(host: str, port: int) -> Path:
+    """The default journal of the server at this address."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "tropism" / f"{host.replace(':', '_')}-{port}.journal"
 
 
 def open_database(path: Path) -> sqlite3.Connection:

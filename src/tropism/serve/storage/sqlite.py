@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -56,12 +55,6 @@ FORGET_AFTER = 30 * 86_400.0  # seconds
 SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
 PURGE_INTERVAL = 30.0  # seconds until the traces of a closed session are erased from the file
-
-
-def default_path(host: str, port: int) -> Path:
-    """The default journal of the server at this address."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return state / "tropism" / f"{host.replace(':', '_')}-{port}.journal"
 
 
 class SqliteJournal(Journal):
@@ -150,12 +143,14 @@ class SqliteJournal(Journal):
                 return None
             with suppress(ServerError):  # on a full disk the log is read as it is
                 self._file.flush_log()
-            stored = read_session(self._file, claim.key, self._max_entries)
+            if (leased := self._current(claim)) is not None:
+                ((leased.number,),) = known  # a sweep keeps the session
+        stored = read_session(self._file, claim.key, self._max_entries)
+        with self._file.lock:
             leased = self._current(claim)
             if leased is None:
                 raise leased_error()
-            leased.number, leased.begin, leased.end = stored.number, stored.begin, stored.end
-            leased.is_doubtful = stored.is_doubtful
+            leased.begin, leased.end, leased.is_doubtful = stored.begin, stored.end, stored.is_doubtful
             self._group.statements.append((UPDATE_USED, (self._now(), stored.number)))
             return claim._replace(record=stored.record, point=stored.point, is_doubtful=stored.is_doubtful)
 

@@ -37,9 +37,10 @@ LOG_BYTES = 2**22  # moving them takes some tens of milliseconds
 INSERT_LOG = "insert into log(entries) values (?)"
 INSERT_EPISODE = "insert into episodes values (?, ?, ?, ?)"
 SELECT_NOTES = "select begin, seq, cast(entry as blob) from notes where session = ? order by number"
-SELECT_PIECES = (
-    "select cast(entries as blob) from episodes where session = ? and last >= ? and first < ? order by first"
-)
+SELECT_PIECE = """
+select first, cast(entries as blob) from episodes
+where session = ? and last >= ? and first > ? and first < ? order by first limit 1
+"""
 SELECT_LOG = "select cast(entries as blob) from log order by number"
 SELECT_FIRST_NEEDED = """
 select case
@@ -158,12 +159,20 @@ class SqliteFile:
         return iter(self._file.execute(sql))
 
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
-        """The entries of a session."""
-        with self._connection("read") as file:
-            pieces = file.execute(SELECT_PIECES, (number, begin, end)).fetchall()
-            logged = self.logged_rows() if self._log_size else []
+        """The entries of a session, which does not change meanwhile.
+
+        The lock is held for one piece at a time, so that the entries of other sessions can be written between them.
+        """
+        lines, logged, last = list[Line](), list[bytes](), -1
         try:
-            lines = [line for (entries,) in pieces for line in _line_decoder.decode(entries)]
+            while True:
+                with self._connection("read") as file:
+                    piece = file.execute(SELECT_PIECE, (number, begin, last, end)).fetchone()
+                    if piece is None:  # what was moved from the log meanwhile, has been read
+                        logged = self.logged_rows() if self._log_size else []
+                        break
+                last = piece[0]
+                lines += _line_decoder.decode(piece[1])
             for entries in logged:
                 own = (line for line in decode_row(entries)[0] if line[0] == number)
                 lines += [(number, seq, decode_entry(raw)) for _, seq, raw in own]

@@ -16,7 +16,7 @@ class SessionLimits:
     """Limits of one session."""
 
     max_entries: int = MAX_ENTRIES  # of the history of an episode
-    max_episode_bytes: int = 2**26  # of its actions and options
+    max_episode_bytes: int = 2**26  # of its actions, options and uploads
     max_replies: int = 1024  # callers only repeat recent requests
     max_reply_bytes: int = 2**24
     max_dropped_ids: int = 100_000  # per episode: requests whose replies were dropped; the oldest are removed first

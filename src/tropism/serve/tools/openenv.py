@@ -33,7 +33,7 @@ async def respond(
     try:
         params = rpc.read_params(message)
         if method == "openenv/session/create":
-            return rpc.reply(id, {"session_id": (await sessions.open(environment, owner)).id})
+            return rpc.reply(id, {"session_id": (await sessions.open(environment, owner)).id, "step_count": 0})
         if method not in METHODS:
             raise rpc.unknown_method(method)
         session = await sessions.find(str(params.get("session_id")), environment, owner)
@@ -50,8 +50,9 @@ async def respond_in_session(message: Any, session: LiveSession, sessions: Sessi
     try:
         params = rpc.read_params(message)
         if method == "openenv/session/close":
+            step_count = session.session.step_count
             await sessions.close(session)
-            return rpc.reply(id, {"session_id": session.id, "closed": True})
+            return rpc.reply(id, {"session_id": session.id, "closed": True, "step_count": step_count})
         if method == "tools/list":
             return rpc.reply(id, {"tools": await tools.list()})
         if method == "tools/call":

@@ -12,8 +12,10 @@ from tropism.serve.session.ids import all_ids
 from tropism.serve.session.live import LiveSession
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.session.requests import (
+    ANYWHERE,
     BeginEpisodeRequest,
     EmptyRequest,
+    EpisodePosition,
     ForkSessionRequest,
     OpenSessionRequest,
     SessionToolRequest,
@@ -96,7 +98,8 @@ class SessionTools:
         if environment is None:
             raise ValidationError("environment", id, f"one of {', '.join(self.environments)}")
         session = await self.sessions.open(environment, self.owner)
-        return all_ids(session.id) | {"environment": environment.id, "action_schema": _action_schema(environment)}
+        about = {"environment": environment.id, "action_schema": _action_schema(environment), "step_count": 0}
+        return all_ids(session.id) | about
 
     async def _call_in_session(self, name: str, session: LiveSession, request: Any) -> dict[str, Any]:
         match request:
@@ -104,7 +107,8 @@ class SessionTools:
                 data = {"seed": request.seed, "episode_id": request.episode_id, "options": request.options}
                 return await _perform(session, "reset", data, request.request_id)
             case TakeActionRequest():
-                return await _perform(session, "step", read_action(request.action), request.request_id)
+                position = EpisodePosition(after=request.after)
+                return await _perform(session, "step", read_action(request.action), request.request_id, position)
             case ForkSessionRequest():
                 self.sessions.check_rights("fork", self.owner)
                 origin = "now" if request.step is None else {"step": request.step}
@@ -112,13 +116,20 @@ class SessionTools:
             case _ if name == "get_state":
                 return await _perform(session, "state", {}, None)
             case _:
+                step_count = session.session.step_count
                 await self.sessions.close(session)
-                return {"closed": True}
+                return {"closed": True, "step_count": step_count}
 
 
-async def _perform(session: LiveSession, kind: str, data: dict[str, Any], request_id: str | None) -> dict[str, Any]:
+async def _perform(
+    session: LiveSession,
+    kind: str,
+    data: dict[str, Any],
+    request_id: str | None,
+    position: EpisodePosition = ANYWHERE,
+) -> dict[str, Any]:
     try:
-        return decode(await session.perform(kind, data, request_id))
+        return decode(await session.perform(kind, data, request_id, position))
     except Exception as error:  # converted here, where the session is known for the log
         raise errors.to_server_error(error, tool=kind, **session.log_context) from None
 

@@ -10,10 +10,6 @@ from tropism.core.native.builder import Builder, DType, Scalar, Unsupported
 from tropism.core.native.scalarize import Scalars, as_scalars, map_scalars, rule
 
 DIRECT = {
-    "add": "add",
-    "add_any": "add",
-    "sub": "sub",
-    "mul": "mul",
     "neg": "neg",
     "and": "and",
     "or": "or",
@@ -107,11 +103,10 @@ def is_finite(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     return elementwise(equation, of, x)
 
 
-@rule("div", "rem")
-def division(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
-    name = equation.primitive.name
+@rule("rem")
+def remainder(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
     of = b.op if dtype_of(equation).kind == "f" else lambda *args: divide_integers(b, *args)
-    return elementwise(equation, lambda dtype, *items: of(name, dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: of("rem", dtype, *items), x, y)
 
 
 def divide_integers(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
@@ -124,31 +119,6 @@ def divide_integers(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -
         overflow = b.op("and", BOOL, least, b.compare("eq", dtype, y, minus_one))
         divisor = b.select(overflow, dtype, one, divisor)
     return b.select(by_zero, dtype, minus_one if name == "div" else x, b.op(name, dtype, x, divisor))
-
-
-@rule("integer_pow")
-def integer_pow(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
-    exponent = equation.params["y"]
-
-    def power(dtype: DType, item: Scalar) -> Scalar:
-        one = b.constant(1, dtype)
-        result, remaining = None, abs(exponent)
-        while remaining:
-            if remaining & 1:
-                result = item if result is None else b.op("mul", dtype, result, item)
-            remaining >>= 1
-            item = b.op("mul", dtype, item, item) if remaining else item
-        result = one if result is None else result
-        return b.op("div", dtype, one, result) if exponent < 0 else result
-
-    if exponent < 0 and dtype_of(equation).kind != "f":
-        raise Unsupported("integer_pow", "a negative power of an integer")
-    return elementwise(equation, power, x)
-
-
-@rule("square")
-def square(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
-    return elementwise(equation, lambda dtype, item: b.op("mul", dtype, item, item), x)
 
 
 @rule("shift_left", "shift_right_logical", "shift_right_arithmetic")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.native.builder import Builder, Scalar, Unsupported
+from tropism.core.native.builder import Builder, DType, Origin, Scalar, Unsupported
 from tropism.core.native.rules.elementwise import dtype_of, elementwise
-from tropism.core.native.scalarize import Scalars, map_scalars, rule
+from tropism.core.native.scalarize import Scalars, rule
 
 FLOAT = np.dtype(np.float32)
 INT = np.dtype(np.int32)
@@ -199,9 +199,13 @@ def formula(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     name = equation.primitive.name
     if dtype_of(equation) != FLOAT:
         raise Unsupported(name, f"it is native for float32 only, not for {dtype_of(equation).name}")
-    if name in b.functions:
-        return elementwise(equation, lambda dtype, item: b.op(name, dtype, item), x)
-    return [map_scalars(lambda item: FORMULAS[name](Float(b, item)).scalar, x)]
+    return elementwise(equation, lambda dtype, item: emit_function(b, name, dtype, item), x)
+
+
+def emit_function(b: Builder, name: str, dtype: DType, x: Scalar) -> Scalar:
+    result = b.op(name, dtype, x) if name in b.functions else FORMULAS[name](Float(b, x)).scalar
+    b.origins[result] = Origin(name, (x,))
+    return result
 
 
 @rule(*SAME)
@@ -209,4 +213,10 @@ def library_function(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalar
     name = equation.primitive.name
     if any(np.dtype(var.aval.dtype) != dtype_of(equation) for var in equation.invars):
         raise Unsupported(name, "operands of different types")
-    return elementwise(equation, lambda dtype, *items: b.op(name, dtype, *items), *arrays)
+
+    def of(dtype: DType, *items: Scalar) -> Scalar:
+        result = b.op(name, dtype, *items)
+        b.origins[result] = Origin(name, items)
+        return result
+
+    return elementwise(equation, of, *arrays)
