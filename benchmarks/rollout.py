@@ -9,7 +9,7 @@ ROLLOUT = Comparison(
     case="rollout",
     sizes=(1_024, 16_384),
     rivals=(
-        Rival("gymnax", "gymnax", "rollout", {1_024: 3, 16_384: 3}),
+        Rival("gymnax", "gymnax", "rollout", {1_024: 10, 16_384: 10}),
         Rival("gymnasium NumPy", "gymnasium", "numpy_vector", {1_024: 1, 16_384: 1}),
         Rival("envpool", "envpool", "vector"),
         Rival("PufferLib C", "pufferlib", "vector", quick=False),

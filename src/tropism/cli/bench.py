@@ -46,7 +46,7 @@ def _measure(env: Any, params: Any, envs: int, seconds: float) -> dict[str, Any]
     policy = random_policy(env, params)
 
     def consume(step: Transition) -> Any:
-        return sum(leaf.astype("float32").sum() for leaf in jax.tree.leaves(step))
+        return sum(leaf.astype("float32").reshape(leaf.shape[0], -1).sum(1) for leaf in jax.tree.leaves(step))
 
     def batch(steps: int, seed: int) -> float:
         start = time.perf_counter()

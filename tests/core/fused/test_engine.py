@@ -13,9 +13,10 @@ from tests.ids import PURE, mark_slow
 
 from tropism import make, random_policy, rollout
 from tropism.core.fused import choice
-from tropism.core.fused.choice import choose_run, compare
+from tropism.core.fused.choice import compare
 from tropism.core.fused.engine import run_fused
 from tropism.core.native.scalarize import RULES, map_scalars
+from tropism.core.rollout.choice import choose_run
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps
@@ -122,17 +123,17 @@ def test_auto_takes_the_kernel_on_a_gpu_if_it_is_verified(monkeypatch: pytest.Mo
     plan, params = plan_of("CartPole-v1")
     key, compared = jax_key(0), list[Any]()
     monkeypatch.setenv("TROPISM_CACHE", str(tmp_path))
-    assert choose_run(plan, key, params, "auto") is run_steps  # a CPU
+    assert choose_run(plan, key, params, "auto", 9) is run_steps  # a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for difference, expected in (("", run_fused), ("3 differ", run_steps)):
         monkeypatch.setattr(choice, "_reasons", {})
         monkeypatch.setenv("TROPISM_CACHE", str(tmp_path / difference))
         monkeypatch.setattr(choice, "compare", lambda *_, difference=difference: compared.append(1) or difference)
-        assert choose_run(plan, key, params, "auto") is expected
+        assert choose_run(plan, key, params, "auto", 9) is expected
         monkeypatch.setattr(choice, "_reasons", {})  # the verdict is on disk
-        assert choose_run(replace(plan, num_envs=9), key, params, "auto") is expected
+        assert choose_run(replace(plan, num_envs=9), key, params, "auto", 9) is expected
     assert len(compared) == 2
-    assert jax.jit(lambda key: jnp.float32(choose_run(plan, key, params, "auto") is run_steps))(key) == 1
+    assert jax.jit(lambda key: jnp.float32(choose_run(plan, key, params, "auto", 9) is run_steps))(key) == 1
 
 
 def test_a_kernel_that_does_not_compile_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -143,7 +144,7 @@ def test_a_kernel_that_does_not_compile_falls_back(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TROPISM_CACHE", str(tmp_path))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(choice, "compare", fail)
-    assert choose_run(plan, jax_key(0), params, "auto") is run_steps
+    assert choose_run(plan, jax_key(0), params, "auto", 9) is run_steps
     assert not list(tmp_path.rglob("*.json"))
 
 

@@ -37,6 +37,12 @@ def _cost(jaxpr: Any) -> Cost:
     return Cost(operations, memory)
 
 
+def primitives(jaxpr: Any) -> set[str]:
+    """The names of all primitives, also inside calls and loops."""
+    inner = (primitives(body) for equation in jaxpr.eqns for body in _bodies(equation.params))
+    return {equation.primitive.name for equation in jaxpr.eqns}.union(*inner)
+
+
 def _bodies(params: dict[str, Any]) -> list[Any]:
     """The jaxprs inside an equation: of a call, a loop or the branches of a conditional."""
     leaves = jax.tree.leaves(list(params.values()), is_leaf=lambda value: hasattr(value, "eqns"))

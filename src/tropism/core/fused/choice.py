@@ -1,64 +1,32 @@
-"""Chooses how a rollout runs: as one kernel where that is verified to equal XLA's to rounding, else compiled by XLA."""
+"""Compares rollouts as one kernel with XLA's, and finds the reason why one does not run so."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from tropism.core.devices import num_devices
 from tropism.core.fused.engine import lane_program, run_fused
 from tropism.core.fused.kernel import Kernel
 from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
+from tropism.core.rollout.lane import SAMPLES, check_reduce
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps, start_rollout, transition_shapes
-from tropism.errors import ValidationError
 
 log = logging.getLogger(__name__)
 
-RolloutEngine = Literal["auto", "fused", "xla"]
-Run = Callable[..., tuple[Any, Any]]
-
 MAX_CHOICES = 64  # cached for the next rollout with the same plan
-SAMPLES = 4  # environments of the test of `reduce`
 # The comparison with XLA: after every `LENGTH` steps both start again from XLA's state, because rounding errors grow.
 NUM_ENVS, LENGTH, PARTS = 128, 16, 64
 TOLERANCE = 1e-4  # relative, and absolute below 1
 MAX_DIFFERENT = 2e-3  # of environments after a part: rounding can move a value across a threshold
-
-
-def check_rollout_engine(engine: Any) -> None:
-    if engine not in get_args(RolloutEngine):
-        raise ValidationError("engine", engine, f"one of {', '.join(get_args(RolloutEngine))}")
-
-
-def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine) -> Run:
-    """The function that runs the steps of this rollout.
-
-    `auto` takes the kernel on a GPU, unless the rollout is part of another compiled function, which may be
-    differentiated or mapped.
-    """
-    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params)))
-    if engine == "fused" and num_devices() > 1:
-        raise ValidationError("engine", engine, "auto or xla with several devices: a kernel runs on one")
-    if num_devices() > 1 or engine == "xla" or (engine == "auto" and (jax.default_backend() != "gpu" or is_traced)):
-        return run_steps
-    reason = reason_not_fused(plan, key, params, engine == "auto")
-    if not reason:
-        return run_fused
-    if engine == "fused":
-        raise ValidationError("engine", engine, "auto or xla", f"this rollout cannot be fused: {reason}")
-    log.info("rollout of %s on XLA: %s", type(plan.env).__name__, reason)
-    return run_steps
 
 
 _reasons: dict[Any, str] = {}
@@ -83,7 +51,7 @@ def _find_reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> st
         Kernel(program, required)
         if plan.reduce is not None:
             with jax.ensure_compile_time_eval():  # the rollout may be part of a compiled function
-                _check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
+                check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
     except Unsupported as error:
         return str(error)
     return _difference(plan, program, params) if verified else ""
@@ -102,18 +70,6 @@ def _difference(plan: RolloutPlan, program: LaneProgram, params: Any) -> str:
         verdict = Verdict(not difference, not difference, difference)
         save_verdict(digest, verdict)
     return verdict.reason
-
-
-def _check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
-    """Refuse a `reduce` whose result is neither one value for each environment nor a sum over them."""
-    rng = np.random.default_rng(0)
-    batch = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 2, leaf.shape).astype(leaf.dtype)), shapes)
-    singles = [reduce(jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], batch)) for i in range(SAMPLES)]
-    for whole, *parts in zip(*map(jax.tree.leaves, (reduce(batch), *singles)), strict=True):
-        is_sum = jnp.shape(whole) == jnp.shape(parts[0])
-        expected = sum(parts[1:], parts[0]) if is_sum else jnp.concatenate(list(map(jnp.atleast_1d, parts)))
-        if jnp.shape(whole) != jnp.shape(expected) or not np.allclose(whole, expected, 1e-4, 1e-4):
-            raise Unsupported("reduce", "it combines environments")
 
 
 def compare(plan: RolloutPlan, params: Any) -> str:

@@ -11,9 +11,10 @@ from jax.experimental.pallas import triton
 
 from tropism.core.fused.graph import LANE, ROLLOUT, STEP, Node, reachable, sort_nodes
 from tropism.core.fused.operations import broadcast, evaluate_nodes, from_word, to_word
-from tropism.core.fused.program import KEYS, LaneProgram
+from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import is_key
+from tropism.core.rollout.lane import KEYS
 
 BLOCK = 32  # environments a program, one in each thread of a warp: larger ones were slower on an H200
 MAX_OPERATIONS = 2_000  # Triton takes more than a minute to compile larger kernels

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jax import random
 
 from tropism.core.fused.graph import LANE, STEP, GraphBuilder, Node, check_configuration, reachable
-from tropism.core.native.builder import StridedView, Unsupported
+from tropism.core.native.builder import StridedView
 from tropism.core.native.rules import FAMILIES
 from tropism.core.native.scalarize import (
     Value,
@@ -20,12 +19,11 @@ from tropism.core.native.scalarize import (
     physical_shape,
     row_strides,
 )
-from tropism.core.rollout.plan import RolloutPlan, Transition
-from tropism.core.rollout.policy import RandomPolicy
-from tropism.core.rollout.scan import FIRST_MEMORIES, ScanCarry
+from tropism.core.rollout.lane import KEYS, act_one, draw_one, draws_for_batch, lane_shape, restart_one, step_one
+from tropism.core.rollout.plan import RolloutPlan
+from tropism.core.rollout.scan import ScanCarry
 
 SUPPORTED = FAMILIES  # families of primitives; importing them registers their rules
-KEYS = 3  # of a step: for the policy, the environments and their next episodes
 WORD = np.dtype(np.uint32)
 
 
@@ -69,7 +67,7 @@ class LaneProgram:
         self.b = GraphBuilder()
         arrays, self._static = eqx.partition(plan, eqx.is_array)
         self.arrays = jax.tree.leaves((arrays, params))
-        self.carry_shapes = jax.tree.map(_lane_shape, carry._replace(totals=None))
+        self.carry_shapes = jax.tree.map(lane_shape, carry._replace(totals=None))
         self.total_shapes = carry.totals
         self._inputs(arrays, params)
         self._trace(plan)
@@ -104,13 +102,13 @@ class LaneProgram:
         obs, state, memories, episodes, _ = before.parts()
         action, acted = self._act(plan, memories, obs).parts()
         lane = Values(jax.ShapeDtypeStruct((), WORD), [as_scalars([self.lane], ())])
-        traced = self._call(_step_one, self.keys[1], self.time, lane, obs, state, action, episodes)
-        seen, state, episodes, done, summand = traced.parts()
+        traced = self._call(step_one, self.keys[1], self.time, lane, obs, state, action, episodes)
+        seen, state, episodes, done, summand, _ = traced.parts()
         self.done: Node = done.leaves[0].item()
         self.variables: list[Variable] = []
         self._add_sums(summand)
         self.restart = len(self.b.nodes)
-        first_obs, first_state, memory = self._call(_restart_one, self.keys[0], self.keys[2], lane, state).parts()
+        first_obs, first_state, memory = self._call(restart_one, self.keys[0], self.keys[2], lane, state).parts()
         none = Values(None, [])
         after, renewed = join(seen, state, acted, episodes, none), join(first_obs, first_state, memory, episodes, none)
         for old, new, restarted in zip(*map(self._scalars, (before, after, renewed)), strict=True):
@@ -118,13 +116,11 @@ class LaneProgram:
 
     def _act(self, plan: RolloutPlan, memories: Values, obs: Values) -> Values:
         lane = Values(jax.ShapeDtypeStruct((), WORD), [as_scalars([self.lane], ())])
-        if type(plan.policy) is not RandomPolicy:
-            if hasattr(plan.policy, "act_batch"):
-                raise Unsupported("policy", "it acts for a whole batch")
-            return self._call(_act_one, self.keys[0], lane, memories, obs)
+        if not draws_for_batch(plan):
+            return self._call(act_one, self.keys[0], lane, memories, obs)
         self.b.batch_lane = self.lane  # all actions come from one key
         try:
-            return self._call(_draw_one, self.keys[0], memories, obs)
+            return self._call(draw_one, self.keys[0], lane, memories, obs)
         finally:
             self.b.batch_lane = None
 
@@ -159,36 +155,3 @@ class LaneProgram:
             if found <= required:
                 return sorted(required)
             required = required | found
-
-
-def _lane_shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-
-
-def _wrap_key(words: Any) -> Any:
-    return random.wrap_key_data(words, impl="threefry2x32")
-
-
-def _act_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-    return plan.act_one(_wrap_key(key), lane, memory, obs)
-
-
-def _draw_one(plan: RolloutPlan, _: Any, key: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-    return plan.policy.act(_wrap_key(key), memory, obs)
-
-
-def _step_one(
-    plan: RolloutPlan, params: Any, key: Any, time: Any, lane: Any, obs: Any, state: Any, action: Any, episodes: Any
-) -> tuple[Any, ...]:
-    timestep, state = plan.advance(_wrap_key(key), lane, state, action, params)
-    transition = Transition(obs, action, *timestep[1:4], timestep.obs, timestep.info)
-    summand = plan.reduce(jax.tree.map(lambda leaf: leaf[None], transition)) if plan.reduce else None
-    episodes = None if episodes is None else episodes.after(timestep, time)
-    return timestep.obs, state, episodes, timestep.terminated | timestep.truncated, summand
-
-
-def _restart_one(
-    plan: RolloutPlan, params: Any, policy_key: Any, next_key: Any, lane: Any, state: Any
-) -> tuple[Any, ...]:
-    obs, state = plan.restart((_wrap_key(next_key), lane, state, params))
-    return obs, state, plan.memory(random.fold_in(_wrap_key(policy_key), FIRST_MEMORIES), lane)

@@ -9,13 +9,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from numpy.typing import NDArray
 
-from tropism.core.native.builder import INDEX, Scalar, StridedView
+from tropism.core.native.builder import INDEX, Scalar, StridedView, Unsupported
 from tropism.core.native.llvm import BLOCK, LANE, LlvmBuilder
 from tropism.core.native.program import ADDRESS
 from tropism.core.native.scalarize import (
     Value,
+    as_scalars,
     evaluate,
     load_all,
     memory_index,
@@ -25,7 +27,9 @@ from tropism.core.native.scalarize import (
 )
 from tropism.core.spaces.space import check_count
 
+LANE_NUMBER = -1  # in place of a position: the number of the lane
 LARGEST_LOADED = 512  # elements; larger arrays are read where they are
+WORD = np.dtype(np.uint32)
 WORK_PER_THREAD = 2_000_000  # instructions; with less, waking a thread costs more than it saves
 
 
@@ -53,7 +57,8 @@ class LaneLoop:
     """Emits a function of one lane.
 
     `structs` are its arguments; `sources` and `targets` have the positions of the leaves of arguments and results in
-    the table. Positions in `shared` have no lanes and are never written. With a mask, only its lanes run.
+    the table. Positions in `shared` have no lanes and are never written. With a mask, only its lanes run. With
+    `for_batch`, random bits are the lane's part of one draw for all lanes.
     """
 
     def __init__(
@@ -64,11 +69,15 @@ class LaneLoop:
         targets: Any,
         shared: Sequence[int],
         mask: int | None = None,
+        for_batch: bool = False,
     ):
         closed = jax.make_jaxpr(function)(*structs)
+        if any(isinstance(const, Tracer) for const in closed.consts):
+            raise Unsupported("function", "it closes over values that are traced")
         sources, targets = jax.tree.leaves(sources), jax.tree.leaves(targets)
         self.text = ADDRESS.sub("", str(closed))
         self.builder = b = LlvmBuilder()
+        b.batch_lane = self._number() if for_batch else None
         self._pointers: dict[int, Scalar] = {}
         self._shared = shared
         inputs = [self._input(var.aval, position) for var, position in zip(closed.jaxpr.invars, sources, strict=True)]
@@ -92,7 +101,12 @@ class LaneLoop:
             base = b.op("mul", INDEX, base, b.constant(items, INDEX))
         return StridedView(self._pointer(position), physical_dtype(aval), shape, row_strides(shape), 0, base)
 
+    def _number(self) -> Scalar:
+        return self.builder.convert(LANE, INDEX, WORD)
+
     def _input(self, aval: Any, position: int) -> Value:
+        if position == LANE_NUMBER:
+            return as_scalars([self._number()], ())
         view = self._view(aval, position)
         return load_all(self.builder, view) if math.prod(view.shape) <= LARGEST_LOADED else view
 

@@ -63,9 +63,9 @@ class LlvmBuilder:
     """A scalar is its LLVM operand: the name of a register or the text of a constant."""
 
     functions: frozenset[str] = frozenset()
-    batch_lane = None
 
     def __init__(self) -> None:
+        self.batch_lane: Scalar | None = None
         self.origins: dict[Scalar, Origin] = {}
         self._entry: list[str] = []  # before the loop over lanes, if there is one
         self._lines: list[str] = []

@@ -59,6 +59,13 @@ def _live_equations(jaxpr: Any) -> list[Any]:
     return kept[::-1]
 
 
+def live_inputs(jaxpr: Any) -> list[bool]:
+    """Whether the outputs depend on each input."""
+    atoms = [*jaxpr.outvars, *(atom for equation in _live_equations(jaxpr) for atom in equation.invars)]
+    live = {atom for atom in atoms if not isinstance(atom, Literal)}
+    return [var in live for var in jaxpr.invars]
+
+
 def _apply(b: Builder, equation: Any, inputs: list[Value]) -> Sequence[Value]:
     name = equation.primitive.name
     if name not in RULES:

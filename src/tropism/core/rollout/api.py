@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from tropism.core.compiled.reset_where import Restarts, check_restarts
 from tropism.core.devices import check_divisible, use_devices
 from tropism.core.environment import Environment
-from tropism.core.fused.choice import Run, check_rollout_engine, choose_run
 from tropism.core.params import override
+from tropism.core.rollout.choice import Run, check_rollout_engine, choose_run
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
 from tropism.core.rollout.scan import Rollout
@@ -44,8 +44,9 @@ def rollout(
     Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
     comes from `key`, one key per step; with `reproducible=True`, environment i equals a `Session` with
     the seed `key + i` (an int or a key).
-    `engine="fused"` runs all steps as one kernel of a GPU; `auto` does so where the kernel is verified to equal XLA's
-    results to rounding, and no transitions are collected.
+    `engine="native"` runs all steps as machine code on the CPU; `auto` does so in long rollouts where it is verified to
+    have XLA's bits. `engine="fused"` runs them as one kernel of a GPU; `auto` does so where the kernel is verified to
+    equal XLA's results to rounding, and no transitions are collected.
     `devices="all"` spreads the environments over all devices; a list, over those.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
@@ -61,7 +62,7 @@ def rollout(
     plan = RolloutPlan(env, as_policy(policy), num_envs, collect, reduce, reproducible, restarts)
     with use_devices(devices):
         check_divisible("num_envs", num_envs)
-        return _run(plan, choose_run(plan, key, params, engine), key, params, num_steps, progress)
+        return _run(plan, choose_run(plan, key, params, engine, num_steps), key, params, num_steps, progress)
 
 
 def _run(plan: RolloutPlan, run: Run, key: Any, params: Any, num_steps: int, progress: Any) -> Rollout:

@@ -1,0 +1,79 @@
+"""One environment's part of a rollout, called a lane, for engines that trace it alone instead of mapping it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from tropism.core.native.builder import Unsupported
+from tropism.core.rollout.plan import RolloutPlan, Transition
+from tropism.core.rollout.policy import RandomPolicy
+from tropism.core.rollout.scan import FIRST_MEMORIES
+
+KEYS = 3  # of a step: for the policy, the environments and their next episodes
+SAMPLES = 4  # environments of the test of `reduce`
+
+
+def lane_shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _wrap_key(words: Any) -> Any:
+    return random.wrap_key_data(words, impl="threefry2x32")
+
+
+def draws_for_batch(plan: RolloutPlan) -> bool:
+    """Whether actions are drawn from one key for the whole batch (`draw_one`), or for each environment (`act_one`)."""
+    if type(plan.policy) is RandomPolicy:
+        return True
+    if hasattr(plan.policy, "act_batch"):
+        raise Unsupported("policy", "it acts for a whole batch")
+    return False
+
+
+def draw_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+    """The engine numbers the bits of this draw by lanes."""
+    del lane
+    return plan.policy.act(_wrap_key(key), memory, obs)
+
+
+def act_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+    return plan.act_one(_wrap_key(key), lane, memory, obs)
+
+
+def step_one(
+    plan: RolloutPlan, params: Any, key: Any, time: Any, lane: Any, obs: Any, state: Any, action: Any, episodes: Any
+) -> tuple[Any, ...]:
+    """Observation, state, statistics, whether the episode ended, what `reduce` adds, and the collected transition."""
+    timestep, state = plan.advance(_wrap_key(key), lane, state, action, params)
+    transition = Transition(obs, action, *timestep[1:4], timestep.obs, timestep.info)
+    summand = plan.reduce(jax.tree.map(lambda leaf: leaf[None], transition)) if plan.reduce else None
+    episodes = None if episodes is None else episodes.after(timestep, time)
+    done = timestep.terminated | timestep.truncated
+    return timestep.obs, state, episodes, done, summand, transition if plan.collect else None
+
+
+def restart_one(
+    plan: RolloutPlan, params: Any, policy_key: Any, next_key: Any, lane: Any, state: Any
+) -> tuple[Any, ...]:
+    """Observation, state and the policy's memory at the start of the next episode."""
+    obs, state = plan.restart((_wrap_key(next_key), lane, state, params))
+    return obs, state, plan.memory(random.fold_in(_wrap_key(policy_key), FIRST_MEMORIES), lane)
+
+
+def check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
+    """Refuse a `reduce` whose result is neither one value for each environment nor a sum over them.
+
+    `shapes` are those of a transition of `SAMPLES` environments.
+    """
+    rng = np.random.default_rng(0)
+    batch = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 2, leaf.shape).astype(leaf.dtype)), shapes)
+    singles = [reduce(jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], batch)) for i in range(SAMPLES)]
+    for whole, *parts in zip(*map(jax.tree.leaves, (reduce(batch), *singles)), strict=True):
+        is_sum = jnp.shape(whole) == jnp.shape(parts[0])
+        expected = sum(parts[1:], parts[0]) if is_sum else jnp.concatenate(list(map(jnp.atleast_1d, parts)))
+        if jnp.shape(whole) != jnp.shape(expected) or not np.allclose(whole, expected, 1e-4, 1e-4):
+            raise Unsupported("reduce", "it combines environments")
