@@ -29,7 +29,7 @@ def describe_engines(env: Environment, params: Any) -> dict[str, str]:
 
 def _rollout_engine(env: Environment, params: Any) -> str:
     if jax.default_backend() != "gpu":
-        return "xla (rollouts are fused on a GPU)"
+        return "xla (native if long, and verified then)"
     plan = RolloutPlan(env, random_policy(env, params), NUM_ENVS, False, None, False, "auto")
     reason = reason_not_fused(plan, jax_key(0), jax.tree.map(jnp.asarray, params), verified=True)
     return f"xla ({reason})" if reason else "fused"
