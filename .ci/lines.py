@@ -8,23 +8,23 @@ from pathlib import Path
 PACKAGE = Path("src/tropism")
 LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
-# refactoring and the additions of later features; docs/decisions.md explains the difference.
+# refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
     "core": (9920, 5900),
     "check": (1420, 1100),
     "isolation": (670, 650),
-    "envs": (3980, 2600),
-    "plume": (5215, 3000),
+    "envs": (3980, 2900),
+    "plume": (5215, 5000),
     "gym": (2020, 1600),
-    "serve": (8530, 6500),
+    "serve": (8530, 7000),
     "client": (920, 830),
     "wire": (450, 300),
     "record": (1150, 1050),
     "train": (3000, 1900),
-    "cli": (2530, 1780),
+    "cli": (2530, 1700),
     "sandbox": (3900, 3400),
     "drawing": (250, 250),
-    "scale": (830, 1000),
+    "scale": (830, 800),
 }
 
 

@@ -22,7 +22,7 @@ from tropism.core.native.program import NativeProgram
 from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
 from tropism.core.native.verification import sample_actions, verify
-from tropism.core.session.compiled import CompiledEngine
+from tropism.core.session.compiled import XlaEngine
 from tropism.errors import ValidationError
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +50,7 @@ def run_both(first: Session, second: Session, actions: list[Any]) -> None:
 def test_auto_equals_xla(id: str) -> None:
     env, params = make(id)
     auto, xla = Session(env, params), Session(env, params, engine="xla")
-    assert type(engine_of(xla)) is CompiledEngine
+    assert type(engine_of(xla)) is XlaEngine
     assert_equal(auto.reset(seed=3), xla.reset(seed=3))
     run_both(auto, xla, sample_actions(env.action_space(params), 60))
     assert_equal(auto.timestep, xla.timestep)
@@ -66,7 +66,7 @@ def test_snapshots_continue_on_another_engine(id: str, engines: Any) -> None:
     session.reset(seed=5)
     session.step(actions[0])
     other = Session.restore(session.snapshot(), engine=engines[1])
-    assert {type(engine_of(session)), type(engine_of(other))} == {NativeEngine, CompiledEngine}
+    assert {type(engine_of(session)), type(engine_of(other))} == {NativeEngine, XlaEngine}
     assert other.snapshot() == session.snapshot()
     run_both(session, other, actions)
 

@@ -275,7 +275,7 @@ def test_an_episode_whose_replay_diverges_is_logged_and_the_session_continues(
 
 
 def test_an_episode_longer_than_its_history_is_recorded(tmp_path: Path):
-    limits = SessionLimits(max_entries=4, checkpoint_every=2)
+    limits = SessionLimits(max_entries=4, snapshot_every=2)
     actions = [0, 1, 0, 1, 1, 0, 0, 1]
     with running("CartPole-v1", record=tmp_path, session_limits=limits) as server, server.ws() as connection:
         talk(connection, "reset", {"seed": 1})

@@ -314,7 +314,7 @@ class Interleaved(RuleBasedStateMachine):
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     with ExitStack() as started:
-        limits = SessionLimits(checkpoint_every=5)
+        limits = SessionLimits(snapshot_every=5)
         yield Servers(tmp_path, started, own=SERVED, log_size=50, session_limits=limits)
 
 

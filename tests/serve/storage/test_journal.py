@@ -77,7 +77,7 @@ def random_action(session: Session, number: int) -> dict[str, Any]:
 def test_an_episode_continues_bit_for_bit_after_a_crash(id: str):
     session = Session(*make(id))
     actions = [random_action(session, number) for number in range(5)]
-    with running(id, session_limits=SessionLimits(checkpoint_every=3)) as server, server.ws(id) as first:
+    with running(id, session_limits=SessionLimits(snapshot_every=3)) as server, server.ws(id) as first:
         begun = talk(first, "reset", {"seed": 7})["data"]
         for action in actions[:4]:
             talk(first, "step", action)
@@ -150,7 +150,7 @@ def test_a_repeated_request_is_performed_once_across_crashes():
 
 
 def test_a_request_before_the_last_checkpoint_is_not_repeated():
-    limits = SessionLimits(checkpoint_every=2)
+    limits = SessionLimits(snapshot_every=2)
     with running("CartPole-v1", session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", {"value": n % 2}, request_id=f"r{n}") for n in range(3)]
@@ -161,7 +161,7 @@ def test_a_request_before_the_last_checkpoint_is_not_repeated():
 
 
 def test_a_repeated_step_at_a_checkpoint_gets_its_reply():
-    limits = SessionLimits(checkpoint_every=2)
+    limits = SessionLimits(snapshot_every=2)
     with running("CartPole-v1", session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 1})["data"]["session_id"]
         replies = [talk(connection, "step", STEP, request_id=f"r{number}") for number in range(2)]
@@ -219,7 +219,7 @@ def test_entries_are_found_after_the_log_was_flushed():
 
 
 def test_the_middle_of_a_very_long_episode_is_deleted():
-    limits = SessionLimits(max_entries=10, checkpoint_every=7)
+    limits = SessionLimits(max_entries=10, snapshot_every=7)
     with running("Pendulum-v1", log_size=3, session_limits=limits) as server, server.ws() as connection:
         id = talk(connection, "reset", {"seed": 2})["data"]["session_id"]
         for _ in range(60):

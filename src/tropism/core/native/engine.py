@@ -1,4 +1,4 @@
-"""The native engine of a session: machine code on the same packed buffer as the compiled engine."""
+"""The native engine of a session: machine code on the same packed buffer as the XLA engine."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -13,11 +13,11 @@ from tropism.core.episode import Timestep
 from tropism.core.native.choice import Choice, EngineName, choose_engine
 from tropism.core.native.memory import ProgramMemory
 from tropism.core.native.program import KEY_WORDS
-from tropism.core.session.compiled import OUTCOME, CompiledEngine, action_reader
+from tropism.core.session.compiled import OUTCOME, XlaEngine, action_reader
 from tropism.core.spaces import Box, Discrete, Space
 
 
-class NativeEngine(CompiledEngine):
+class NativeEngine(XlaEngine):
     """Steps in place; rendering and everything else is inherited from the XLA engine."""
 
     def __init__(self, env: Environment, params: Any, choice: Choice):
@@ -102,7 +102,7 @@ def _discrete_writer(space: Discrete, read: Callable[[Any], int], memory: Progra
     return write
 
 
-def compiled_engine(env: Environment, params: Any, engine: EngineName) -> CompiledEngine:
+def make_compiled_engine(env: Environment, params: Any, engine: EngineName) -> XlaEngine:
     """The engine of a pure environment."""
     choice = choose_engine(env, params, engine)
-    return CompiledEngine(env, params) if choice.native is None else NativeEngine(env, params, choice)
+    return XlaEngine(env, params) if choice.native is None else NativeEngine(env, params, choice)

@@ -1,4 +1,4 @@
-"""The engine of a pure environment: a compiled program on one packed buffer."""
+"""The XLA engine of a pure environment: a compiled program on one packed buffer."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ OUTCOME = struct.Struct("<f?3x?3x")  # reward, terminated, truncated: adjacent, 
 HEAD = struct.Struct("<2Ii")  # key, time: the first words of an episode
 
 
-class CompiledEngine:
-    """Runs a pure environment: one packed buffer, one dispatch per step."""
+class XlaEngine:
+    """Runs a pure environment by XLA: one packed buffer, one dispatch per step."""
 
     is_damaged = False
 

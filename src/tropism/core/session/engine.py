@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
 from tropism.core.native.choice import EngineName, check_engine
-from tropism.core.native.engine import compiled_engine
+from tropism.core.native.engine import make_compiled_engine
 from tropism.core.session.host import HostEngine
 from tropism.errors import ValidationError
 
@@ -38,4 +38,4 @@ def make_engine(env: Environment, params: Any, copies: bool, engine: EngineName)
     check_engine(engine)
     if engine == "native" and not env.pure:
         raise ValidationError("engine", engine, "auto, or a pure environment")
-    return compiled_engine(env, params, engine) if env.pure else HostEngine(env, params, copies)
+    return make_compiled_engine(env, params, engine) if env.pure else HostEngine(env, params, copies)

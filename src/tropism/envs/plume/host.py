@@ -15,8 +15,8 @@ from tropism.core.compiled.program import host_device
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep, host_key, seed_words
 from tropism.core.host import Host
-from tropism.core.native.engine import compiled_engine
-from tropism.core.session.compiled import CompiledEngine
+from tropism.core.native.engine import make_compiled_engine
+from tropism.core.session.compiled import XlaEngine
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.host_parts import (
@@ -63,7 +63,7 @@ class HostSearch:
         self.size = GridSize(*base.grid_size)
         self.shape, self.low, self.high, self.trail = base.shape, base.low, base.high, base.trail
         self.on_grid = base.motion.on_grid
-        self.engine: CompiledEngine | None = None  # moves the agent and the plume if both are the library's
+        self.engine: XlaEngine | None = None  # moves the agent and the plume if both are the library's
         self._small_obs = SmallBox.of(base.sensor.space(base.shape))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class HostSearch:
         parts = {name: part for name, (own, part) in user.items() if own is not None}
         library_params = replace(params, **parts)
         if self.engine is None:
-            self.engine = compiled_engine(self.base.with_parts(**parts), library_params, "auto")
+            self.engine = make_compiled_engine(self.base.with_parts(**parts), library_params, "auto")
         self._follow_engine(state, self.engine.reset(seed, library_params, {}))
 
     def _follow_engine(self, state: PlumeHostState, timestep: Timestep) -> None:

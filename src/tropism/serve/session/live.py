@@ -20,7 +20,7 @@ from tropism.serve.session.json_form import session_state
 from tropism.serve.session.lock import SessionLock
 from tropism.serve.session.log import SessionLog
 from tropism.serve.session.recovery import RecoverableSession
-from tropism.serve.session.replay import checkpoint, compare_reward, restore_session
+from tropism.serve.session.replay import compare_reward, periodic_snapshot, restore_session
 from tropism.serve.session.requests import (
     ANYWHERE,
     EmptyRequest,
@@ -243,8 +243,8 @@ class LiveSession(RecoverableSession):
         def write() -> None:
             if directly:
                 recordings.record_step(self, action, timestep)
-            every = self._context.settings.session_limits.checkpoint_every
-            self.log.append((entry,), checkpoint(session, every), size)
+            every = self._context.settings.session_limits.snapshot_every
+            self.log.append((entry,), periodic_snapshot(session, every), size)
             self.steps_written += 1
 
         self.write_or_rollback(session, write, restore_point)

@@ -86,7 +86,7 @@ def entries_to_step(entries: list[Entry], step: int) -> list[Entry]:
     return entries[: lengths[step]]
 
 
-def checkpoint(session: Session, every: int) -> bytes | None:
+def periodic_snapshot(session: Session, every: int) -> bytes | None:
     """A snapshot every so many steps, to keep replays short; None otherwise.
 
     Host environments get none: their snapshots are replays themselves.

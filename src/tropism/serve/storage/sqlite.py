@@ -37,7 +37,7 @@ from tropism.serve.storage.statements import (
     DELETE_REPLIES,
     INSERT_NOTE,
     INSERT_SESSION,
-    SAVE_CHECKPOINT,
+    SAVE_SNAPSHOT,
     SELECT_EXPIRED,
     SELECT_NUMBER,
     UPDATE_USED,
@@ -186,7 +186,7 @@ class SqliteJournal(Journal):
                     group.lines.append((number, session.end, entry))
                     session.end += 1
             if snapshot is not None:
-                group.statements += self._checkpoint(session, snapshot)
+                group.statements += self._save_snapshot(session, snapshot)
             group.keys.add(claim.key)
             return group
 
@@ -203,10 +203,10 @@ class SqliteJournal(Journal):
             (BEGIN_EPISODE, (begin, begin, now, number)),
         ]
 
-    def _checkpoint(self, session: LeasedSession, snapshot: bytes) -> list[Statement]:
+    def _save_snapshot(self, session: LeasedSession, snapshot: bytes) -> list[Statement]:
         """Save a snapshot to replay from; deletes entries that neither a replay nor the history needs."""
         end, history_end = session.end, session.begin + self._max_entries
-        statements: list[Statement] = [(SAVE_CHECKPOINT, (end, snapshot, self._now(), session.number))]
+        statements: list[Statement] = [(SAVE_SNAPSHOT, (end, snapshot, self._now(), session.number))]
         if end > history_end:
             statements.append((DELETE_BETWEEN, (session.number, history_end, end - 1)))
         return statements
@@ -266,7 +266,7 @@ class SqliteJournal(Journal):
             if session is None:
                 return
             if snapshot is not None and session.number is not None:
-                group.statements += self._checkpoint(session, snapshot)
+                group.statements += self._save_snapshot(session, snapshot)
             del self._leased[claim.key]
         if snapshot is not None:
             await self.durable(group)

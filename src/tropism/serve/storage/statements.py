@@ -10,7 +10,7 @@ Statement = tuple[str, tuple[Any, ...]]
 INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
 INSERT_SESSION_ROW = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
-SAVE_CHECKPOINT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
+SAVE_SNAPSHOT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
 DELETE_OLD_EPISODES = """
 delete from episodes where session = ? and last < ? and not exists (
   select 1 from notes where notes.session = episodes.session and kind = 'snapshot' and begin <= last and first < seq

@@ -22,7 +22,7 @@ class SessionLimits:
     max_dropped_ids: int = 100_000  # per episode: requests whose replies were dropped; the oldest are removed first
     max_snapshots: int = 1024
     max_snapshot_bytes: int = 2**26  # all snapshots together
-    checkpoint_every: int = 1000  # steps between two snapshots to replay from, for pure environments
+    snapshot_every: int = 1000  # steps between two snapshots to replay from, for pure environments
 
 
 class SavedSnapshot(NamedTuple):
