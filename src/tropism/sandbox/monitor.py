@@ -15,8 +15,8 @@ LOW_PRIORITY, NORMAL_PRIORITY = 5, 0  # nice values
 STATUS = re.compile(rb"VmPTE:\s*(\d+) kB.*\nThreads:\s*(\d+)\n", re.DOTALL)
 STATUS_SIZE = 4096
 ALWAYS_POSSIBLE = (
-    "kernel vulnerabilities in the system calls that Python needs (tier S, a gVisor or Kata container for each "
-    "session, protects against those)",
+    "kernel vulnerabilities in the system calls that Python needs (tier S, a virtual machine for each session, "
+    "protects against those)",
     "timing: code can measure how busy the machine is",
     "reading the system's shared libraries and the files of the standard library",
     "exceeding the limits of threads, page tables and files for a moment: they are checked at intervals",
