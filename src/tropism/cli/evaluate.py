@@ -106,7 +106,7 @@ def evaluate(
 
 def _check_where(remote: bool, on: str | None, devices: str | None, engine: str) -> None:
     if engine != "auto" and remote:
-        raise ValidationError("engine", engine, "no --engine: pass it to `tropism serve` and give its URL")
+        raise ValidationError("engine", engine, "no --engine with a URL: pass it to `tropism serve`")
     if engine == "native" and on is not None:
         raise ValidationError("engine", engine, "auto or xla with --on, which runs compiled batches")
     if on is not None and (remote or devices is not None):

@@ -105,7 +105,7 @@ def train(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE,VALUE",
-            help="Train with each value of a hyperparameter, into a folder each; repeatable: all combinations.",
+            help="Train with each value of a hyperparameter, each into its own folder. Repeat it for all combinations.",
         ),
     ] = None,
     on: On = None,

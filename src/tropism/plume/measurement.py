@@ -141,7 +141,7 @@ def _simulate(field: Field, keys: Any, points: Any, num_steps: int) -> Any:
 
 
 def _mean_wind(field: Any, seed: int, num_steps: int) -> NDArray[Any]:
-    """That of the wind model, if that is the field's whole wind; otherwise the mean over time at the source."""
+    """The mean of the wind model if it is the only wind; otherwise the mean over time at the source."""
     match field:
         case Gaussian(flow=flow) | Puffs(flow=flow) | Movie(u=None, flow=flow):
             return np.asarray(flow.mean(), float)
@@ -174,7 +174,7 @@ def _profile(position: NDArray[Any], series: NDArray[Any], threshold: float) -> 
 
 
 def _durations(seconds: NDArray[Any], dt: float) -> Durations:
-    """Fitted from two steps on; half a step less, because durations are whole steps (Clauset et al. 2009)."""
+    """Fit durations of two and more steps; the bound is 1.5, as they are whole steps (Clauset et al. 2009)."""
     if (seconds >= 1.5 * dt).sum() < 2:
         return Durations(seconds, None, None)
     return Durations(seconds, *statistics.power_law(seconds, 1.5 * dt))

@@ -136,5 +136,5 @@ def _remove_stale(parents: Iterable[Path]) -> None:
 
 
 def _unavailable(reason: str) -> SandboxError:
-    message = f"no control group can be made, which would limit the processes of a sandbox together ({reason})"
+    message = f"no control group can be made to limit the processes of a sandbox together ({reason})"
     return SandboxError("cgroup", reason, "a control group with memory and pids", message)

@@ -29,7 +29,7 @@ class Processes:
             payload = pickle.dumps(job, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             message = f"this cannot be sent to another process ({error}); use on='threads', or define it in a module"
-            raise ValidationError("on", "processes", "what can be pickled", message) from error
+            raise ValidationError("on", "processes", "picklable arguments", message) from error
         queue = Queue(shards)
         workers = [_Worker(payload) for _ in range(min(self.workers, len(shards)))]
         try:

@@ -40,7 +40,7 @@ class Ray:
             stored = self.api.put(job)
         except (TypeError, AttributeError) as error:
             message = f"this cannot be sent to a Ray cluster ({error})"
-            raise ValidationError("on", "ray", "what can be pickled", message) from error
+            raise ValidationError("on", "ray", "picklable arguments", message) from error
         make_actor = self.api.remote(num_cpus=1, max_restarts=0)(ShardActor).remote
         actors = [make_actor(stored) for _ in range(min(self.workers, len(shards)))]
         queue, busy = Queue(shards), dict[Any, tuple[Any, int]]()
@@ -89,7 +89,7 @@ class ShardActor:
 
 def import_ray() -> Any:
     require_extra("ray", 'on="ray"', "ray")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray reports to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics
     return importlib.import_module("ray")
 
 
@@ -97,7 +97,7 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
     if address is not None:
         _check_reachable(address)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)  # Ray executes a program at once
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)  # Ray calls exec right after it
         try:
             ray.init(address, **QUIET | options)
         except ConnectionError as error:

@@ -18,12 +18,12 @@ SHARD = 8  # episodes
 
 
 class EpisodeLog(NamedTuple):
-    """What a worker returns of an episode."""
+    """The part of an episode that a worker returns."""
 
     seed: int
     episode_id: str | None
     first: Timestep
-    steps: list[tuple[Any, Timestep]]  # actions and what followed
+    steps: list[tuple[Any, Timestep]]  # actions, and the timesteps after them
     total_reward: float
 
 

@@ -1,4 +1,4 @@
-"""What executors share: jobs, shards that still have to run, and the interface of an executor."""
+"""Jobs, the queue of their shards, and the interface of an executor."""
 
 import os
 from collections import Counter, deque
@@ -45,7 +45,7 @@ class Queue:
         return number, self._shards[number]
 
     def put_back(self, number: int) -> None:
-        """Queue a shard again, whose worker has ended."""
+        """Queue a shard again after its worker has ended."""
         if self._attempts[number] >= MAX_ATTEMPTS:
             message = f"the worker of shard {self._shards[number]!r} ended {MAX_ATTEMPTS} times"
             raise ProcessError("shard", self._shards[number], "a shard that does not end its worker", message)

@@ -1,4 +1,4 @@
-"""Runs shards on threads of this process: for compiled environments, and those that wait."""
+"""Runs shards on threads of this process: for compiled environments, and for policies that wait."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed

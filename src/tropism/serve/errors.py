@@ -85,7 +85,7 @@ def late_step_error() -> StateError:
 
 
 def unknown_session_error(id: str, environment: str | None) -> ServerError:
-    """The error for a session id that is unknown, or not of this caller, in this or (None) any environment."""
+    """The error for an id that is not a session of this caller in `environment`, or, if None, in any."""
     if environment is None:
         return ServerError("SESSION_ERROR", f"no session {shorten(id)} is yours; reset opens one")
     instead = "to open a new one, reset and leave out the header X-Session-Id, or the session_id of a socket"

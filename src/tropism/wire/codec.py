@@ -87,9 +87,9 @@ def _decode(decoder: Any, raw: bytes | str) -> Any:
 
 
 def _has_lone_surrogate(raw: bytes | str) -> bool:
-    """Whether a lone surrogate is the only error, or one of them if the message is large.
+    """Whether a lone surrogate is the only error, or, in a large message, one of the errors.
 
-    The message of msgspec for that is misleading.
+    msgspec's message for it is misleading.
     """
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
     if SURROGATE.search(data) is None:

@@ -1,4 +1,4 @@
-"""Compares rollouts as one kernel with XLA's, and finds the reason why one does not run so."""
+"""Compares fused rollouts with XLA's, and finds the reason why a rollout is not fused."""
 
 import logging
 from dataclasses import replace

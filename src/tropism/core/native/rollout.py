@@ -78,7 +78,7 @@ class NativeRolloutProgram:
         return Library(self._assembly, vectorize=True).loop("steps")
 
     def compile(self) -> Self:
-        """Compile the loops, which happens only on use: one that differs from XLA's is known by its digest."""
+        """Compile the loops. A stored verdict, found by the digest, may reject them without compiling."""
         assert self._steps
         return self
 

@@ -32,7 +32,7 @@ def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine, 
 
     `auto` chooses XLA if the rollout is part of another compiled function, which may be differentiated or mapped.
     """
-    # A new array is a tracer inside a compiled function, also if nothing that is passed is one.
+    # Inside a compiled function a new array is a tracer, even if no argument is one.
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((plan, key, params, jnp.zeros(()))))
     if engine in ("native", "fused") and num_devices() > 1:
         raise ValidationError("engine", engine, "auto or xla with several devices")

@@ -92,12 +92,12 @@ def _slice(frames: Any) -> slice:
 
 
 def frame_step(frames: Any) -> int:
-    """Of how many frames of a file one is read."""
+    """The distance between two frames that are read."""
     return _slice(frames).step or 1
 
 
 def _choose(arrays: dict[str, Any], dataset: str | None) -> str:
-    """The name of the array: that one, or the only one with three axes."""
+    """The name of the array: `dataset`, or that of the only array with three axes."""
     if dataset is not None and dataset not in arrays:
         raise ValidationError("dataset", dataset, f"the name of an array in the file: {sorted(arrays)}")
     candidates = [name for name, array in arrays.items() if len(array.shape) == 3]

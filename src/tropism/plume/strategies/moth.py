@@ -1,4 +1,4 @@
-"""A moth that counter-turns: it zigzags upwind by an inner clock, ever more across the wind since the last odour."""
+"""A moth that counter-turns: it zigzags upwind by an inner clock, and ever wider the longer it smells nothing."""
 
 from typing import Any
 

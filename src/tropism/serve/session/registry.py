@@ -290,7 +290,7 @@ class SessionRegistry:
                 await self._release(live, snapshot, failed)
 
     def _hand_over_later(self, key: bytes) -> None:
-        """Another worker waits for this session: release it after its running request."""
+        """Release a session that another worker waits for, after its running request."""
         for live in self._live.values():
             if live.log.claim.key == key and live.environment.resumable:
                 self._run_in_background(self._hand_over(live))

@@ -156,7 +156,7 @@ class PostgresJournal(Journal):
         self._on_wanted = callback
 
     def _release_later(self, key: bytes, worker: str) -> None:
-        """Another worker waits for this session; called by the thread that watches."""
+        """Report that another worker waits for this session; called by the thread of `PostgresWatch`."""
         with self._wake:
             session, loop = self._leased.get(key), self._loop
         if session is not None and session.claim.worker != worker and loop is not None:

@@ -1,4 +1,4 @@
-"""A thread that learns which sessions other workers wait for, counts the running time, and deletes expired sessions."""
+"""A thread that listens for requests for sessions, counts the running time, and deletes expired sessions."""
 
 import logging
 import threading
@@ -56,7 +56,7 @@ class PostgresWatch:
         self._connection.close()
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
-        """Until the next tick is due."""
+        """Report the sessions that other workers wait for, until the next tick is due."""
         for notice in connection.notifies(timeout=self._tick_seconds):
             if self._closing:
                 return

@@ -134,13 +134,13 @@ class Journal(Protocol):
         ...
 
     def add_alias(self, claim: Claim, alias: bytes, sealed_id: bytes) -> None:
-        """Store another name of a session with its first append, if other workers need it; before that append."""
+        """Name a new session by an alias too, before its first append; only a shared journal stores it."""
 
     async def find_alias(self, alias: bytes) -> bytes | None:
-        """What was stored with this name of a session, if anything."""
+        """The sealed id that is stored with this alias; None if there is none."""
 
     def when_wanted(self, callback: WantedCallback) -> None:
-        """Call back on the event loop if another worker waits for a session that this one holds."""
+        """Set the callback, on the event loop, for sessions of this worker that another one waits for."""
 
     @abstractmethod
     async def claim(self, key: bytes, worker: str) -> Claim | None:

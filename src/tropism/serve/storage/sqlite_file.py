@@ -168,7 +168,7 @@ class SqliteFile:
             while True:
                 with self._connection("read") as file:
                     piece = file.execute(SELECT_PIECE, (number, begin, last, end)).fetchone()
-                    if piece is None:  # what was moved from the log meanwhile, has been read
+                    if piece is None:  # entries that moved from the log meanwhile have been read
                         logged = self.logged_rows() if self._log_size else []
                         break
                 last = piece[0]

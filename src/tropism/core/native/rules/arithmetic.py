@@ -106,7 +106,7 @@ class Algebra:
         return self._emit("div", x, y)
 
     def is_uniform(self, x: Scalars) -> bool:
-        """Whether an array is not one of different constants, which XLA does not combine with others."""
+        """Whether the constants in an array are equal; XLA does not combine different ones with others."""
         first = x.flat[0] if x.size else None
         return all(item == first or self._value(item) is None for item in x.flat)
 
