@@ -21,7 +21,7 @@ FLAG = f"--xla_force_host_platform_device_count={DEVICES_PER_PROCESS}"  # CPU "d
 
 
 def figures(devices: str | None, folder: Path) -> dict[str, object]:
-    """Results that every process computes together with the others, and returns alike."""
+    """Results that all processes compute together; each returns the same ones."""
     env, params = tropism.make("CartPole-v1")
     policy = tropism.random_policy(env, params)
     rolled = tropism.rollout(env, policy, jax.random.key(0), 64, 20, collect=False, devices=devices)
