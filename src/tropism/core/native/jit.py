@@ -13,7 +13,7 @@ try:
 except ImportError:
     llvm = None
 
-# Those of a standard pipeline that change straight-line code, in its order, without the SLP vectoriser: it changes bits.
+# Those of a standard pipeline that change straight-line code, in its order, without SLP vectorising: it changes bits.
 PASSES = ("sroa", "new_gvn", "instruction_combine", "reassociate", "instruction_combine", "aggressive_dce")
 MAX_VECTORIZED = 10_000  # lines; longer loops take LLVM more than ten seconds
 LONG = 4_000  # lines; the code generator is quadratic in the length of a function, and slower than what it gains
