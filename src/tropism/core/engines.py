@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from tropism.core.environment import Environment
 from tropism.core.fused.choice import reason_not_fused
 from tropism.core.native.batch_engine import choose_batch_engine
-from tropism.core.native.choice import choose_engine
+from tropism.core.native.choice import NOT_INSTALLED, choose_engine
+from tropism.core.native.jit import available
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key, random_policy
 
@@ -28,8 +29,8 @@ def describe_engines(env: Environment, params: Any) -> dict[str, str]:
 
 
 def _rollout_engine(env: Environment, params: Any) -> str:
-    if jax.default_backend() != "gpu":
-        return "xla (native in long rollouts, where verified)"
+    if jax.default_backend() == "cpu":
+        return "xla (native in long rollouts, where verified)" if available() else f"xla ({NOT_INSTALLED})"
     plan = RolloutPlan(env, random_policy(env, params), NUM_ENVS, False, None, False, "auto")
     reason = reason_not_fused(plan, jax_key(0), jax.tree.map(jnp.asarray, params), verified=True)
     return f"xla ({reason})" if reason else "fused"

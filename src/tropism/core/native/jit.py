@@ -42,7 +42,7 @@ class Library:
 
     def __init__(self, assembly: str, vectorize: bool = False):
         if vectorize and assembly.count("\n") > MAX_VECTORIZED:
-            raise Unsupported("program", f"its batch takes more than {MAX_VECTORIZED:,} instructions")
+            raise Unsupported("program", f"its loops take more than {MAX_VECTORIZED:,} lines of assembly")
         _initialize()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         level = 3 if assembly.count("\n") < LONG else 1
