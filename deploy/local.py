@@ -35,6 +35,7 @@ def main() -> None:
     args = parser.parse_args()
     programs, nginx = postgres_programs(), _nginx()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background programs with SIGINT ignored
     with ExitStack() as stack:
         folder = stack.enter_context(open_folder(args.folder))
         first = args.port + 1

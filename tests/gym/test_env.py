@@ -25,6 +25,7 @@ from tropism import (
 )
 from tropism.core.host import Host
 from tropism.gym import GymEnv, to_gymnasium
+from tropism.gym.env import has_picture
 
 
 def cartpole(**arguments: Any) -> GymEnv:
@@ -248,7 +249,8 @@ def test_unseeded_environments_differ():
 
 @pytest.mark.parametrize("id", mark_slow(ALL))
 def test_copies_during_an_episode_continue_identically(id: str):
-    env: Any = gymnasium.make(f"tropism/{id}", render_mode="rgb_array")
+    drawn = has_picture(make(id)[0])
+    env: Any = gymnasium.make(f"tropism/{id}", render_mode="rgb_array" if drawn else None)
     env.reset(seed=3)
     env.action_space.seed(3)
     for _ in range(3):
@@ -262,7 +264,7 @@ def test_copies_during_an_episode_continue_identically(id: str):
         action = env.action_space.sample()
         expected = env.step(action)
         assert all(same(expected, twin.step(action)) for twin in twins)
-    assert all(np.array_equal(env.render(), twin.render()) for twin in twins)
+    assert not drawn or all(np.array_equal(env.render(), twin.render()) for twin in twins)
 
 
 def test_copies_before_the_first_reset_and_after_close():

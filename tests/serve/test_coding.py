@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 from tests.sandbox.processes import stable_count
-from tests.serve.replies import assert_refused
+from tests.serve.replies import assert_error, assert_refused
 from tests.serve.running import Running, Servers, running, talk
 
 from tropism.client import Client
@@ -134,13 +134,15 @@ def test_sessions_are_limited_by_the_memory_of_the_machine(monkeypatch: pytest.M
     memory = {"SC_PHYS_PAGES": 2 * 2 * SESSION_MEMORY // 4096, "SC_PAGE_SIZE": 4096}  # half of it is for two sessions
     monkeypatch.setattr(os, "sysconf", memory.__getitem__)
     with running("Coding-v0", "Echo-v0") as server, ExitStack() as callers:
-        one, two, three = (callers.enter_context(server.http("Coding-v0")) for _ in range(3))
-        ids = [http.post("/reset", json={"seed": 0}).json()["session_id"] for http in (one, two)]
+        one, two = (callers.enter_context(server.ws("Coding-v0")) for _ in range(2))  # attached: they are not evicted
+        three = callers.enter_context(server.http("Coding-v0"))
+        ids = [talk(socket, "reset", {"seed": 0})["data"]["session_id"] for socket in (one, two)]
         assert "memory for 2 sessions" in assert_refused(three.post("/reset", json={}), "CAPACITY_REACHED")["message"]
-        assert_refused(one.post("/fork", json={}), "CAPACITY_REACHED")
+        assert_error(talk(one, "fork", {"from": "now"}), "CAPACITY_REACHED")
         with server.http("Echo-v0") as echo:
             assert echo.post("/reset", json={}).status_code == 200
-        assert one.post("/close", json={}).status_code == 200
+        with server.http("Coding-v0", headers={"X-Session-Id": ids[0]}) as other:
+            assert other.post("/close", json={}).status_code == 200
         assert three.post("/reset", json={}).status_code == 200
         assert len(set(ids)) == 2
 

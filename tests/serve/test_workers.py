@@ -54,8 +54,8 @@ class Deployment(NamedTuple):
 
 
 def free_ports(count: int) -> int:
-    """The first of several consecutive free ports."""
-    for first in range(21_000 + os.getpid() % 10_000, 60_000, count):
+    """The first of several consecutive free ports; processes of parallel tests search in different places."""
+    for first in range(21_000 + os.getpid() * 4 * count % 10_000, 60_000, count):
         try:
             for port in range(first, first + count):
                 with socket.socket() as probe:
@@ -81,9 +81,8 @@ def deployment() -> Iterator[Deployment]:
             yield Deployment(match[1], [url for url, _ in workers], [process for _, process in workers])
             break
     started.send_signal(signal.SIGINT)
-    started.stdout.read()
-    assert started.wait(60) == 0
-    started.stdout.close()
+    started.communicate(timeout=60)
+    assert started.returncode == 0
     for each in range(port, port + PORTS):
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", each)) != 0

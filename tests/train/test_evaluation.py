@@ -218,8 +218,8 @@ def test_a_policy_for_a_host_environment_may_be_impure_and_receives_its_observat
         ("own_policies:word", "a policy of one agent"),
         ("own_policies:nothing", "importable"),
         ("no_such_module:f", "importable"),
-        ("no/such/folder", "random, a folder of `tropism train`"),
-        ("cast-and-surge", "random, a folder of `tropism train`"),
+        ("no/such/folder", "random, .*a folder of `tropism train`"),
+        ("cast-and-surge", "random, .*a folder of `tropism train`"),
         ("llm:model", "llm:MODEL@URL"),
         ("llm:model@host", "http://127"),
     ],
@@ -413,7 +413,7 @@ def test_evaluate_command_writes_a_table_json_and_a_plot(tmp_path: Path) -> None
     options = ["--episodes", "16", "--param", "max_steps=30", "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(app, ["evaluate", "PlumeNavMeander-v0", "--policy", "cast-and-surge", *options])
     assert result.exit_code == 0, result.output
-    assert "found the source" in result.stdout
+    assert "found the" in result.stdout
     figures = json.loads((tmp_path / "out" / "evaluation.json").read_text())["policies"]
     assert figures[0]["success"]["low"] <= figures[0]["success"]["mean"] <= figures[0]["success"]["high"]
     assert (tmp_path / "out" / "evaluation.png").read_bytes().startswith(b"\x89PNG")
