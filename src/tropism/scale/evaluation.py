@@ -41,19 +41,19 @@ class EvaluationJob:
     max_steps: int  # of an episode that is not compiled
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         return self.env.pure and not runs_on_host(self.policy)
 
     def shards(self, num_episodes: int) -> list[range]:
         """The parts of an evaluation, which do not depend on the executor."""
-        if self.compiled:
+        if self.is_compiled:
             return compiled_shards(self.env, num_episodes)
         starts = range(0, num_episodes, HOST_SHARD)
         return [range(start, min(start + HOST_SHARD, num_episodes)) for start in starts]
 
     def __call__(self, shard: range) -> Evaluation:
         seed = self.seed + shard.start
-        if self.compiled:
+        if self.is_compiled:
             return evaluate_batch(self.name, self.env, self.params, self.policy, seed, len(shard))
         policy = copy.deepcopy(self.policy)  # it may have a state, and other threads run it, too
         with Session(self.env, self.params) as session:
