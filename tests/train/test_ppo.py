@@ -16,7 +16,7 @@ from tropism.train.ppo import PPO, PPOConfig
 from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, TrainingReport, train
 from tropism.train.training import Training
-from tropism.train.updates import run_updates
+from tropism.train.updates import init_agents_compiled, run_updates
 
 SHORT = Training(
     "CartPole-v1", {}, {}, PPOConfig(total_steps=20_000, num_envs=8, recurrent=True, hidden=16), seed=0, seeds=2
@@ -46,6 +46,33 @@ def test_killed_training_resumes_bit_for_bit(tmp_path: Path):
     resumed, same_curve = train(SHORT, tmp_path / "killed", resume=True)
     assert curve == same_curve
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(whole), jax.tree.leaves(resumed))
+
+
+def assert_agent_equal(state: Any, agent: int, other: Any, other_agent: int) -> None:
+    for leaf, other_leaf in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(leaf[agent], other_leaf[other_agent])
+
+
+@pytest.mark.slow
+def test_agent_does_not_depend_on_how_many_are_trained(tmp_path: Path):
+    few = SHORT._replace(config=PPOConfig(total_steps=2048, num_envs=8, num_steps=64, recurrent=True, hidden=16))
+    four, curve = train(few._replace(seeds=4), tmp_path / "four")
+    sixteen, long_curve = train(few._replace(seeds=16), tmp_path / "sixteen")
+    alone, _ = train(few._replace(seed=3, seeds=1), tmp_path / "alone")
+    for agent in range(4):
+        assert_agent_equal(four, agent, sixteen, agent)
+    assert_agent_equal(four, 3, alone, 0)
+    assert curve == [[steps, returns[:4]] for steps, returns in long_curve]
+
+
+@pytest.mark.slow
+def test_agent_does_not_depend_on_its_chunk():
+    """On an accelerator a program updates several agents; the last one is padded."""
+    trainer, keys = SHORT.make_algorithm(), SHORT._replace(seeds=6).keys
+    six, metrics = run_updates(trainer, init_agents_compiled(trainer, keys, width=4), 2, width=4)
+    one, _ = run_updates(trainer, init_agents_compiled(trainer, keys[5:], width=4), 2, width=4)
+    assert metrics.loss.shape == (6, 2)
+    assert_agent_equal(six, 5, one, 0)
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[A
     if "policy" in header:
         raise ValidationError("checkpoint", str(path), "a checkpoint; a policy file is for evaluation only")
     training = _training(header, network)
-    like = eqx.filter_eval_shape(init_agents, training.make_algorithm(), seed_words(training.seed), training.seeds)
+    like = eqx.filter_eval_shape(init_agents, training.make_algorithm(), training.keys)
     return training, _fill(path, header, data, like), header["history"]
 
 

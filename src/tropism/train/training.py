@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve_environment
@@ -37,5 +40,10 @@ class Training(NamedTuple):
         return self._replace(network=network_name(self.network))
 
     def start(self, algorithm: Algorithm) -> Any:
-        """The state of `seeds` agents before the first update."""
-        return init_agents_compiled(algorithm, seed_words(self.seed), self.seeds)
+        """The state of the agents before the first update."""
+        return init_agents_compiled(algorithm, self.keys)
+
+    @property
+    def keys(self) -> NDArray[Any]:
+        """Raw key data of the agents: agent i is that of a run with the seed `seed + i`."""
+        return np.stack([seed_words(self.seed + agent) for agent in range(self.seeds)])

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import random
 
@@ -14,45 +15,76 @@ from tropism.core.devices import check_divisible, replicate, use_devices
 from tropism.train.algorithm import Algorithm, UpdateMetrics
 from tropism.train.faults import NO_FAULT, Fault
 
-SHORT_TRAINING = 1_000_000  # steps of all agents; below, a faster compilation saves more than a faster program
+SHORT_TRAINING = 1_000_000  # steps of an agent; below, a faster compilation saves more than a faster program
+ACCELERATOR_WIDTH = 8  # agents in one program
 
 
-def init_agents(algorithm: Algorithm, key: Any, count: int) -> Any:
-    """The state of `count` agents before the first update; `key` is raw key data."""
-    return _map_agents(algorithm.init, random.split(random.wrap_key_data(key), count))
+def init_agents(algorithm: Algorithm, keys: Any) -> Any:
+    """The state of one agent for each key, before the first update; `keys` are raw key data."""
+    return _map_agents(algorithm.init, random.wrap_key_data(keys))
 
 
-def init_agents_compiled(algorithm: Algorithm, key: Any, count: int) -> Any:
+def init_agents_compiled(algorithm: Algorithm, keys: Any, width: int | None = None) -> Any:
     """`init_agents`, compiled without optimization, because it runs once."""
-    return _compile(init_agents, 0)(algorithm, key, count)
+    chunks = _split_agents(keys, width)
+    return _join_agents([_compile(init_agents, 0)(algorithm, chunk) for chunk in chunks], len(keys))
 
 
-def run_updates(algorithm: Algorithm, state: Any, updates: int, devices: Any = None) -> tuple[Any, UpdateMetrics]:
-    """Run updates of all agents in parallel and return the metrics of each; compiled once for any number of updates.
+def run_updates(
+    algorithm: Algorithm, state: Any, updates: int, devices: Any = None, width: int | None = None
+) -> tuple[Any, UpdateMetrics]:
+    """Run updates of all agents and return the metrics of each; compiled once for any number of updates and agents.
 
-    The environments of each agent are spread over `devices`, as in `rollout`.
+    The environments of each agent are spread over `devices`, as in `rollout`. A program updates `width` agents, by
+    default a number that depends on the hardware alone: rounding differs between programs, so the result for a seed
+    would otherwise depend on how many are trained together.
     """
-    is_short = algorithm.config.total_steps * _num_agents(state) <= SHORT_TRAINING
+    is_short = algorithm.config.total_steps <= SHORT_TRAINING
     update = _compile(_update, 1 if is_short else None)
-    metrics: list[UpdateMetrics] = []
+    metrics: list[list[UpdateMetrics]] = []
+    chunks = _split_agents(state, width)
     with use_devices(devices):
         check_divisible("num_envs", algorithm.config.num_envs)
         for _ in range(updates):
-            state, each = update(algorithm, state)
-            metrics.append(each)
-    return state, _stack_metrics(metrics)
+            chunks, each = zip(*[update(algorithm, chunk) for chunk in chunks], strict=True)
+            metrics.append(list(each))
+    count = _num_agents(state)
+    return _join_agents(list(chunks), count), _stack_metrics(metrics, count)
 
 
-def _stack_metrics(metrics: list[UpdateMetrics]) -> UpdateMetrics:
-    """Metrics on the host, (agents, updates, …); without a fault, only its key is fetched."""
+def _split_agents(agents: Any, width: int | None) -> list[Any]:
+    """Chunks of `width` agents; the last one is filled with copies of the last agent."""
+    count, width = _num_agents(agents), width or _default_width()
+    if count == width:
+        return [agents]
+    chunks = [np.minimum(np.arange(start, start + width), count - 1) for start in range(0, count, width)]
+    return [jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], agents) for chunk in chunks]
 
-    def stack(values: Any) -> Any:
-        return jax.tree.map(lambda *each: np.stack(each, 1), *values)
 
-    fault = Fault(stack([each.fault.key for each in metrics]), None, None)
+def _join_agents(chunks: list[Any], count: int) -> Any:
+    """The first `count` agents of all chunks."""
+    if len(chunks) == 1 and _num_agents(chunks[0]) == count:
+        return chunks[0]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *chunks)
+
+
+def _default_width() -> int:
+    """On a CPU, several agents in one program take as long as one after another."""
+    return 1 if jax.default_backend() == "cpu" else ACCELERATOR_WIDTH
+
+
+def _stack_metrics(metrics: list[list[UpdateMetrics]], count: int) -> UpdateMetrics:
+    """Metrics on the host, (agents, updates, …), from those of the chunks of each update; without a fault, only its
+    key is fetched."""
+
+    def stack(values: list[list[Any]]) -> Any:
+        joined = [jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *chunks) for chunks in values]
+        return jax.tree.map(lambda *each: np.stack(each, 1), *joined)
+
+    fault = Fault(stack([[each.fault.key for each in chunks] for chunks in metrics]), None, None)
     if (fault.key != NO_FAULT).any():
-        fault = stack([each.fault for each in metrics])
-    return stack([each._replace(fault=None) for each in metrics])._replace(fault=fault)
+        fault = stack([[each.fault for each in chunks] for chunks in metrics])
+    return stack([[each._replace(fault=None) for each in chunks] for chunks in metrics])._replace(fault=fault)
 
 
 @cache
