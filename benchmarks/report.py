@@ -8,6 +8,7 @@ import sys
 from benchmarks.capacity import capacity_as_markdown
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
+from benchmarks.search_learning import search_learning
 from benchmarks.table import (
     cells_as_markdown,
     figures_as_markdown,
@@ -17,7 +18,7 @@ from benchmarks.table import (
 )
 from benchmarks.tracking_table import TABLES
 
-PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md", "science.md")]
+PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md", "science.md", "train.md")]
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -33,6 +34,8 @@ def fill(place: re.Match[str]) -> str:
     result = json.loads(path.read_text())
     if name in TABLES:
         table = TABLES[name](result)
+    elif name == "search_learning":
+        table = search_learning(result)
     elif "cells" in result:
         table = cells_as_markdown(result)
     elif "figures" in result:

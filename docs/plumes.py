@@ -23,6 +23,7 @@ PLUMES = {
     "puffs_switch_once": (plume_tasks.puffs("switch_once"), 130),
     "puffs_switch_many": (plume_tasks.puffs("switch_many"), 0),
     "puffs_sparse": (plume_tasks.puffs(keep=0.2), 50),
+    "puffs_gusty": (plume_tasks.puffs(difficulty="gusty"), 0),
     "singh": (plume_tasks.singh("switch_many"), 0),
     "filaments": (plume_tasks.filaments(), 100),
     "movie": (plume_tasks.movie(), 20),

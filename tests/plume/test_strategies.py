@@ -13,6 +13,7 @@ from tests.plume.places import agent, scene
 from tropism.core.registry import make
 from tropism.core.rollout.api import rollout
 from tropism.envs.plume.nav import PlumeNav
+from tropism.envs.plume.tasks import DIFFICULTIES
 from tropism.errors import ValidationError
 from tropism.plume.motion import CARDINAL, COMPASS, Cardinal, Compass, Continuous, Motion, Oriented, RunTumble
 from tropism.plume.search import search
@@ -109,6 +110,14 @@ def test_cast_and_surge_among_puffs() -> None:
 def test_cast_and_surge_among_filaments() -> None:
     env: Any = make("PlumeNavFilaments-v0", shared=True)[0]
     assert_beats(env, CastAndSurge(env.motion, threshold=0.5), *walks(env.motion))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("difficulty", [name for name in DIFFICULTIES if name != "standard"])
+def test_a_difficulty_leaves_room_above_the_best_strategy(difficulty: str) -> None:
+    env: Any = make("PlumeNavPuffs-v0", difficulty=difficulty)[0]
+    found = search(env, make_strategy("cast-and-surge", env.sensor, env.motion), seed=0, num_episodes=128).found
+    assert 0.25 < float(found.mean()) < 0.75
 
 
 def test_a_cast_widens_to_both_sides_and_a_surge_goes_upwind() -> None:

@@ -14,12 +14,12 @@ from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import Seed, errors, make_folder, print_text, progress_bar
 from tropism.errors import ValidationError
 
-ID = "PlumeNavMeander-v0"
-BASELINES = ("random", "run-and-tumble", "cast-and-surge")
+ID, ARGUMENTS = "PlumeNavPuffs-v0", {"difficulty": "sparse"}
+BASELINES = ("random", "counter-turning", "cast-and-surge")
 EPISODES = 512
 EVALUATION_SEED = 10_000  # first seed of the evaluation episodes, which training does not use
-NEXT = f"""tropism evaluate {ID} --policy klinotaxis  # any policy, any environment
-tropism train PlumeNavPuffs-v0 --seeds 4                 # another plume
+NEXT = f"""tropism evaluate {ID} --policy run-and-tumble  # any policy, any environment
+tropism train PlumeNavMeander-v0 --seeds 4               # another plume
 tropism serve                                            # play it yourself, in a browser
 tropism list                                             # everything else"""
 
@@ -69,9 +69,9 @@ class _Demo:
         from tropism.train.training import Training
 
         self.out = out
-        self.env, self.params = make(ID)
+        self.env, self.params = make(ID, **ARGUMENTS)
         numbers: dict[str, Any] = PRESETS[ID] | {"total_steps": steps}
-        self.training = Training(ID, {}, {}, PPOConfig(**numbers), seed, 1)
+        self.training = Training(ID, ARGUMENTS, {}, PPOConfig(**numbers), seed, 1)
         self.evaluations: list[Any] = []
         self.history: list[Any] = []
         if (out / CHECKPOINT).exists() and not (out / "report.html").exists():
@@ -135,11 +135,11 @@ class _Demo:
 
         agent = self.evaluations[-1]
         lengths = agent.lengths[:50] * agent.search.found[:50]
-        session = Session(*make(ID, trail=150))
+        session = Session(*make(ID, trail=300, **ARGUMENTS))
         policy = policy_of(str(self.out), session, greedy=False)
         seed = EVALUATION_SEED + int(lengths.argmax())
         policy.reset(seed)
-        frames = film.frames(session, lambda session: policy.act(session.timestep.obs), 150, seed)
+        frames = film.frames(session, lambda session: policy.act(session.timestep.obs), 300, seed)
         film.save(self.out / "agent.gif", frames)
 
     def write_report(self, lead: str | None = None) -> None:

@@ -13,6 +13,17 @@ PLUME = {
     "hidden": 32,
 }
 
+PUFFS = PLUME | {  # gaps between puffs are long: so are the sequences that the memory is trained on, and the horizon
+    "num_envs": 64,
+    "num_steps": 256,
+    "total_steps": 2_000_000,
+    "epochs": 6,
+    "learning_rate": 3e-3,
+    "gamma": 0.997,
+    "gae_lambda": 0.97,
+    "entropy": 0.01,
+}
+
 SOURCE_TRACKING = {  # episodes end, and their return is minus the search time, so there is no discount
     "recurrent": True,
     "num_envs": 128,
@@ -32,7 +43,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "PixelGridWorld-v0": {"total_steps": 30_000, "num_steps": 64},
     "PlumeNav-v0": PLUME,
     "PlumeNavMeander-v0": PLUME,
-    "PlumeNavPuffs-v0": PLUME,
+    "PlumeNavPuffs-v0": PUFFS,
     "PlumeNavFilaments-v0": PLUME,
     "SourceTracking1D-v0": SOURCE_TRACKING,
     "SourceTracking19x19-v0": SOURCE_TRACKING,

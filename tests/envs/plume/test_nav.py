@@ -168,6 +168,7 @@ def test_unknown_options_are_rejected() -> None:
         (lambda: PlumeNav(start=Start(low=(9.2, 9.2), high=(9.8, 9.8))), "start"),
         (lambda: PlumeNav(start=Start(fixed=1, point=(50.0, 64.0)), obstacles=WALL), "start"),
         (lambda: make("PlumeNavPuffs-v0", regime="storm"), "regime"),
+        (lambda: make("PlumeNavPuffs-v0", difficulty="easy"), "difficulty"),
     ],
 )
 def test_invalid_environments_are_rejected(make_it: Any, name: str) -> None:

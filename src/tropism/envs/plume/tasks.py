@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tropism.envs.plume.nav import PlumeNav
 from tropism.errors import ValidationError
@@ -24,14 +24,33 @@ from tropism.plume.receptors import Saturating, Threshold
 from tropism.plume.rewards import Approach, PlumeTracking, Singh, SparseGoal, Sum
 from tropism.plume.sensors import Concat, Concentration, FlyerWind, Odour, WindSense
 from tropism.plume.start import Start, StartInPlume
-from tropism.plume.wind import Constant, Switching, SwitchOnce
+from tropism.plume.wind import Constant, Switching, SwitchOnce, Wandering
 
 WINDS = {
     "constant": Constant((0.5, 0.0)),
     "switch_once": SwitchOnce(),
     "switch_many": Switching(),
+    "wandering": Wandering(spread=math.pi / 9),
 }
 PUFF_RATE = 100.0  # per second
+
+
+class Difficulty(NamedTuple):
+    """A plume of puffs, and where in it a search starts."""
+
+    regime: str = "constant"
+    keep: float = 1.0
+    start: Start = Start(low=(4.0, -0.6), high=(8.0, 0.6))
+    low: tuple[float, float] = (-2.0, -2.5)
+    high: tuple[float, float] = (10.0, 2.5)
+
+
+DIFFICULTIES = {
+    "standard": Difficulty(),
+    "sparse": Difficulty(keep=0.05),
+    "far": Difficulty(keep=0.3, start=Start(low=(12.0, -2.5), high=(15.0, 2.5)), low=(-2.0, -4.0), high=(16.0, 4.0)),
+    "gusty": Difficulty(regime="wandering", keep=0.2),
+}
 
 
 def meander(trail: int = 0) -> PlumeNav:
@@ -55,27 +74,38 @@ def meander(trail: int = 0) -> PlumeNav:
 
 
 def puffs(
-    regime: str = "constant", keep: float = 1.0, shared: bool = False, realisation: int = 0, trail: int = 0
+    regime: str | None = None,
+    keep: float | None = None,
+    difficulty: str = "standard",
+    shared: bool = False,
+    realisation: int = 0,
+    trail: int = 0,
 ) -> PlumeNav:
     """Fly to the source of a plume of puffs by odour and egocentric wind, 300 steps at 25 Hz (after Singh et al. 2023).
 
     `PlumeNavSingh-v0` is the published task. Here the flyer is not carried by the wind, turns up to 45° per step and
     the odour sensor saturates.
 
-    `regime` is the wind: "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is released.
+    `difficulty` is "standard", "sparse" (few puffs), "far" (starts farther from the source and the plume) or "gusty" (a
+    wandering wind). `regime` and `keep` replace its wind, "constant", "switch_once", "switch_many" or "wandering", and
+    the fraction of puffs that is released.
 
     Reward: after Singh et al.: progress towards the source, a penalty for each step, a bonus at the source.
 
     Ends: terminated within `goal_radius` of the source or outside the arena; truncated after `max_steps` steps.
     """
-    low, high = (-2.0, -2.5), (10.0, 2.5)
+    if difficulty not in DIFFICULTIES:
+        raise ValidationError("difficulty", difficulty, f"one of {', '.join(DIFFICULTIES)}")
+    task = DIFFICULTIES[difficulty]
+    low, high = task.low, task.high
+    regime, keep = task.regime if regime is None else regime, task.keep if keep is None else keep
     return PlumeNav(
         field=_puffs(regime, keep, low, high),
         sensor=Concat((WindSense(egocentric=True, apparent=True, dt=0.04), Saturating(Concentration(), half=0.05))),
         motion=Continuous(boundary="absorb"),
         reward=Singh(),
-        start=Start(low=(4.0, -0.6), high=(8.0, 0.6)),
-        grid_size=(241, 101),
+        start=task.start,
+        grid_size=(round(20 * (high[0] - low[0])) + 1, round(20 * (high[1] - low[1])) + 1),
         low=low,
         high=high,
         goal_radius=0.2,
@@ -107,8 +137,8 @@ def singh(
     """Fly to the source of a plume of puffs in 299 steps at 25 Hz, as in the released code of Singh et al. 2023.
 
     The wind carries the flyer, which turns up to 22.5° per step and starts among the puffs. `regime` is the wind:
-    "constant", "switch_once" or "switch_many"; `keep` is the fraction of puffs that is released; puffs are squares as
-    in the released code, or circles.
+    "constant", "switch_once", "switch_many" or "wandering"; `keep` is the fraction of puffs that is released; puffs are
+    squares as in the released code, or circles.
 
     Reward: 101 at the source, −1/30 for each step, five times that in addition off the odour, 5 per metre of approach
     on the odour, −5 per metre of retreat, and a penalty for straying.
