@@ -30,7 +30,7 @@ WINDS = {
     "constant": Constant((0.5, 0.0)),
     "switch_once": SwitchOnce(),
     "switch_many": Switching(),
-    "wandering": Wandering(spread=math.pi / 9),
+    "wandering": Wandering(),
 }
 PUFF_RATE = 100.0  # per second
 
@@ -49,7 +49,7 @@ DIFFICULTIES = {
     "standard": Difficulty(),
     "sparse": Difficulty(keep=0.05),
     "far": Difficulty(keep=0.3, start=Start(low=(12.0, -2.5), high=(15.0, 2.5)), low=(-2.0, -4.0), high=(16.0, 4.0)),
-    "gusty": Difficulty(regime="wandering", keep=0.2),
+    "gusty": Difficulty(regime="wandering", keep=0.1),
 }
 
 
