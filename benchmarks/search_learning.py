@@ -47,7 +47,7 @@ def measure_agent(difficulty: str, seed: int) -> dict[str, Any]:
     start = time.process_time()
     training = Training(ID, {"difficulty": difficulty}, {}, PPOConfig(**PRESETS[ID]), seed, seeds=1)
     with tempfile.TemporaryDirectory() as folder:
-        _, curve = train(training, Path(folder))
+        _, curve = train(training, Path(folder), lambda report: print(report.steps, report.mean, flush=True))
         env, params = training.environment()
         result = figures(evaluate("", env, params, load(Path(folder) / CHECKPOINT), FIRST_EPISODE, EPISODES))
     result |= {"cpu_seconds": round(time.process_time() - start), "steps": curve[-1][0]}
