@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 PAGE = HERE / "train.md"
 BEGIN, END = "<!-- figures: docs/train.py -->", "<!-- end of figures -->"
 SEARCHES = HERE.parent / "benchmarks" / "results" / "search_learning.json"
-DIFFICULTY = "gusty"  # of the demo
+DIFFICULTY = "sparse"  # of the demo
 CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 
 

@@ -14,7 +14,7 @@ from tropism.cli.interrupts import interruptible
 from tropism.cli.terminal import Seed, errors, make_folder, print_text, progress_bar
 from tropism.errors import ValidationError
 
-ID, ARGUMENTS = "PlumeNavPuffs-v0", {"difficulty": "gusty"}
+ID, ARGUMENTS = "PlumeNavPuffs-v0", {"difficulty": "sparse"}
 BASELINES = ("random", "counter-turning", "cast-and-surge")
 EPISODES = 512
 EVALUATION_SEED = 10_000  # first seed of the evaluation episodes, which training does not use
@@ -145,7 +145,9 @@ class _Demo:
     def write_report(self, lead: str | None = None) -> None:
         from tropism.train.report import ReportImage, write_report
 
-        summary = "A recurrent agent learned to find the source of a turbulent plume by odour and wind alone."
+        summary = (
+            "A recurrent agent learned to find the source of an intermittent, turbulent plume by odour and wind alone."
+        )
         paths = (
             "Paths of each policy in the same three episodes, each over the plume at the end of that episode "
             "(white: found, orange: not found; the dot is the start, the ring the goal), and success by start."
@@ -167,7 +169,7 @@ class _Demo:
         trained = self.history[-1][0] if self.history else 0
         return {
             "version": f"Tropism {__version__}, JAX {jax.__version__}",
-            "task": f"{ID}, {ARGUMENTS['difficulty']}: puffs in a wandering wind; source within "
+            "task": f"{ID}, {ARGUMENTS['difficulty']}: few puffs; source within "
             f"{float(self.params.goal_radius):g} m, {int(self.params.max_steps)} steps at 25 Hz",
             "training": f"PPO, seed {self.training.seed}, {trained:,} steps in {config.num_envs} environments; stopped "
             "when the agent's success interval on episodes 0 to 255 was above that of the best strategy",
