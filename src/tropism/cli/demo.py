@@ -146,7 +146,7 @@ class _Demo:
         from tropism.train.report import ReportImage, write_report
 
         summary = (
-            "A recurrent agent learned to find the source of an intermittent, turbulent plume by odour and wind alone."
+            "A recurrent agent learned to find the source of a sparse, turbulent plume by odour and wind alone."
         )
         paths = (
             "Paths of each policy in the same three episodes, each over the plume at the end of that episode "
