@@ -80,7 +80,7 @@ def search_learning(result: dict[str, Any]) -> str:
         rows += [f"| {difficulty} | {name} | {_cells(figures)} |" for name, figures in task["strategies"].items()]
         agents = {seed: task["agents"][seed] for seed in sorted(task["agents"], key=int)}
         rows += [f"| {difficulty} | agent, seed {seed} | {_cells(figures)} |" for seed, figures in agents.items()]
-        if agents:
+        if len(agents) > 1:
             verdicts.append(_verdict(difficulty, list(agents.values()), list(task["strategies"].values())))
     return "\n".join(["\n".join(verdicts), "", *rows])
 
