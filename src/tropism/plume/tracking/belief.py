@@ -63,8 +63,8 @@ class HitTable(eqx.Module):
 
     def of_hits(self, hits: Any, position: Int[Array, " dims"]) -> Float[Array, "..."]:
         """The likelihood of each cell, after hits at `position`."""
-        start = jnp.array(self.shape) - position
-        return lax.dynamic_slice(self.likelihood, (hits, *start), (1, *self.shape), allow_negative_indices=False)[0]
+        start = jnp.int32(hits), *(jnp.array(self.shape, jnp.int32) - position)
+        return lax.dynamic_slice(self.likelihood, start, (1, *self.shape), allow_negative_indices=False)[0]
 
     def move(self, position: Int[Array, "*batch dims"], action: Any) -> Int[Array, "*batch dims"]:
         """Actions are -x, +x, -y, +y, …; an agent at the edge stays inside."""
@@ -92,10 +92,10 @@ def expectations(
     The sum over the first axis is written out, so that XLA computes it in one loop, with all columns and positions of a
     batch and without a copy of the part of the table that is seen.
     """
-    start, shape = jnp.array(weights.shape) - position, weights.shape[1:]
+    start, shape = jnp.array(weights.shape, jnp.int32) - position, weights.shape[1:]
     sums = jnp.zeros((len(table), *shape), table.dtype)
     for row, of_cells in enumerate(weights):
-        first = (0, start[0] + row, *start[1:])
+        first = (jnp.int32(0), start[0] + row, *start[1:])
         sums += of_cells * lax.dynamic_slice(table, first, (len(table), 1, *shape), allow_negative_indices=False)[:, 0]
     # As a product, because XLA adds up the last axis of an array one by one.
     return jnp.matmul(
