@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from tropism.plume.tracking.hits import HitModel, poisson_bins, shell_volume
 
+PARTIAL_SUMS = 4  # of a sum that is written out: an addition does not wait for the one before it
+
 
 class BeliefState(eqx.Module):
     """The knowledge of one agent: its position, and the probability of each cell to contain the source."""
@@ -89,18 +91,18 @@ def expectations(
 ) -> Float[Array, " columns"]:
     """The sums over cells of `weights` times each column of a table of offsets, seen from `position`.
 
-    The sum over the first axis is written out, so that XLA computes it in one loop, with all columns and positions of a
-    batch and without a copy of the part of the table that is seen.
+    The sum over the first axis is written out: XLA then computes it in one loop for all columns and all positions of a
+    batch, and does not copy the part of the table that is seen.
     """
-    start, shape = jnp.array(weights.shape, jnp.int32) - position, weights.shape[1:]
-    sums = jnp.zeros((len(table), *shape), table.dtype)
+    start, shape = jnp.array(weights.shape, jnp.int32) - position, (len(table), 1, *weights.shape[1:])
+    rows: list[Any] = []
     for row, of_cells in enumerate(weights):
-        first = (jnp.int32(0), start[0] + row, *start[1:])
-        sums += of_cells * lax.dynamic_slice(table, first, (len(table), 1, *shape), allow_negative_indices=False)[:, 0]
-    # As a product, because XLA adds up the last axis of an array one by one.
-    return jnp.matmul(
-        sums.reshape(len(table), -1), jnp.ones(math.prod(shape), table.dtype), precision=lax.Precision.HIGHEST
-    )
+        first = jnp.int32(0), start[0] + row, *start[1:]
+        rows.append(of_cells * lax.dynamic_slice(table, first, shape, allow_negative_indices=False)[:, 0])
+    total = sum(sum(rows[part::PARTIAL_SUMS]) for part in range(PARTIAL_SUMS))
+    total = jnp.reshape(total, (len(table), -1))
+    # A product, because XLA adds up the last axis of an array number by number.
+    return jnp.matmul(total, jnp.ones(total.shape[1], table.dtype), precision=lax.Precision.HIGHEST)
 
 
 def posterior(state: BeliefState, likelihood: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -108,7 +110,7 @@ def posterior(state: BeliefState, likelihood: Float[Array, "..."]) -> Float[Arra
     joint = state.belief * likelihood
     total = joint.sum()
     here = [jnp.arange(size) == at for size, at in zip(joint.shape, state.position, strict=True)]
-    certain = math.prod(jnp.meshgrid(*here, indexing="ij", sparse=True)).astype(joint.dtype)
+    certain = math.prod(jnp.meshgrid(*here, indexing="ij", sparse=True), start=jnp.ones_like(total))
     return jnp.where(total > 0, joint / jnp.where(total > 0, total, 1), certain)
 
 
