@@ -187,7 +187,7 @@ def test_replay_films_one_recorded_episode(
     options = ("--episodes", "2", "--steps", "4", "-o", folder)
     assert run(monkeypatch, "record", "GridWorld-v0", *options) == 0
     assert run(monkeypatch, "replay", folder, "-o", str(film)) == 2
-    assert "--episode 0 to 1: a film shows one episode" in capsys.readouterr().err
+    assert "--episode 0 to 1: a movie shows one episode" in capsys.readouterr().err
     assert run(monkeypatch, "replay", folder, "--episode", "1", "-o", str(film)) == 0
     with Image.open(film) as image:
         assert getattr(image, "n_frames", 1) > 1
