@@ -44,8 +44,8 @@ def evaluate(
         typer.Option(
             help="random (the default); in plumes a strategy: random-walk, klinotaxis, run-and-tumble, cast-and-surge, "
             "counter-turning, fly; in source tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, "
-            "most-likely-state, thompson, qmdp, belief-network, history-network; a folder of `tropism train` (FOLDER@2: "
-            "one of its agents); module:function, your function of the observation; llm:MODEL@URL. Repeatable."
+            "most-likely-state, thompson, qmdp, belief-network, history-network; a folder of `tropism train` (FOLDER@2 "
+            "is one of its agents); module:function, your function of the observation; llm:MODEL@URL. Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
