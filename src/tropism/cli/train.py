@@ -58,7 +58,7 @@ def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     for algorithm in algorithms:
         kinds = get_type_hints(algorithm.Config)
         for each in dataclasses.fields(algorithm.Config):
-            option = typer.Option(help=_describe_option(each.name, algorithms))
+            option = typer.Option(help=describe_option(each.name, algorithms))
             kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[kinds[each.name] | None, option]
             parameter = inspect.Parameter(each.name, kind, default=None, annotation=annotation)
             parameters.setdefault(each.name, parameter)
@@ -69,7 +69,7 @@ def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _describe_option(name: str, algorithms: Sequence[Any]) -> str:
+def describe_option(name: str, algorithms: Sequence[Any]) -> str:
     """The help of a hyperparameter: its meaning and default, and the algorithm if it is not the first one."""
     texts: dict[str, str] = {}  # by algorithm; the same text only once
     for config in (each.Config for each in algorithms if name in each.Config.__dataclass_fields__):
