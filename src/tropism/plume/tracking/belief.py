@@ -99,8 +99,7 @@ def expectations(
     for row, of_cells in enumerate(weights):
         first = jnp.int32(0), start[0] + row, *start[1:]
         rows.append(of_cells * lax.dynamic_slice(table, first, shape, allow_negative_indices=False)[:, 0])
-    total = sum(sum(rows[part::PARTIAL_SUMS]) for part in range(PARTIAL_SUMS))
-    total = jnp.reshape(total, (len(table), -1))
+    total = jnp.reshape(sum(sum(rows[part::PARTIAL_SUMS]) for part in range(PARTIAL_SUMS)), (len(table), -1))
     # A product, because XLA adds up the last axis of an array number by number.
     return jnp.matmul(total, jnp.ones(total.shape[1], table.dtype), precision=lax.Precision.HIGHEST)
 
