@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -142,6 +144,68 @@ def test_a_reset_leaves_a_large_episode_to_be_deleted_later(tmp_path: Path):
         assert not has_secret(journal.path)
 
     asyncio.run(use())
+
+
+CHURN = """
+import asyncio, sys
+from itertools import count
+from tropism.serve.storage.protocol import Entry, SessionRecord
+from tropism.serve.storage.sqlite import SqliteJournal
+
+async def churn():
+    journal = SqliteJournal(sys.argv[1], log_size=16, erase_interval=0.0)
+    last = (await asyncio.to_thread(sys.stdin.readline)).strip()
+    for number in count(int(last) + 1):
+        for name in ("kept", "closed"):
+            claim = journal.open(f"{name} {number}".encode(), SessionRecord("Echo-v0", "{}", ""), "worker")
+            for _ in range(2):  # the second reset discards the first episode
+                await journal.durable(journal.append(claim, [Entry("reset", {"seed": number}, 0.0, False)]))
+                for step in range(8):
+                    entry = Entry("step", {"number": [number, step], "text": "x" * 2**18}, 0.0, False)
+                    await journal.durable(journal.append(claim, [entry]))
+            await journal.release(claim, None)
+        await journal.forget(f"closed {number}".encode())
+        print(number, flush=True)
+
+asyncio.run(churn())
+"""
+
+
+def churn(path: Path, last: int, rounds: int) -> int:
+    """Write and close sessions in a process, which is killed after some rounds; returns the last number."""
+    command = [sys.executable, "-c", CHURN, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{last}\n")
+        process.stdin.flush()
+        for _ in range(rounds):
+            last = int(process.stdout.readline())
+        process.kill()
+        return max([last, *map(int, process.stdout.read().split())])
+
+
+@pytest.mark.slow
+def test_a_kill_during_an_erasure_harms_no_other_session(tmp_path: Path):
+    path, last = tmp_path / "journal", -1
+    for rounds in (3, 1, 2, 2):
+        last = churn(path, last, rounds)
+        asyncio.run(check_churned(copy_files(path, tmp_path / "copy"), last))
+
+
+async def check_churned(path: Path, last: int) -> None:
+    journal = SqliteJournal(path, erase_interval=0.0)
+    for number in range(last + 1):
+        assert await journal.claim(f"closed {number}".encode(), "worker") is None
+        entries = await entries_of(journal, f"kept {number}".encode())
+        assert entries[0].payload == {"seed": number}
+        assert [entry.payload["number"] for entry in entries[1:]] == [[number, step] for step in range(8)]
+    await journal.close()
+    file = SqliteFile(path, LOG_SIZE)
+    assert count_rows(file, "discarded") == 0
+    assert file.query("select 1 from episodes where session not in (select number from sessions)") == []
+    assert file.query("pragma integrity_check") == [("ok",)]
+    file.close()
 
 
 def test_an_eraser_tries_again_until_it_succeeds():
