@@ -110,8 +110,10 @@ def test_a_large_session_is_deleted_in_pieces(tmp_path: Path):
     file.write(group)
     assert count_rows(file, "sessions") == 0
     assert count_rows(file, "episodes") >= 20
-    ((number, before),) = file.discarded_sessions()
-    while file.delete_some(number, before):
+    discarded = file.discarded_sessions()
+    assert len(discarded) == 1
+    while discarded:
+        file.delete_some(discarded)
         pieces += 1
     assert pieces >= 3
     assert [count_rows(file, table) for table in ("episodes", "notes", "discarded")] == [0, 0, 0]
@@ -154,8 +156,7 @@ from tropism.serve.storage.sqlite import SqliteJournal
 
 async def churn():
     journal = SqliteJournal(sys.argv[1], log_size=16, erase_interval=0.0)
-    last = (await asyncio.to_thread(sys.stdin.readline)).strip()
-    for number in count(int(last) + 1):
+    for number in count(int(sys.argv[2])):
         for name in ("kept", "closed"):
             claim = journal.open(f"{name} {number}".encode(), SessionRecord("Echo-v0", "{}", ""), "worker")
             for _ in range(2):  # the second reset discards the first episode
@@ -171,31 +172,27 @@ asyncio.run(churn())
 """
 
 
-def churn(path: Path, last: int, rounds: int) -> int:
-    """Write and close sessions in a process, which is killed after some rounds; returns the last number."""
-    command = [sys.executable, "-c", CHURN, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
+def churn(path: Path, first: int, rounds: int) -> list[int]:
+    """Write and close sessions in a process that is killed after some rounds; returns the numbers of complete ones."""
+    command = [sys.executable, "-c", CHURN, str(path), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        process.stdin.write(f"{last}\n")
-        process.stdin.flush()
-        for _ in range(rounds):
-            last = int(process.stdout.readline())
+        numbers = [int(process.stdout.readline()) for _ in range(rounds)]
         process.kill()
-        return max([last, *map(int, process.stdout.read().split())])
+        return numbers + [int(number) for number in process.stdout.read().split()]
 
 
 @pytest.mark.slow
 def test_a_kill_during_an_erasure_harms_no_other_session(tmp_path: Path):
-    path, last = tmp_path / "journal", -1
+    path, numbers = tmp_path / "journal", [0]
     for rounds in (3, 1, 2, 2):
-        last = churn(path, last, rounds)
-        asyncio.run(check_churned(copy_files(path, tmp_path / "copy"), last))
+        numbers += churn(path, numbers[-1] + 2, rounds)  # the round after the last one was begun
+        asyncio.run(check_churned(copy_files(path, tmp_path / "copy"), numbers[1:]))
 
 
-async def check_churned(path: Path, last: int) -> None:
+async def check_churned(path: Path, numbers: list[int]) -> None:
     journal = SqliteJournal(path, erase_interval=0.0)
-    for number in range(last + 1):
+    for number in numbers:
         assert await journal.claim(f"closed {number}".encode(), "worker") is None
         entries = await entries_of(journal, f"kept {number}".encode())
         assert entries[0].payload == {"seed": number}

@@ -11,9 +11,10 @@ PAUSE_SECONDS = 0.001  # between two pieces, so that waiting threads get the loc
 
 def erase_discarded(file: SqliteFile) -> None:
     """Delete what is discarded, erase it from the logs, and return the free space."""
-    for number, before in file.discarded_sessions():
-        while file.delete_some(number, before):
-            time.sleep(PAUSE_SECONDS)
+    discarded = file.discarded_sessions()
+    while discarded:
+        file.delete_some(discarded)
+        time.sleep(PAUSE_SECONDS)
     while file.shrink():
         time.sleep(PAUSE_SECONDS)
     file.sync_all()
@@ -37,8 +38,9 @@ class Eraser:
         with self._lock:
             self._is_requested = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="journal-eraser", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="journal-eraser", daemon=True)
+                thread.start()  # raises if the system allows no more threads; the next request tries again
+                self._thread = thread
 
     def _run(self) -> None:
         while self._take_request():
@@ -57,7 +59,5 @@ class Eraser:
     def close(self) -> None:
         """Erase what was requested, once, and end the thread."""
         self._closing.set()
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
+        if (thread := self._thread) is not None:
             thread.join()

@@ -234,8 +234,8 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
-        for discarded in file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
-            self._delete_some(*discarded)
+        if discarded := file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
+            self._delete_some(discarded)
         self._shrink()
 
     def discarded_sessions(self) -> list[tuple[int, int]]:
@@ -244,21 +244,21 @@ class SqliteFile:
             self._flush_log()
             return file.execute(SELECT_DISCARDED).fetchall()
 
-    def delete_some(self, number: int, before: int) -> bool:
-        """Delete some discarded entries of a session, and notes if it is closed; returns whether some may be left."""
+    def delete_some(self, discarded: list[tuple[int, int]]) -> None:
+        """Delete discarded entries for a while, and notes of closed sessions; sessions without any leave the list."""
         with self._connection("written"):
-            return self._delete_some(number, before)
+            self._delete_some(discarded)
 
-    def _delete_some(self, number: int, before: int) -> bool:
+    def _delete_some(self, discarded: list[tuple[int, int]]) -> None:
         deadline = time.monotonic() + DELETION_SECONDS
         with _transaction(self._file) as file:
             self._wal_synced = False
-            while time.monotonic() < deadline:
+            while discarded and time.monotonic() < deadline:
+                number, before = discarded[-1]
                 notes = file.execute(DELETE_NOTE, (number,)).rowcount
                 if not notes and not file.execute(DELETE_OLD_PIECE, (number, before)).rowcount:
                     file.execute(DELETE_DISCARDED, (number, before))
-                    return False
-        return True
+                    discarded.pop()
 
     def shrink(self) -> bool:
         """Return some free pages to the file system, if most of the file is free; returns whether it was."""
