@@ -151,7 +151,7 @@ def main() -> None:
     envs = contenders()
     actions = np.random.default_rng(0).integers(0, 4, args.steps).tolist()
     speeds = {name: list[float]() for name in envs}
-    for name, env in envs.items():
+    for env in envs.values():
         steps_per_second(env, actions[:200])  # compiles
     for _ in range(args.repeats):
         for name, env in envs.items():
