@@ -27,7 +27,7 @@ class MovingPlume:
     def __init__(self):
         self.reset()
 
-    def reset(self, seed: Any = None) -> None:
+    def reset(self, _seed: Any = None) -> None:
         self.advance_to_step(0)
 
     def advance_to_step(self, step: int) -> None:
@@ -36,7 +36,7 @@ class MovingPlume:
         squared = (x - 12 - 5 * np.cos(angle)) ** 2 + (y - 12 - 5 * np.sin(angle)) ** 2
         self.field_array = np.exp(-squared / 50).astype(np.float32)
 
-    def sample(self, x: float, y: float, t: Any = None) -> float:
+    def sample(self, x: float, y: float, _time: Any = None) -> float:
         return float(self.field_array[round(y), round(x)])
 
 
