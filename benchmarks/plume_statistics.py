@@ -1,6 +1,6 @@
 """Mean, standard deviation and intermittency at seven points of our plumes, beside pompy and the released simulator.
 
-pompy 0.1.1 is installed into `.peers/`; its puffs scatter in z, a step is 0.025 s, with the noise of the paper's 0.01 s.
+pompy 0.1.1 is installed into `.peers/`; its puffs scatter in z, a step is 0.025 s with the noise of the paper's 0.01 s.
 The simulator of Singh et al. is not on the package index: pass the folder of a checkout with `sim_utils.py`.
 
     python -m benchmarks.plume_statistics --plumetracknets CHECKOUT/code
@@ -27,7 +27,7 @@ from tropism.plume.fields import Field, Filaments, Puffs
 REQUIREMENTS["pompy"] = ("pompy==0.1.1", "numpy==1.26.4", "scipy==1.13.1")
 REQUIREMENTS["plumetracknets"] = ("numpy", "scipy", "pandas", "matplotlib", "tqdm", "numba")
 PEERS = {"puffs": "plumetracknets", "filaments": "pompy"}
-RUNS = {"puffs": (12, 30.0), "filaments": (30, 500.0)}  # realisations, and seconds of each
+RUNS = {"puffs": (10, 30.0), "filaments": (13, 500.0)}  # realisations, and seconds of each
 CONTACT = {"puffs": 1e-4, "filaments": 1e3}  # concentrations above this are contacts
 FIELDS: dict[str, tuple[Field, int, int, int]] = {  # field, realisations, samples of each, steps between samples
     "puffs": (Puffs(square=True), 64, 100, 25),
@@ -87,7 +87,9 @@ def run_reference(case: str, out: Path, checkout: Path | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plumetracknets", type=Path, help="folder with sim_utils.py of the released simulator")
-    parser.add_argument("--reference", type=Path, default=ROOT / ".peers" / "plume_reference", help="folder of its runs")
+    parser.add_argument(
+        "--reference", type=Path, default=ROOT / ".peers" / "plume_reference", help="folder of its runs"
+    )
     args = parser.parse_args()
     args.reference.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {}
