@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -574,8 +575,8 @@ def test_a_sensor_measures_odour_and_wind_away_from_the_agent_in_the_current_sta
         assert inner.search.engine is not None
         state = inner.search.engine.state().field
         for found, xy in zip(obs.reshape(3, 3), points, strict=True):
-            expected = float(field.concentration(state, np.array(xy))) if xy[0] >= 0 else 0.0
+            expected = float(field.concentration(state, jnp.array(xy))) if xy[0] >= 0 else 0.0
             np.testing.assert_allclose(
-                found, [expected, *np.asarray(field.wind(state, np.array(xy)))], rtol=1e-5, atol=1e-6
+                found, [expected, *np.asarray(field.wind(state, jnp.array(xy)))], rtol=1e-5, atol=1e-6
             )
     assert len({tuple(point) for point in obs.reshape(3, 3)}) == 3

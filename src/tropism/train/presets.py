@@ -35,7 +35,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "PlumeNavPuffs-v0": PLUME,
     "PlumeNavFilaments-v0": PLUME,
     "PlumeNavSingh-v0": PLUME
-    | {"num_envs": 1024, "total_steps": 5_000_000, "epochs": 4, "minibatches": 8, "hidden": 64},
+    | {"num_envs": 1024, "total_steps": 12_000_000, "epochs": 4, "minibatches": 8, "entropy": 0.003, "hidden": 64},
     "SourceTracking1D-v0": SOURCE_TRACKING,
     "SourceTracking19x19-v0": SOURCE_TRACKING,
 }
