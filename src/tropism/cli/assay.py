@@ -12,7 +12,7 @@ from tropism.errors import ValidationError
 def assay(
     policy: Annotated[
         list[str],
-        typer.Argument(metavar="POLICY...", help="As in `tropism evaluate`: a name or a folder of a training."),
+        typer.Argument(metavar="POLICY", help="As in `tropism evaluate`: a name, or a folder of `tropism train`."),
     ],
     plume: Annotated[list[str] | None, typer.Option(help="Fly in this plume only; can be repeated.")] = None,
     seed: Seed = 0,
