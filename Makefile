@@ -39,7 +39,6 @@ docs: $(READY)  ## generate the tables and pictures in docs/
 	.venv/bin/python docs/routes.py
 	.venv/bin/python docs/plumes.py
 	.venv/bin/python docs/science.py
-	.venv/bin/python docs/plume_statistics.py
 	.venv/bin/python docs/page.py
 
 lock: $(UV)  ## compile requirements.lock: names, versions and hashes only

@@ -10,18 +10,18 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9930, 5900),
+    "core": (9940, 5900),
     "check": (1420, 1100),
     "isolation": (670, 650),
-    "envs": (4010, 2900),
+    "envs": (4020, 2900),
     "plume": (5215, 5000),
     "gym": (2020, 1600),
     "serve": (8690, 7000),
     "client": (920, 830),
     "wire": (450, 300),
     "record": (1150, 1050),
-    "train": (3055, 1900),
-    "cli": (2535, 1700),
+    "train": (3060, 1900),
+    "cli": (2545, 1700),
     "sandbox": (3900, 3400),
     "drawing": (250, 250),
     "scale": (830, 800),

@@ -1,66 +1,67 @@
-"""Train recurrent agents on PlumeNavSingh-v0 and run the assay of Singh et al. on them; made for an accelerator.
+"""Train recurrent agents on PlumeNavSingh-v0 and run the assay of Singh et al. on them and on strategies.
 
-python -m benchmarks.assay --seeds 4 --steps 20000000 --out runs/singh
+The agents learn in one realisation of a plume in a wind that keeps turning; the assay has other ones.
+
+    python -m benchmarks.assay --seeds 4 --steps 20000000 --out runs/singh
+    python -m benchmarks.assay --out runs/singh --steps 0       # only the assay, of agents trained before
 """
 
 import argparse
 import json
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tropism.envs.plume.assay import CONDITIONS, run_assay
-from tropism.train.policies import load
+from benchmarks.measure import RESULTS
+from tropism.envs.plume.assay import CONDITIONS, Condition, assay_env, run_assay
+from tropism.train.checkpoint import load_steps, load_training
+from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPOConfig
+from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train_in_chunks
 from tropism.train.training import Training
 
-RESULTS = Path(__file__).parent / "results" / "assay.json"
-CONFIG: dict[str, Any] = {
-    "recurrent": True,
-    "num_envs": 512,
-    "num_steps": 64,
-    "epochs": 4,
-    "learning_rate": 1e-3,
-    "entropy": 0.003,
-    "hidden": 64,
-}
+ID = "PlumeNavSingh-v0"
+STRATEGIES = ("random", "cast-and-surge", "counter-turning")
+TASK = {"regime": "switch_many", "shared": True, "realisation": 1000}
 
 
-def train(seeds: int, steps: int, regime: str, out: Path, seconds: float) -> int:
-    """Train until `steps` steps per agent or `seconds` are over; the steps that were taken."""
-    training = Training("PlumeNavSingh-v0", {"regime": regime}, {}, PPOConfig(**CONFIG, total_steps=steps), 0, seeds)
-    start, done = time.perf_counter(), 0
+def train(seeds: int, steps: int, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    training = Training(ID, TASK, {}, replace(PPOConfig(**PRESETS[ID]), total_steps=steps), 0, seeds)
     for report, _ in train_in_chunks(training, out):
-        done = report.steps
-        returns = ", ".join("-" if value is None else f"{value:.1f}" for value in report.returns)
-        print(f"{time.perf_counter() - start:.0f} s, {done:,} steps, returns {returns}", flush=True)
-        if time.perf_counter() - start > seconds:
-            break
-    return done
+        print(f"{report.steps:,} steps, mean return {report.mean}", flush=True)
+
+
+def count_successes(condition: Condition, agents: Path) -> dict[str, int]:
+    """The flights of 240 that reach the source, by policy."""
+    env = assay_env(condition)
+    policies: dict[str, Any] = {
+        name: resolve_policy(name, env, env.default_params(), greedy=True) for name in STRATEGIES
+    }
+    for number in range(load_training(agents / CHECKPOINT).seeds):
+        policies[f"agent {number}"] = load(agents / CHECKPOINT, number, greedy=True)
+    return {name: int(np.sum(run_assay(policy, condition).found)) for name, policy in policies.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=20_000_000)
-    parser.add_argument("--seconds", type=float, default=3600.0)
-    parser.add_argument("--regime", default="switch_many")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=PRESETS[ID]["total_steps"])
     parser.add_argument("--out", type=Path, default=Path("runs/singh"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, default=RESULTS / "assay.json")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    steps = train(args.seeds, args.steps, args.regime, args.out, args.seconds)
-    result: dict[str, Any] = {"regime": args.regime, "steps": steps, "found": {}}
+    if args.steps:
+        train(args.seeds, args.steps, args.out)
+    found: dict[str, Any] = {}
     for condition in CONDITIONS:
-        agents = [load(args.out / CHECKPOINT, number, greedy=True) for number in range(args.seeds)]
-        counts = [int(np.sum(run_assay(agent, condition).found)) for agent in agents]
-        result["found"][condition.name] = {"agents": counts, "published": list(condition.published)}
-        print(condition.name, counts, condition.published, flush=True)
-        args.results.parent.mkdir(parents=True, exist_ok=True)
-        args.results.write_text(json.dumps(result, indent=1) + "\n")
+        found[condition.name] = {"ours": count_successes(condition, args.out), "published": condition.published}
+        print(condition.name, found[condition.name], flush=True)
+    steps = load_steps(args.out / CHECKPOINT)
+    caption = f"Flights of 240 that reach the source. Agents were trained for {steps:,} steps."
+    args.results.write_text(json.dumps({"found": found, "caption": caption}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 from benchmarks.capacity import capacity_as_markdown
 from benchmarks.measure import RESULTS
 from benchmarks.peers import ROOT
+from benchmarks.plume_table import TABLES as PLUME_TABLES
 from benchmarks.search_learning import search_learning
 from benchmarks.table import (
     cells_as_markdown,
@@ -16,8 +17,9 @@ from benchmarks.table import (
     rates_as_markdown,
     rows_as_markdown,
 )
-from benchmarks.tracking_table import TABLES
+from benchmarks.tracking_table import TABLES as TRACKING_TABLES
 
+TABLES = {**TRACKING_TABLES, **PLUME_TABLES}
 PAGES = [ROOT / "docs" / name for name in ("benchmarks.md", "scale.md", "science.md", "train.md")]
 
 PLACE = re.compile(r"(<!-- result: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

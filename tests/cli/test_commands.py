@@ -288,3 +288,20 @@ def test_train_writes_resumes_and_does_not_overwrite(
     assert "Resuming from step 4,096." in capsys.readouterr().err
     assert run(monkeypatch, *small, "--resume", "--seed", "3") == 2
     assert "as in the training run in" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_assay_counts_the_flights_that_reach_the_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "assay", "random", "--plume", "sparse", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["starts"] == 240
+    assert list(printed["found"]) == ["sparse"]
+    assert printed["found"]["sparse"]["published"] == [80, 158]
+    assert 0 <= printed["found"]["sparse"]["random"] < 60
+
+
+def test_the_assay_names_its_plumes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "assay", "random", "--plume", "dense") == 2
+    assert "constant, sparse, switch once, switch many" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -31,6 +32,7 @@ from tests.gym.own_parts import (
 
 import tropism
 from tropism import EnvironmentState, StateError, ValidationError
+from tropism.envs.plume.host import PlumeHost
 from tropism.gym import PlumeEnv, PlumeSearchEnv, to_gymnasium
 from tropism.plume.fields import Gaussian, Meander, synthetic_recording
 from tropism.plume.motion import Cardinal, Continuous, RunTumble
@@ -551,3 +553,30 @@ def test_a_users_sensor_sees_the_same_search_as_a_library_sensor() -> None:
         *_, theirs = library.step(action)
         for name in ("agent_xy", "heading", "distance_to_goal", "concentration_at_agent"):
             np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_sensor_measures_odour_and_wind_away_from_the_agent_in_the_current_state() -> None:
+    field = Meander(source=(4.0, 12.0))
+    points = [(20.0, 10.5), (9.5, 12.5), (-3.0, 12.0)]
+
+    class Elsewhere:
+        observation_space = spaces.Box(-np.inf, np.inf, (9,))
+
+        def get_observation(self, env_state: Any) -> Any:
+            smell, wind = env_state["concentration_field"].sample, env_state["wind_field"].sample
+            return np.array([value for xy in points for value in (smell(*xy), *wind(xy))], np.float32)
+
+    env = PlumeEnv(**SMALL, plume=field, sensor_model=Elsewhere())
+    obs, inner = env.reset(seed=3)[0], env.session.env
+    assert isinstance(inner, PlumeHost)
+    for action in (0, 1, 1, 2):
+        obs = env.step(action)[0]
+        assert inner.search.engine is not None
+        state = inner.search.engine.state().field
+        for found, xy in zip(obs.reshape(3, 3), points, strict=True):
+            expected = float(field.concentration(state, jnp.array(xy))) if xy[0] >= 0 else 0.0
+            np.testing.assert_allclose(
+                found, [expected, *np.asarray(field.wind(state, jnp.array(xy)))], rtol=1e-5, atol=1e-6
+            )
+    assert len({tuple(point) for point in obs.reshape(3, 3)}) == 3

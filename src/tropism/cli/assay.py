@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 
 from tropism.cli.terminal import AsJson, Seed, console, print_json
+from tropism.errors import ValidationError
 
 
 def assay(
@@ -13,6 +14,7 @@ def assay(
         list[str],
         typer.Argument(metavar="POLICY", help="As in `tropism evaluate`: a name, or a folder of `tropism train`."),
     ],
+    plume: Annotated[list[str] | None, typer.Option(help="Fly in this plume only; can be repeated.")] = None,
     seed: Seed = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the most likely action.")] = False,
     as_json: AsJson = False,
@@ -24,9 +26,14 @@ def assay(
     from tropism.envs.plume.assay import CONDITIONS, assay_env, run_assay
     from tropism.train.policies import expand_agents, resolve_policy
 
+    known = {condition.name: condition for condition in CONDITIONS}
+    for name in plume or ():
+        if name not in known:
+            raise ValidationError("--plume", name, f"one of {', '.join(known)}")
+    conditions = [known[name] for name in plume or known]
     names = [one for name in policy for one in expand_agents(name)]
     counts: dict[str, dict[str, Any]] = {}
-    for condition in CONDITIONS:
+    for condition in conditions:
         env = assay_env(condition)
         counts[condition.name] = {"published": list(condition.published)}
         for name in names:
@@ -36,7 +43,7 @@ def assay(
     if as_json:
         return print_json({"starts": 240, "seed": seed, "found": counts})
     table = Table("plume", *names, "published agents", title="Flights of 240 that reach the source")
-    for condition in CONDITIONS:
+    for condition in conditions:
         low, high = condition.published
         table.add_row(condition.name, *(str(counts[condition.name][name]) for name in names), f"{low} to {high}")
     return console.print(table)

@@ -45,6 +45,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "PlumeNavMeander-v0": PLUME,
     "PlumeNavPuffs-v0": PUFFS,
     "PlumeNavFilaments-v0": PLUME,
+    "PlumeNavSingh-v0": PLUME
+    | {"num_envs": 1024, "total_steps": 12_000_000, "epochs": 4, "minibatches": 8, "entropy": 0.003, "hidden": 64},
     "SourceTracking1D-v0": SOURCE_TRACKING,
     "SourceTracking19x19-v0": SOURCE_TRACKING,
 }

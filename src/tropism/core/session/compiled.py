@@ -106,6 +106,12 @@ class XlaEngine:
     def state(self) -> Any:
         return self._read_state(memoryview(self._buffer))
 
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(state, params, *arguments)`, compiled, as a function of the arguments in the current state."""
+        unpack, unpack_params = self.program.head.unpack, self.program.params_layout.unpack
+        compiled = jax.jit(lambda words, params, *rest: function(unpack(words).state, unpack_params(params), *rest))
+        return lambda *arguments: compiled(self._buffer, self._params, *arguments)
+
     def render(self) -> Any:
         frame = self.program.render(self._buffer, self._params)
         return None if frame is None else np.array(frame)

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from tropism.core.adapters.class_based import name_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep, host_key_function
+from tropism.core.session.compiled import action_reader
 from tropism.core.session.copying import defensive_copy
 from tropism.core.session.replay import ReplayEntry, replay
+from tropism.core.spaces import Discrete
 from tropism.core.workspace import Workspace
 from tropism.errors import DivergedError, StateError, ValidationError
 
@@ -49,7 +51,9 @@ class HostEngine:
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         # Plain functions: Equinox wraps every bound method in a module, which makes calls slow.
-        self._coerce, self._env_step = partial(type(self.space).coerce, self.space), partial(type(env).step, env)
+        coerce = partial(type(self.space).coerce, self.space)
+        self._coerce = action_reader(self.space) if isinstance(self.space, Discrete) else coerce
+        self._env_step = partial(type(env).step, env)
         self._env_info, self._state_is_lost = _overridden(env, "info"), _overridden(env, "state_is_lost")
         self._recorded_outcome = _overridden(env, "recorded_outcome")
         self._state: Any = None
@@ -92,8 +96,9 @@ class HostEngine:
             action = defensive_copy(value)
             info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
             terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
-            last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
-            result = last._replace(obs=defensive_copy(obs)) if self.copies else last
+            rest = (float(reward), bool(terminated), bool(truncated), info)
+            last = Timestep(obs, *rest)
+            result = Timestep(defensive_copy(obs), *rest) if self.copies else last
         except BaseException:
             self.is_damaged = True
             raise

@@ -164,6 +164,8 @@ class PlumeView(_SteppedPart):
     """A library field with the interface of a user's plume; `configure` sets the params of an episode."""
 
     _engine: Any = None  # the engine whose state this is, if there is one
+    _measure: Any = None  # measures in the state of `_measured`
+    _measured: Any = None  # the engine for which `_measure` is compiled
 
     def configure(self, field: Field, arena: Arena) -> None:
         self.field, self.arena = field, arena
@@ -171,6 +173,8 @@ class PlumeView(_SteppedPart):
 
     def follow(self, engine: Any, here: Any, concentration: float) -> None:
         """Use the state of an engine, in which the agent is at `here`."""
+        if self._measured is not engine:
+            self._measured, self._measure = engine, engine.compile(_measure_in_state)
         self._engine, self._here, self._concentration = engine, here, concentration
 
     @property
@@ -188,7 +192,14 @@ class PlumeView(_SteppedPart):
             raise ValidationError("t", t, f"None or the current step, {self.step}")
         if self._engine is not None and (x, y) == self._here:
             return self._concentration
-        return float(_concentration(self.field, self.state, self.arena, np.array([x, y], float)))
+        return float(self.measure(x, y)[0])
+
+    def measure(self, x: Any, y: Any) -> NDArray[Any]:
+        """The concentration and the wind, (x, y), at a point."""
+        xy = np.array([x, y], float)
+        if self._engine is not None:
+            return np.asarray(self._measure(xy))
+        return np.asarray(_measure(self.field, self.state, self.arena, xy))
 
     @property
     def field_array(self) -> NDArray[Any]:
@@ -209,7 +220,7 @@ class FieldWindView:
 
     def sample(self, position: Any) -> NDArray[Any]:
         x, y = position
-        return np.array(_wind(self.plume.field, self.plume.state, np.array([x, y], float)))
+        return self.plume.measure(x, y)[1:].copy()
 
 
 class WindView(_SteppedPart):
@@ -256,15 +267,15 @@ def _velocity(wind: Wind, state: Any) -> Any:
 
 
 @jax.jit
-def _concentration(field: Field, state: Any, arena: Arena, xy: Any) -> Any:
-    return jnp.where(arena.contains(xy), field.concentration(state, xy), 0)
+def _measure(field: Field, state: Any, arena: Arena, xy: Any) -> Any:
+    concentration = jnp.where(arena.contains(xy), field.concentration(state, xy), 0)
+    return jnp.append(concentration, field.wind(state, xy))
+
+
+def _measure_in_state(state: Any, params: PlumeNavParams, xy: Any) -> Any:
+    return _measure(params.field, state.field, params.arena, xy)
 
 
 @jax.jit
 def _raster(field: Field, state: Any, arena: Arena) -> Any:
     return field.concentration(state, arena.raster())
-
-
-@jax.jit
-def _wind(field: Field, state: Any, xy: Any) -> Any:
-    return field.wind(state, xy)

@@ -142,4 +142,4 @@ class HostSteps:
         return agent.goal_reached or state.absorbed, agent.step_count >= self.max_steps
 
     def info(self, state: Any) -> Info:
-        return self.search.info(state)
+        return {}  # the engine adds the info of the state
