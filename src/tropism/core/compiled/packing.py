@@ -144,9 +144,9 @@ def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
     return _tree_reader(slots, lambda slot: _slot_reader(slot, keep_dtype))
 
 
-def viewer(slots: Any, first: int) -> Callable[[Any], Any]:
-    """A function that returns this tree of slots as views into a copy of the words from word `first` on."""
-    return _tree_reader(slots, lambda slot: _slot_viewer(slot, first))
+def viewer(slots: Any) -> Callable[[Any], Any]:
+    """A function that returns this tree of slots as views into the words; those of wide numbers may be unaligned."""
+    return _tree_reader(slots, _slot_viewer)
 
 
 def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -213,12 +213,8 @@ def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[Any], Any]:
     return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
 
 
-def _slot_viewer(slot: Slot, first: int) -> Callable[[Any], Any]:
-    _, _, dtype, shape, _ = slot
-    offset, array = (slot.start - first) * WORD, np.ndarray
-    if dtype.itemsize > WORD:  # a view would not be aligned
-        return lambda words: array(shape, dtype, words, offset).copy()
-    return lambda words: array(shape, dtype, words, offset)
+def _slot_viewer(slot: Slot) -> Callable[[Any], Any]:
+    return lambda words: np.ndarray(slot.shape, slot.dtype, words, slot.start * WORD)
 
 
 def _slot(leaf: Any, start: int) -> Slot:
