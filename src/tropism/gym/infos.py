@@ -34,13 +34,14 @@ class Counters:
 
     def restart_episodes(self, mask: Mask) -> None:
         """Start the next episodes in the environments of `mask`, without seeds from the caller."""
-        if not np.count_nonzero(mask):
+        (restarted,) = mask.nonzero()
+        if not len(restarted):
             return
-        self.rewards[mask] = 0
-        self.episodes += mask
+        self.rewards[restarted] = 0
+        self.episodes[restarted] += 1
         if self._any_seed:
-            self._seeds[mask] = None
-            self._has_seed[mask] = False
+            self._seeds[restarted] = None
+            self._has_seed[restarted] = False
             self._any_seed = bool(self._has_seed.any())
 
     def infos(self, steps: NDArray[Any]) -> dict[str, Any]:
