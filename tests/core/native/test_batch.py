@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tests.core.native.compiling import same_xla
 from tests.core.native.test_engine import run_child
 from tests.ids import PURE
 
@@ -126,6 +127,7 @@ def test_auto_equals_xla(id: str) -> None:
         assert_same_words(auto, xla)
 
 
+@same_xla
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is wrong by one bit, for some angles."""
     env, params = make("CartPole-v1")
