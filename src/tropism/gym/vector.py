@@ -137,10 +137,7 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         terminated, truncated = self._view_terminated().copy(), self._view_truncated().copy()
         self._finished = done = terminated | truncated
         self._counters.rewards += reward
-        if before is not None:
-            infos = self._same_step_infos(before, done)
-        else:
-            infos = self._infos(finished)
+        infos = self._infos(finished) if before is None else self._same_step_infos(before, done)
         return copy_arrays(self._view_obs()), reward, terminated, truncated, infos
 
     def _infos(self, restarted: NDArray[Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The native engine of a batch, its comparison with XLA's, and the choice between both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -44,19 +45,13 @@ class NativeBatchEngine(BatchEngine):
         for position, array in zip(jax.tree.leaves(native.actions), self._actions, strict=True):
             self._table.set(position, array)
         self._table.set(native.restarts, np.zeros(program.num_envs, bool))
-        fill = self._fill_one if len(self._actions) == 1 else self._fill
+        fill = partial(self._actions[0].__setitem__, ...) if len(self._actions) == 1 else self._fill
         self.read_actions = batch_reader(program.env.action_space(params), program.num_envs, fill)
-        self._step_all = self._bind(native.step, range(program.num_envs))
+        self._step_all = bind_lanes(native.step, self._table, range(program.num_envs), 1, native.cost, num_threads)
 
     def _set_slots(self, positions: Any, layout: Layout, words: NDArray[Any]) -> None:
         for position, slot in zip(jax.tree.leaves(positions), layout.slots, strict=True):
             self._table.set(position, words, slot.start * WORD)
-
-    def _bind(self, loop: Callable[..., None], lanes: range) -> Callable[[], None]:
-        return bind_lanes(loop, self._table, lanes, 1, self.native.cost, self.num_threads)
-
-    def _fill_one(self, actions: Any) -> None:
-        self._actions[0][...] = actions
 
     def _fill(self, actions: Any) -> None:
         for target, leaf in zip(self._actions, jax.tree.leaves(actions), strict=True):
@@ -76,25 +71,18 @@ class NativeBatchEngine(BatchEngine):
     def reset(self, keys: NDArray[Any], seeded: NDArray[Any], mask: NDArray[Any]) -> None:
         for position, array in zip(self.native.reset_arguments, (keys, seeded, mask), strict=True):
             self._table.set(position, np.ascontiguousarray(array))
-        for lanes in self._lanes_by_params():
-            self._bind(self.native.reset, lanes)()
+        self._run_by_params(self.native.reset)
 
     def step(self, actions: Any) -> None:
-        if self.rows is None:
-            return self._step_all()
-        for lanes in self._lanes_by_params():
-            self._bind(self.native.step, lanes)()
-        return None
+        return self._step_all() if self.rows is None else self._run_by_params(self.native.step)
 
-    def _lanes_by_params(self) -> Iterator[range]:
-        """Ranges of environments with the same params, which the table then points to."""
-        if self.rows is None:
-            yield range(self.program.num_envs)
-            return
-        changes = np.flatnonzero((self.rows[1:] != self.rows[:-1]).any(1)) + 1
-        for first, end in zip([0, *changes], [*changes, len(self.rows)], strict=True):
-            self._set_slots(self.native.params, self.program.params_layout, self.rows[first])
-            yield range(first, end)
+    def _run_by_params(self, loop: Callable[..., None]) -> None:
+        """Run a loop over each range of environments with the same params, to which the table then points."""
+        rows = np.tile(self.base, (self.program.num_envs, 1)) if self.rows is None else self.rows
+        changes = np.flatnonzero((rows[1:] != rows[:-1]).any(1)) + 1
+        for first, end in zip([0, *changes], [*changes, len(rows)], strict=True):
+            self._set_slots(self.native.params, self.program.params_layout, rows[first])
+            bind_lanes(loop, self._table, range(first, end), 1, self.native.cost, self.num_threads)()
 
 
 def verify_batch(native: NativeBatchProgram, env: Environment, params: Any, mode: Mode, steps: int = STEPS) -> Verdict:

@@ -17,8 +17,8 @@ from tropism.core.native.program import KEY_WORDS
 from tropism.core.session.compiled import OUTCOME, XlaEngine, action_reader
 from tropism.core.spaces import Box, Discrete, Space
 
-unpack_outcome = OUTCOME.unpack_from
-make_timestep: Callable[[tuple[Any, ...]], Timestep] = partial(tuple.__new__, Timestep)  # half of the constructor's time
+# Faster than the constructor, which is a Python function.
+make_timestep: Callable[[tuple[Any, ...]], Timestep] = partial(tuple.__new__, Timestep)
 
 
 class NativeEngine(XlaEngine):
@@ -73,7 +73,7 @@ class NativeEngine(XlaEngine):
         self._write_action(action)
         self._native_step(self._table)
         words = self._words
-        reward, terminated, truncated = unpack_outcome(words, self._outcome_at)
+        reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)
         return make_timestep((self._copy_obs(), reward, terminated, truncated, self._read_info(words)))
 
     def new_like(self) -> Self:

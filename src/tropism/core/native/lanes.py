@@ -122,8 +122,7 @@ def bind_lanes(
     """A function that runs a loop of about `cost` instructions per lane and step, on several threads if that pays."""
     threads = max(1, min(threads, len(lanes) * steps * cost // WORK_PER_THREAD, -(-len(lanes) // BLOCK)))
     share = -(-len(lanes) // (threads * BLOCK)) * BLOCK
-    # Arguments are converted once: converting them takes half of the time of a call.
-    address, count = ctypes.c_void_p(table.address), ctypes.c_ssize_t
+    address, count = ctypes.c_void_p(table.address), ctypes.c_ssize_t  # converted once, not at each call
     own, *others = [
         partial(loop, address, count(first), count(min(first + share, lanes.stop)), count(steps))
         for first in range(lanes.start, lanes.stop, share)
