@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -146,7 +146,7 @@ def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
 
 def viewer(slots: Any) -> Callable[[Any], Any]:
     """A function that returns this tree of slots as views into the words; those of wide numbers may be unaligned."""
-    return _tree_reader(slots, _slot_viewer)
+    return _tree_reader(slots, lambda slot: partial(np.ndarray, slot.shape, slot.dtype, offset=slot.start * WORD))
 
 
 def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -211,10 +211,6 @@ def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[Any], Any]:
     if len(shape) == 1:
         return lambda words: np.frombuffer(words, dtype, count, offset).copy()
     return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
-
-
-def _slot_viewer(slot: Slot) -> Callable[[Any], Any]:
-    return lambda words: np.ndarray(slot.shape, slot.dtype, words, slot.start * WORD)
 
 
 def _slot(leaf: Any, start: int) -> Slot:

@@ -78,9 +78,9 @@ class NativeBatchEngine(BatchEngine):
 
     def _run_by_params(self, loop: Callable[..., None]) -> None:
         """Run a loop over each range of environments with the same params, to which the table then points."""
-        rows = np.tile(self.base, (self.program.num_envs, 1)) if self.rows is None else self.rows
+        rows = self.base[None] if self.rows is None else self.rows
         changes = np.flatnonzero((rows[1:] != rows[:-1]).any(1)) + 1
-        for first, end in zip([0, *changes], [*changes, len(rows)], strict=True):
+        for first, end in zip([0, *changes], [*changes, self.program.num_envs], strict=True):
             self._set_slots(self.native.params, self.program.params_layout, rows[first])
             bind_lanes(loop, self._table, range(first, end), 1, self.native.cost, self.num_threads)()
 

@@ -1,7 +1,6 @@
 """The native engine of a session: machine code on the same packed buffer as the XLA engine."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +16,6 @@ from tropism.core.native.program import KEY_WORDS
 from tropism.core.session.compiled import OUTCOME, XlaEngine, action_reader
 from tropism.core.spaces import Box, Discrete, Space
 
-# Faster than the constructor, which is a Python function.
-make_timestep: Callable[[tuple[Any, ...]], Timestep] = partial(tuple.__new__, Timestep)
-
 
 class NativeEngine(XlaEngine):
     """Steps in place; rendering and everything else is inherited from the XLA engine."""
@@ -27,7 +23,6 @@ class NativeEngine(XlaEngine):
     def __init__(self, env: Environment, params: Any, choice: Choice):
         assert choice.native is not None
         self.native = choice.native
-        self._native_step = choice.native.step
         self._native_reset = choice.native.reset if choice.native_reset else None
         self._memory = ProgramMemory(self.native, program_of(env, params).params_layout.write(params))
         self._table = self._memory.address
@@ -71,10 +66,11 @@ class NativeEngine(XlaEngine):
 
     def step(self, action: Any) -> Timestep:
         self._write_action(action)
-        self._native_step(self._table)
+        self.native.step(self._table)
         words = self._words
         reward, terminated, truncated = OUTCOME.unpack_from(words, self._outcome_at)
-        return make_timestep((self._copy_obs(), reward, terminated, truncated, self._read_info(words)))
+        # Faster than the constructor, which is a Python function.
+        return tuple.__new__(Timestep, (self._copy_obs(), reward, terminated, truncated, self._read_info(words)))
 
     def new_like(self) -> Self:
         twin = super().new_like()
