@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tropism.sandbox import host_targets
 from tropism.sandbox.host_targets import NEW, SECRET, HostTargets, is_locked
 from tropism.sandbox.launcher import WORKER_UID, Launcher, start_unprivileged
 from tropism.sandbox.mounts import mounts_for
@@ -110,3 +111,11 @@ def test_only_locks_that_exclude_others_are_detected(tmp_path: Path):
         assert not is_locked(str(path))
         fcntl.flock(file, fcntl.LOCK_EX)
         assert is_locked(str(path))
+
+
+def test_a_decoy_that_does_not_start_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(host_targets, "DECOY", "")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="did not start"):
+        HostTargets.create()
+    assert os.listdir("/proc/self/fd") == before

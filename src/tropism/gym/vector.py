@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from tropism.core.compiled.packing import reader, viewer
+from tropism.core.compiled.packing import reader
 from tropism.core.environment import Environment
 from tropism.core.episode import check_seed, seed_from_words, seed_words
 from tropism.core.native.batch_engine import make_batch_engine
@@ -20,15 +20,15 @@ from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
 from tropism.gym.env import FPS, check_render_mode
-from tropism.gym.infos import Counters, final_observations, keep_where, with_mask
+from tropism.gym.infos import Counters, copy_arrays, final_observations, keep_where, with_mask
 from tropism.gym.spaces import to_gymnasium_space
 
 MIN_VERSION = (1, 1)  # Gymnasium's first release with auto-reset modes
 RENDER_MODES = ["rgb_array"]
-FLOAT64, UINT32 = np.dtype(np.float64), np.dtype(np.uint32)
+FLOAT64 = np.dtype(np.float64)
 REBUILT = (
     *("_engine", "_program"),
-    *("_output_slice", "_view_time", "_view_obs", "_view_reward", "_view_terminated", "_view_truncated", "_view_info"),
+    *("_view_time", "_view_obs", "_view_reward", "_view_terminated", "_view_truncated", "_view_info"),
 )
 
 
@@ -85,14 +85,13 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
             self.env, self.params, self.num_envs, self._mode, self.engine, self.num_threads
         )
         self._program = program = self._engine.program
-        out, first = program.out, program.head.size
-        self._output_slice = program.output_range
-        self._view_time = viewer(program.carry.episode.time, 0)
-        self._view_obs = viewer(out.obs, first)
-        self._view_reward = viewer(out.reward, first)
-        self._view_terminated = viewer(out.terminated, first)
-        self._view_truncated = viewer(out.truncated, first)
-        self._view_info = viewer(out.info, first) if out.info else None
+        out, viewer = program.out, self._engine.viewer
+        self._view_time = viewer(program.carry.episode.time)
+        self._view_obs = viewer(out.obs)
+        self._view_reward = viewer(out.reward)
+        self._view_terminated = viewer(out.terminated)
+        self._view_truncated = viewer(out.truncated)
+        self._view_info = viewer(out.info) if out.info else None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -112,11 +111,10 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         super().reset(seed=seeds[0])
         self._set_rows(mask, row)
         self._reset(seeds, mask)
-        words = self._engine.words
-        outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
-        own = self._view_info(outputs) if self._view_info else {}
+        own = copy_arrays(self._view_info()) if self._view_info else {}
         first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
-        return self._view_obs(outputs), keep_where(mask, {**self._counters.infos(self._view_time(words)), **first})
+        infos = {**self._counters.infos(self._view_time()), **first}
+        return copy_arrays(self._view_obs()), keep_where(mask, infos)
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
         seeded = np.array([not self._started or seed is not None for seed in seeds])
@@ -133,45 +131,37 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         packed_actions = engine.read_actions(actions)
         if self._mode == "disabled" and finished.any():
             raise self._state_error("step", np.flatnonzero(finished))
-        before = self._view_time(engine.words).copy() if self._mode == "same_step" else None
+        before = self._view_time().copy() if self._mode == "same_step" else None
         engine.step(packed_actions)
-        words = engine.words
-        # All returned arrays are views of this one copy.
-        outputs = np.frombuffer(words, UINT32, *self._output_slice).copy()
-        reward = self._view_reward(outputs).astype(FLOAT64)
-        terminated, truncated = self._view_terminated(outputs), self._view_truncated(outputs)
+        reward = self._view_reward().astype(FLOAT64)
+        terminated, truncated = self._view_terminated().copy(), self._view_truncated().copy()
         self._finished = done = terminated | truncated
         self._counters.rewards += reward
-        if before is not None:
-            infos = self._same_step_infos(before, words, outputs, done)
-        else:
-            infos = self._infos(words, outputs, finished)
-        return self._view_obs(outputs), reward, terminated, truncated, infos
+        infos = self._infos(finished) if before is None else self._same_step_infos(before, done)
+        return copy_arrays(self._view_obs()), reward, terminated, truncated, infos
 
-    def _infos(self, words: memoryview, outputs: NDArray[Any], restarted: NDArray[Any]) -> dict[str, Any]:
+    def _infos(self, restarted: NDArray[Any]) -> dict[str, Any]:
         """The infos of all environments, including those that this step restarted."""
         self._counters.restart_episodes(restarted)
         if self._engine.rows is not None:
             self._set_rows(restarted, None)
-        infos = self._counters.infos(self._view_time(words))
+        infos = self._counters.infos(self._view_time())
         if self._view_info is None:
             return infos
-        for name, value in self._view_info(outputs).items():
+        for name, value in copy_arrays(self._view_info()).items():
             mask = infos["_step_count"] if name in self._program.reset_info else ~restarted
             infos |= with_mask({name: value}, mask)
         return infos
 
-    def _same_step_infos(
-        self, before: NDArray[Any], words: memoryview, outputs: NDArray[Any], done: NDArray[Any]
-    ) -> dict[str, Any]:
+    def _same_step_infos(self, before: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
         """As `_infos`, with final observations and infos of the episodes that this step ended."""
         if not np.count_nonzero(done):
-            return self._infos(words, outputs, done)
-        out = self._program.out
+            return self._infos(done)
+        out, words = self._program.out, self._engine.words
         last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
         final_info = keep_where(done, {**self._counters.infos(before + 1), **last})
         final_obs = final_observations(reader(out.final_obs)(words), done)
-        infos = self._infos(words, outputs, done)
+        infos = self._infos(done)
         infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
         return infos | {"final_info": final_info, "_final_info": done.copy()}
 

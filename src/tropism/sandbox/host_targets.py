@@ -45,6 +45,7 @@ class HostTargets:
 
     @classmethod
     def create(cls) -> "HostTargets":
+        decoy = _start_decoy()  # first, because it may fail
         secret = secrets.token_hex(16)
         outer, folder_fd = _make_folders()
         folder = os.path.join(outer, FOLDER)
@@ -59,7 +60,7 @@ class HostTargets:
         }
         for name in (SOCKET, DATAGRAM):
             os.chmod(name, 0o666, dir_fd=folder_fd)
-        targets = cls(secret, outer, folder, folder_fd, sockets, _start_decoy())
+        targets = cls(secret, outer, folder, folder_fd, sockets, decoy)
         targets.restore()
         _give_to_workers(folder_fd)
         return targets
@@ -222,7 +223,7 @@ def _start_decoy() -> "subprocess.Popen[bytes]":
         decoy = launcher.run(lambda: start_unprivileged([interpreter, "-S", "-c", DECOY], output=subprocess.PIPE))
         assert decoy.stdout is not None
         if not select.select([decoy.stdout], [], [], START_TIMEOUT)[0] or not decoy.stdout.read(1):
-            decoy.kill()
+            _end(decoy)
             raise OSError("the process that attacks aim at did not start")
     finally:
         launcher.close()

@@ -1,11 +1,13 @@
 """Compiles JAX functions natively, for tests of the rules."""
 
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tropism.core.fused.graph import LANE, GraphBuilder, reachable, sort_nodes
 from tropism.core.fused.operations import evaluate_nodes
@@ -13,6 +15,10 @@ from tropism.core.native.jit import Library
 from tropism.core.native.llvm import assemble
 from tropism.core.native.program import emit
 from tropism.core.native.scalarize import as_scalars, evaluate, load_all
+
+same_xla = pytest.mark.skipif(
+    not metadata.version("jaxlib").startswith("0.10."), reason="the rules have the bits of XLA in jaxlib 0.10"
+)
 
 
 def compile_native(function: Callable[..., Any], *examples: Any) -> Callable[..., list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tests.core.native.compiling import same_xla
 from tests.core.native.test_engine import run_child
 from tests.ids import PURE
 
@@ -18,7 +19,7 @@ from tropism.core.compiled.packing import Layout
 from tropism.core.episode import seed_words
 from tropism.core.native.batch import NativeBatchProgram
 from tropism.core.native.batch_engine import NativeBatchEngine, choose_batch_engine, make_batch_engine, verify_batch
-from tropism.core.native.lanes import LaneTable, run_lanes
+from tropism.core.native.lanes import LaneTable, bind_lanes
 from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.errors import ValidationError
 
@@ -100,11 +101,11 @@ def test_threads_give_the_same_bits() -> None:
 def test_each_lane_runs_once(lanes: range, threads: int) -> None:
     parts: list[range] = []
 
-    def loop(address: int, first: int, end: int, steps: int) -> None:
-        assert steps == 5
-        parts.append(range(first, end))
+    def loop(address: Any, first: Any, end: Any, steps: Any) -> None:
+        assert steps.value == 5
+        parts.append(range(first.value, end.value))
 
-    run_lanes(loop, LaneTable(1), lanes, 5, 1000, threads)
+    bind_lanes(loop, LaneTable(1), lanes, 5, 1000, threads)()
     assert sorted(lane for part in parts for lane in part) == list(lanes)
     assert len(parts) <= threads
     assert len(parts) > 1 or len(lanes) <= 300
@@ -126,6 +127,7 @@ def test_auto_equals_xla(id: str) -> None:
         assert_same_words(auto, xla)
 
 
+@same_xla
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is wrong by one bit, for some angles."""
     env, params = make("CartPole-v1")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax import lax
-from tests.core.native.compiling import assert_close, assert_same_bits, compile_fused, compile_native
+from tests.core.native.compiling import assert_close, assert_same_bits, compile_fused, compile_native, same_xla
 
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.scalarize import RULES
@@ -142,11 +142,13 @@ def compare(table: str, *arrays: Any) -> None:
             assert_same_bits(got, wanted, f"{name} of {arrays}")
 
 
+@same_xla
 @given(x=FLOATS)
 def test_functions_of_one_float(x: Any) -> None:
     compare("float unary", x)
 
 
+@same_xla
 @given(x=FLOATS, y=FLOATS)
 def test_functions_of_two_floats(x: Any, y: Any) -> None:
     compare("float binary", x, y)
@@ -165,6 +167,7 @@ REWRITES: dict[str, Callable[..., Any]] = {
 }
 
 
+@same_xla
 @pytest.mark.parametrize("name", REWRITES)
 def test_operations_are_rewritten_as_by_xla(name: str) -> None:
     function, examples = REWRITES[name], [np.ones(SIZE, np.float32)] * 2

@@ -10,7 +10,7 @@ from jax import ShapeDtypeStruct, lax
 from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.options import supported_options
-from tropism.core.compiled.packing import WORD, Layout
+from tropism.core.compiled.packing import Layout
 from tropism.core.compiled.process import check_process
 from tropism.core.compiled.program import host_device
 from tropism.core.compiled.reset_where import reset_where
@@ -63,7 +63,6 @@ class BatchProgram:
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
-        self.output_range = Layout(example[1][:5]).size, self.head.size * WORD  # number of words, first byte
 
     def _infos(self, words: Words) -> tuple[Any, Any]:
         params = self.params_layout.unpack(words)

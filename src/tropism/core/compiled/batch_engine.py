@@ -1,5 +1,6 @@
 """Runs a batch program: one packed buffer, one dispatch per step of all environments."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from tropism.core.compiled.batch import BatchProgram, batch_device
 from tropism.core.compiled.batch_actions import batch_reader
+from tropism.core.compiled.packing import viewer
 
 
 class BatchEngine:
@@ -28,6 +30,11 @@ class BatchEngine:
     def words(self) -> memoryview:
         """The packed buffer, valid until the next step or reset."""
         return memoryview(self._buffer)
+
+    def viewer(self, slots: Any) -> Callable[[], Any]:
+        """A function that returns this tree of slots as arrays, valid until the next step or reset."""
+        view = viewer(slots)
+        return lambda: view(self.words)
 
     def load(self, words: NDArray[Any]) -> None:
         """Continue from the buffer of another engine."""

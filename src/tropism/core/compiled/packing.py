@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -144,9 +144,9 @@ def reader(slots: Any, keep_dtype: bool = False) -> Callable[[Any], Any]:
     return _tree_reader(slots, lambda slot: _slot_reader(slot, keep_dtype))
 
 
-def viewer(slots: Any, first: int) -> Callable[[Any], Any]:
-    """A function that returns this tree of slots as views into a copy of the words from word `first` on."""
-    return _tree_reader(slots, lambda slot: _slot_viewer(slot, first))
+def viewer(slots: Any) -> Callable[[Any], Any]:
+    """A function that returns this tree of slots as views into the words; those of wide numbers may be unaligned."""
+    return _tree_reader(slots, lambda slot: partial(np.ndarray, slot.shape, slot.dtype, offset=slot.start * WORD))
 
 
 def _tree_reader(slots: Any, slot_reader: Callable[[Slot], Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -211,14 +211,6 @@ def _slot_reader(slot: Slot, keep_dtype: bool) -> Callable[[Any], Any]:
     if len(shape) == 1:
         return lambda words: np.frombuffer(words, dtype, count, offset).copy()
     return lambda words: np.frombuffer(words, dtype, count, offset).reshape(shape).copy()
-
-
-def _slot_viewer(slot: Slot, first: int) -> Callable[[Any], Any]:
-    _, _, dtype, shape, _ = slot
-    offset, array = (slot.start - first) * WORD, np.ndarray
-    if dtype.itemsize > WORD:  # a view would not be aligned
-        return lambda words: array(shape, dtype, words, offset).copy()
-    return lambda words: array(shape, dtype, words, offset)
 
 
 def _slot(leaf: Any, start: int) -> Slot:

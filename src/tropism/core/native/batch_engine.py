@@ -1,6 +1,7 @@
 """The native engine of a batch, its comparison with XLA's, and the choice between both."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 from tropism.core.compiled.batch import BatchProgram, batch_program_of
 from tropism.core.compiled.batch_actions import batch_reader
 from tropism.core.compiled.batch_engine import BatchEngine
-from tropism.core.compiled.packing import WORD, Layout
+from tropism.core.compiled.packing import WORD, Layout, viewer
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.native.batch import NativeBatchProgram
 from tropism.core.native.choice import EngineName, check_engine, compile_natively, require_native, verdict_of
-from tropism.core.native.lanes import LaneTable, check_threads, run_lanes
+from tropism.core.native.lanes import LaneTable, bind_lanes, check_threads
 from tropism.core.native.verdicts import Verdict
 from tropism.core.native.verification import FIRST_SEED, first_difference
 from tropism.core.transforms.auto_reset import Mode
@@ -33,7 +34,6 @@ class NativeBatchEngine(BatchEngine):
     def __init__(self, program: BatchProgram, params: Any, native: NativeBatchProgram, num_threads: int):
         self.program, self.native, self.num_threads = program, native, num_threads
         self.base, self.rows = program.params_layout.write(params), None
-        self._all = range(program.num_envs)
         self._buffer = np.zeros(program.layout.size, np.uint32)
         self._table = LaneTable(native.size)
         self._set_slots(native.buffer, program.layout, self._buffer)
@@ -45,10 +45,9 @@ class NativeBatchEngine(BatchEngine):
         for position, array in zip(jax.tree.leaves(native.actions), self._actions, strict=True):
             self._table.set(position, array)
         self._table.set(native.restarts, np.zeros(program.num_envs, bool))
-        fill = self._actions[0].__setitem__ if len(self._actions) == 1 else None
-        self.read_actions = batch_reader(
-            program.env.action_space(params), program.num_envs, self._fill if fill is None else lambda x: fill(..., x)
-        )
+        fill = partial(self._actions[0].__setitem__, ...) if len(self._actions) == 1 else self._fill
+        self.read_actions = batch_reader(program.env.action_space(params), program.num_envs, fill)
+        self._step_all = bind_lanes(native.step, self._table, range(program.num_envs), 1, native.cost, num_threads)
 
     def _set_slots(self, positions: Any, layout: Layout, words: NDArray[Any]) -> None:
         for position, slot in zip(jax.tree.leaves(positions), layout.slots, strict=True):
@@ -57,6 +56,10 @@ class NativeBatchEngine(BatchEngine):
     def _fill(self, actions: Any) -> None:
         for target, leaf in zip(self._actions, jax.tree.leaves(actions), strict=True):
             target[...] = leaf
+
+    def viewer(self, slots: Any) -> Callable[[], Any]:
+        views = viewer(slots)(self._buffer)
+        return lambda: views
 
     def load(self, words: NDArray[Any]) -> None:
         self._buffer[:] = words
@@ -68,22 +71,18 @@ class NativeBatchEngine(BatchEngine):
     def reset(self, keys: NDArray[Any], seeded: NDArray[Any], mask: NDArray[Any]) -> None:
         for position, array in zip(self.native.reset_arguments, (keys, seeded, mask), strict=True):
             self._table.set(position, np.ascontiguousarray(array))
-        for lanes in self._lanes_by_params():
-            run_lanes(self.native.reset, self._table, lanes, 1, self.native.cost, self.num_threads)
+        self._run_by_params(self.native.reset)
 
     def step(self, actions: Any) -> None:
-        for lanes in (self._all,) if self.rows is None else self._lanes_by_params():
-            run_lanes(self.native.step, self._table, lanes, 1, self.native.cost, self.num_threads)
+        return self._step_all() if self.rows is None else self._run_by_params(self.native.step)
 
-    def _lanes_by_params(self) -> Iterator[range]:
-        """Ranges of environments with the same params, which the table then points to."""
-        if self.rows is None:
-            yield self._all
-            return
-        changes = np.flatnonzero((self.rows[1:] != self.rows[:-1]).any(1)) + 1
-        for first, end in zip([0, *changes], [*changes, len(self.rows)], strict=True):
-            self._set_slots(self.native.params, self.program.params_layout, self.rows[first])
-            yield range(first, end)
+    def _run_by_params(self, loop: Callable[..., None]) -> None:
+        """Run a loop over each range of environments with the same params, to which the table then points."""
+        rows = self.base[None] if self.rows is None else self.rows
+        changes = np.flatnonzero((rows[1:] != rows[:-1]).any(1)) + 1
+        for first, end in zip([0, *changes], [*changes, self.program.num_envs], strict=True):
+            self._set_slots(self.native.params, self.program.params_layout, rows[first])
+            bind_lanes(loop, self._table, range(first, end), 1, self.native.cost, self.num_threads)()
 
 
 def verify_batch(native: NativeBatchProgram, env: Environment, params: Any, mode: Mode, steps: int = STEPS) -> Verdict:

@@ -1,10 +1,11 @@
 """Native loops over the environments of a batch, called lanes: the function of one lane, for each in turn."""
 
+import ctypes
 import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -115,20 +116,25 @@ def check_threads(num_threads: Any) -> int:
     return os.cpu_count() or 1 if num_threads is None else check_count("num_threads", num_threads)
 
 
-def run_lanes(
-    loop: Callable[[int, int, int, int], None], table: LaneTable, lanes: range, steps: int, cost: int, threads: int
-) -> None:
-    """Run a loop that takes about `cost` instructions per lane and step, on several threads if that pays."""
-    threads = min(threads, len(lanes) * steps * cost // WORK_PER_THREAD, -(-len(lanes) // BLOCK))
-    if threads < 2:
-        return loop(table.address, lanes.start, lanes.stop, steps)
+def bind_lanes(
+    loop: Callable[..., None], table: LaneTable, lanes: range, steps: int, cost: int, threads: int
+) -> Callable[[], None]:
+    """A function that runs a loop of about `cost` instructions per lane and step, on several threads if that pays."""
+    threads = max(1, min(threads, len(lanes) * steps * cost // WORK_PER_THREAD, -(-len(lanes) // BLOCK)))
     share = -(-len(lanes) // (threads * BLOCK)) * BLOCK
-    parts = [(first, min(first + share, lanes.stop)) for first in range(lanes.start, lanes.stop, share)]
-    futures = [_pool().submit(loop, table.address, *part, steps) for part in parts[1:]]
-    loop(table.address, *parts[0], steps)
+    address, count = ctypes.c_void_p(table.address), ctypes.c_ssize_t  # converted once, not at each call
+    own, *others = [
+        partial(loop, address, count(first), count(min(first + share, lanes.stop)), count(steps))
+        for first in range(lanes.start, lanes.stop, share)
+    ]
+    return partial(_run_all, own, others) if others else own
+
+
+def _run_all(own: Callable[[], None], others: Sequence[Callable[[], None]]) -> None:
+    futures = [_pool().submit(run) for run in others]
+    own()
     for future in futures:
         future.result()
-    return None
 
 
 @cache

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tropism.core.compiled.cost import primitives
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.jit import Library
-from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, check_threads, number_leaves, run_lanes
+from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, bind_lanes, check_threads, number_leaves
 from tropism.core.native.llvm import assemble_loops
 from tropism.core.native.program import ADDRESS, digest
 from tropism.core.native.scalarize import is_key, live_inputs, physical_dtype, physical_shape
@@ -164,7 +164,7 @@ class NativeRolloutProgram:
         written = self.shapes.transition, self.shapes.action
         transition, action = jax.tree.map(place, (self.at.transition, self.at.action), written)
         lanes = self._place_carry(table, before, plan.num_envs)
-        run_lanes(self._steps, table, range(plan.num_envs), length, self._cost, check_threads(None))
+        bind_lanes(self._steps, table, range(plan.num_envs), length, self._cost, check_threads(None))()
         if last and not plan.collect:
             lanes = ScanCarry(None, None, None, lanes.episodes, lanes.totals)
         after = _end(plan, self.shapes.carry, before.totals, lanes, last)

@@ -71,7 +71,7 @@ class Session:
         self.episode_count = 0
         self._lifecycle = EnvironmentState.CREATED
         self._episode_id: str | None = None  # created on first access
-        self._step_count = 0
+        self.step_count = 0
         self._engine = engine
 
     @property
@@ -80,17 +80,13 @@ class Session:
 
     @property
     def state(self) -> State:
-        return State(episode_id=self.episode_id, step_count=self._step_count)
+        return State(episode_id=self.episode_id, step_count=self.step_count)
 
     @property
     def episode_id(self) -> str | None:
         if self._episode_id is None and self.seed is not None:
             self._episode_id = str(uuid.uuid4())
         return self._episode_id
-
-    @property
-    def step_count(self) -> int:
-        return self._step_count
 
     @property
     def timestep(self) -> Timestep:
@@ -120,7 +116,7 @@ class Session:
         self.total_reward = 0.0
         self.episode_count = count
         self._episode_id = episode_id
-        self._step_count = 0
+        self.step_count = 0
         self._lifecycle = READY
         return timestep
 
@@ -133,11 +129,12 @@ class Session:
         except BaseException:
             self._end_if_damaged()
             raise
-        self._step_count += 1
-        self.total_reward += timestep.reward
-        if timestep.terminated:
+        _, reward, terminated, truncated, _ = timestep
+        self.step_count += 1
+        self.total_reward += reward
+        if terminated:
             self._lifecycle = EnvironmentState.TERMINATED
-        elif timestep.truncated:
+        elif truncated:
             self._lifecycle = EnvironmentState.TRUNCATED
         return timestep
 
@@ -277,7 +274,7 @@ class Session:
             self._engine.close()
 
     def __repr__(self) -> str:
-        progress = "" if self.seed is None else f", seed={self.seed}, step_count={self._step_count}"
+        progress = "" if self.seed is None else f", seed={self.seed}, step_count={self.step_count}"
         return f"Session({name_of(self.env)}, {self._lifecycle.name}{progress})"
 
     def __enter__(self) -> "Session":
@@ -307,7 +304,7 @@ class Session:
     def _dump(self) -> bytes:
         header = {field: getattr(self, field) for field in SAVED_FIELDS}
         header |= {
-            "step_count": self._step_count,
+            "step_count": self.step_count,
             "episode_id": self.episode_id,
             "lifecycle": self._lifecycle.value,
             "env": identify(self.env),
@@ -324,7 +321,7 @@ class Session:
             self._engine.load(header["engine"], body)
         for field in SAVED_FIELDS:
             setattr(self, field, header[field])
-        self._step_count = header["step_count"]
+        self.step_count = header["step_count"]
         self._episode_id = header["episode_id"]
         self._lifecycle = EnvironmentState(header["lifecycle"])
 
