@@ -1,6 +1,8 @@
 """Control groups: workers are in one where one can be made, in both versions."""
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,24 @@ def test_a_group_reports_that_it_ran_out_of_memory():
     assert request.exceeded == "memory"
     worker.end()
     pool.close()
+
+
+@needs_groups
+def test_processes_that_a_killed_server_has_left_are_killed_by_the_next_one():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    group = ControlGroup(2**26, 8)
+    stale = [folder.with_name(f"{PREFIX}{ended.pid}-0") for folder in group._folders]  # pyright: ignore[reportPrivateUsage]
+    group.remove()
+    for folder in stale:
+        folder.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as left:
+        for folder in stale:
+            (folder / "cgroup.procs").write_text(str(left.pid))
+        cgroup._find_parents.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        ControlGroup(2**26, 8).remove()
+        assert left.wait(10) == -signal.SIGKILL
+    assert not any(folder.exists() for folder in stale)
 
 
 @every_tier

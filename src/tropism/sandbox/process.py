@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tropism.errors import SandboxError, StateError
 from tropism.sandbox.cgroup import ControlGroup
+from tropism.sandbox.launcher import kill_group
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
 from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
@@ -88,8 +89,7 @@ class Worker:
         has_namespaces: bool,
         group: ControlGroup | None = None,
     ):
-        assert process.stdout is not None
-        assert process.stderr is not None
+        assert process.stdout is not None and process.stderr is not None
         self.process = process
         self.pid = 0
         self._has_namespaces = has_namespaces
@@ -326,7 +326,7 @@ class Worker:
     def kill(self) -> None:
         """Kill the worker, but keep its files open until `end`."""
         self._signal(signal.SIGKILL)
-        self.process.kill()
+        kill_group(self.process)
 
 
 def _exit_code(code: int) -> int:
@@ -339,7 +339,7 @@ def _end(
 ) -> None:
     """Kill the worker and close its files; also runs at interpreter exit."""
     channel.close()
-    process.kill()
+    kill_group(process)
     process.wait(KILL_TIMEOUT)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
