@@ -87,8 +87,8 @@ def start_unprivileged(
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that `start_unprivileged` has started, and its children: bubblewrap, if it is killed alone while it
-    starts, leaves a child that waits for it for ever."""
+    """Kill a process that `start_unprivileged` has started, and its children: bubblewrap killed alone, while it starts,
+    leaves a child that waits for it for ever."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
 

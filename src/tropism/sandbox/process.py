@@ -22,8 +22,7 @@ from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
 from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
 
 START_TIMEOUT = 20.0  # seconds a worker may take to confine itself
-EXIT_TIMEOUT = 1.0  # seconds a worker that exits by itself may take
-KILL_TIMEOUT = 5.0  # seconds a killed worker may take to end
+EXIT_TIMEOUT, KILL_TIMEOUT = 1.0, 5.0  # seconds a worker that exits by itself, and one that is killed, may take
 MAX_FRAME = 2**20  # bytes; longer frames are rejected
 READ_SIZE = 65536
 CREDENTIALS = struct.Struct("3i")
@@ -89,7 +88,8 @@ class Worker:
         has_namespaces: bool,
         group: ControlGroup | None = None,
     ):
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         self.process = process
         self.pid = 0
         self._has_namespaces = has_namespaces
