@@ -152,9 +152,10 @@ def count_left(pid: int, clients: int) -> tuple[int, float]:
     Those that it has just started count, too: this process adopts all whose parent has ended.
     """
     os.kill(clients, signal.SIGSTOP)  # their errors would compete for the CPU
+    others = set(descendants(os.getpid())) - set(descendants(pid))  # also workers that this process keeps in advance
 
     def running() -> list[int]:
-        return [child for child in descendants(os.getpid()) if child not in (pid, clients) and is_running(child)]
+        return [child for child in descendants(os.getpid()) if child not in others and is_running(child)]
 
     start = time.monotonic()
     os.kill(pid, signal.SIGKILL)
