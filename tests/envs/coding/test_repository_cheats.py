@@ -188,16 +188,14 @@ IN_FOLDER = replace(
 )
 WITH_PYTEST = replace(IN_FOLDER, command="python -m pytest -q -p no:cacheprovider tests")
 WRONG, CORRECT = b"def f(x): return 0", b"def f(x): return 4"
-NO_TESTS = b"addopts = --collect-only\n"
 REPLACEMENTS: dict[str, dict[str, bytes]] = {
     "a test": {"test_second.py": b"__file__ = '/tmp/tests/test_second.py'"},
     "a module of the tests": {"helper.py": b"def expected(): return 0"},
 }
 REPLACEMENTS_OF_PYTEST: dict[str, dict[str, bytes]] = {
-    "the settings": {"pytest.ini": b"[pytest]\n" + NO_TESTS, "tox.ini": b"[pytest]\n" + NO_TESTS},
-    "the settings of the project": {"pyproject.toml": b"[tool.pytest.ini_options]\naddopts = '--collect-only'"},
+    "the settings": {"pytest.ini": b"[pytest]\naddopts = --collect-only"},
     "pytest": {"pytest/__init__.py": b"", "pytest/__main__.py": b""},
-    "a package that pytest requires": {
+    "a package that it requires": {
         "_pytest/__init__.py": b"def __getattr__(name): return int",
         "_pytest/config.py": b"def __getattr__(name): return int",
     },
@@ -212,20 +210,22 @@ def reward_of_files(files: dict[str, bytes], task: Task, **arguments: Any) -> fl
         return coding.step({"code": "", "submit": True}).reward
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_a_submission_replaces_nothing_of_its_tests(name: str, shared: bool):
+    task = replace(IN_FOLDER, shared_interpreter=shared)
+    assert reward_of_files({"code_.py": WRONG, **REPLACEMENTS[name]}, task) == 0.0
+    assert reward_of_files({"code_.py": CORRECT, **REPLACEMENTS[name]}, task) == 1.0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "replacements"),
-    [(IN_FOLDER, REPLACEMENTS), (WITH_PYTEST, REPLACEMENTS_OF_PYTEST)],
-    ids=["unittest", "pytest"],
+    ("name", "shared"), [(None, False), ("the settings", True), ("pytest", True), ("a package that it requires", False)]
 )
-def test_a_submission_replaces_nothing_of_the_tests(
-    task: Task, replacements: dict[str, dict[str, bytes]], shared: bool
-):
-    task, packages = replace(task, shared_interpreter=shared), ("pytest",)
-    assert reward_of_files({"code_.py": CORRECT}, task, packages=packages) == 1.0
-    for name, files in replacements.items():
-        assert reward_of_files({"code_.py": WRONG, **files}, task, packages=packages) == 0.0, name
+def test_a_submission_replaces_nothing_of_pytest(name: str | None, shared: bool):
+    files = {"code_.py": WRONG, **REPLACEMENTS_OF_PYTEST[name]} if name else {"code_.py": CORRECT}
+    task = replace(WITH_PYTEST, shared_interpreter=shared)
+    assert reward_of_files(files, task, packages=("pytest",)) == float(name is None)
 
 
 def test_a_compiled_file_replaces_no_test(tmp_path: Path):
