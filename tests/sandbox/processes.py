@@ -35,12 +35,15 @@ def stable_count() -> int:
 
 @contextlib.contextmanager
 def adopt_orphans() -> Generator[Callable[[], list[int]]]:
-    """Make this process the parent of descendants whose parent ends; yields a function that lists those that run."""
+    """Make this process the parent of descendants whose parent ends; yields a function that lists those that run.
+
+    Workers that this process has started itself do not count: each leads a process group.
+    """
     before, libc = _children(), ctypes.CDLL(None)
     libc.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def running() -> list[int]:
-        return sorted(pid for pid in _children() - before if not _has_ended(pid))
+        return sorted(pid for pid in _children() - before if not _leads_group(pid) and not _has_ended(pid))
 
     try:
         yield running
@@ -51,6 +54,12 @@ def adopt_orphans() -> Generator[Callable[[], list[int]]]:
 def _children() -> set[int]:
     tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     return {int(pid) for task in tasks for pid in task.read_text().split()}
+
+
+def _leads_group(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid) == pid
+    return True
 
 
 def _has_ended(pid: int) -> bool:
