@@ -2,6 +2,7 @@
 processes left after the server is killed; and the duration of the attacks at start-up."""
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -32,6 +33,8 @@ TARGET_P95 = 250.0  # ms
 PAUSE = 0.05  # seconds between two steps of another session
 WARM_UP = 3.0  # seconds until every session has begun
 AFTER_KILL = 0.1  # seconds
+KILLS = 3  # servers that are killed beside hogs; the worst one counts
+SET_CHILD_SUBREAPER = 36  # prctl
 TARGET_STARTUP = 2.0  # seconds
 PATIENCE = 10.0  # seconds until no process must be left
 
@@ -72,11 +75,22 @@ def memory(pid: int) -> float:
     return 0.0
 
 
-def keep_busy(url: str, stop: threading.Event) -> None:
+def keep_busy(url: str) -> None:
     with suppress(TropismError, OSError), Client(url) as client:
         client.reset(seed=0)
-        while not stop.is_set():
+        while True:
             client.step({"code": "while True: pass"})
+
+
+@contextmanager
+def hogs(url: str) -> Generator[int]:
+    """The id of a process whose clients are always busy: it can be stopped, as if it were on another machine."""
+    command = [sys.executable, "-m", "benchmarks.sandbox_load", "--hogs", url]
+    with subprocess.Popen(command) as clients:
+        try:
+            yield clients.pid
+        finally:
+            clients.kill()
 
 
 def time_steps(url: str, stop: threading.Event, durations: list[float]) -> None:
@@ -103,36 +117,51 @@ def measure_hogs(tier: Tier, seconds: float) -> list[dict[str, Any]]:
     stop = threading.Event()
     steps: list[float] = []
     health: list[float] = []
-    with served(tier) as (url, pid):
-        for target, arguments in (
-            *[(keep_busy, ())] * HOGS,
-            *[(time_steps, (steps,))] * OTHERS,
-            (time_health, (health,)),
-        ):
-            threading.Thread(target=target, args=(url, stop, *arguments), daemon=True).start()
+    with served(tier) as (url, pid), hogs(url) as clients:
+        jobs = (*[(time_steps, steps)] * OTHERS, (time_health, health))
+        threads = [threading.Thread(target=target, args=(url, stop, times), daemon=True) for target, times in jobs]
+        for thread in threads:
+            thread.start()
         time.sleep(WARM_UP)
         del steps[:], health[:]
         time.sleep(seconds)
         stop.set()
+        for thread in threads:
+            thread.join()
         p95 = [statistics.quantiles(durations, n=20)[-1] for durations in (steps, health)]
-        left, until_none = count_left(pid)
+        kills = [count_left(pid, clients)]
+    kills += [kill_beside_hogs(tier) for _ in range(KILLS - 1)]
     return [
         figure(tier, f"step of another session beside {HOGS} hogs, p50", "ms", statistics.median(steps)),
         figure(tier, f"step of another session beside {HOGS} hogs, p95", "ms", p95[0], TARGET_P95),
         figure(tier, f"`/health` beside {HOGS} hogs, p95", "ms", p95[1]),
-        figure(tier, f"processes left {AFTER_KILL} s after `kill -9`", "processes", left, 0),
-        figure(tier, "time until none is left", "ms", until_none * 1e3),
+        figure(tier, f"processes left {AFTER_KILL} s after `kill -9`", "processes", max(left for left, _ in kills), 0),
+        figure(tier, "time until none is left", "ms", max(seconds for _, seconds in kills) * 1e3),
     ]
 
 
-def count_left(pid: int) -> tuple[int, float]:
-    """Kill a server; returns how many of its descendants are left soon after, and the seconds until none is."""
-    children = descendants(pid)
+def kill_beside_hogs(tier: Tier) -> tuple[int, float]:
+    with served(tier) as (url, pid), hogs(url) as clients:
+        time.sleep(2 * WARM_UP)
+        return count_left(pid, clients)
+
+
+def count_left(pid: int, clients: int) -> tuple[int, float]:
+    """Kill a server; returns how many of its descendants are left soon after, and the seconds until none is.
+
+    Those that it has just started count, too: this process adopts all whose parent has ended.
+    """
+    os.kill(clients, signal.SIGSTOP)  # their errors would compete for the CPU
+    others = set(descendants(os.getpid())) - set(descendants(pid))  # also workers that this process keeps in advance
+
+    def running() -> list[int]:
+        return [child for child in descendants(os.getpid()) if child not in others and is_running(child)]
+
     start = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     time.sleep(AFTER_KILL)
-    left = sum(map(is_running, children))
-    while any(map(is_running, children)) and time.monotonic() - start < PATIENCE:
+    left = len(running())
+    while running() and time.monotonic() - start < PATIENCE:
         time.sleep(0.01)
     return left, time.monotonic() - start
 
@@ -168,14 +197,27 @@ def is_running(pid: int) -> bool:
     return False
 
 
+def run_hogs(url: str) -> None:
+    threads = [threading.Thread(target=keep_busy, args=(url,)) for _ in range(HOGS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hogs", metavar="URL", help="only keep sessions of this server busy")
     parser.add_argument("--tiers", nargs="+", default=["A", "B"])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     load = round(os.getloadavg()[0], 1)
     parser.add_argument("--load", type=float, default=load, help="load of the machine before the measurement")
     options = parser.parse_args()
+    if options.hogs:
+        run_hogs(options.hogs)
+        return
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     figures = [row for tier in options.tiers for row in measure(tier, options.seconds)]
     result: dict[str, Any] = {
         "name": "sandbox_load",

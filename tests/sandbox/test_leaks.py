@@ -2,20 +2,24 @@
 
 import gc
 import os
+import random
 import resource
 import shutil
 import signal
+import socket
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sandbox.processes import count_children
-from tests.sandbox.specs import spec_or_skip
+from tests.sandbox.processes import adopt_orphans, count_children
+from tests.sandbox.specs import every_tier, spec_or_skip
 
 from tropism import Session, make
 from tropism.sandbox.launcher import Launcher, start_unprivileged
 from tropism.sandbox.mounts import mounts_for
-from tropism.sandbox.pool import Tier
+from tropism.sandbox.pool import BOOTSTRAP, INTERPRETER_OPTIONS, Pool, Tier
 
 
 def open_resources() -> dict[str, int]:
@@ -86,3 +90,33 @@ def test_a_worker_that_is_starting_ends_with_the_thread_that_started_it():
     time.sleep(0.2)  # setpriv asks for it
     launcher.close()
     assert process.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@every_tier
+def test_a_worker_that_is_ended_while_it_starts_leaves_no_process(tier: Tier):
+    """Bubblewrap killed alone, before it lets its child proceed, would leave a child that waits for ever."""
+    pool = Pool(spec_or_skip(tier), spares=0)
+    delays = random.Random(0)
+    with adopt_orphans() as orphans:
+        for _ in range(100):
+            worker = pool._launcher.run(pool._start)  # pyright: ignore[reportPrivateUsage]
+            time.sleep(delays.uniform(0, 0.02))
+            worker.end()
+        deadline = time.monotonic() + 10
+        while (left := orphans()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    pool.close()
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    "disconnect", [socket.socket.close, lambda sock: sock.shutdown(socket.SHUT_WR)], ids=["before", "meanwhile"]
+)
+def test_a_worker_whose_server_ends_before_it_has_sent_the_program_exits(disconnect: Callable[[socket.socket], None]):
+    server, worker = socket.socketpair()
+    with server, worker:
+        server.sendall((1000).to_bytes(4, "little") + bytes(500))
+        disconnect(server)
+        command = [mounts_for(()).interpreter, *INTERPRETER_OPTIONS, "-c", BOOTSTRAP]
+        subprocess.run(command, stdin=worker.fileno(), stderr=subprocess.DEVNULL, timeout=30)

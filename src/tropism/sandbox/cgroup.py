@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import re
+import signal
 import time
 from collections.abc import Iterable
 from functools import cache
@@ -76,11 +77,15 @@ class ControlGroup:
         """Remove the group, whose processes have been killed."""
         deadline = time.monotonic() + REMOVE_TIMEOUT
         for folder in self._folders:
-            while folder.exists() and time.monotonic() < deadline:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-                    break
-                time.sleep(0.005)
+            _remove(folder, deadline)
+
+
+def _remove(folder: Path, deadline: float) -> None:
+    while folder.exists() and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            break
+        time.sleep(0.005)
 
 
 def _write(file: Path, text: str) -> None:
@@ -127,12 +132,15 @@ def _delegated_parent(mount: Path) -> Path:
 
 
 def _remove_stale(parents: Iterable[Path]) -> None:
-    """Remove the groups of servers that no longer run."""
+    """Remove the groups of servers that no longer run. They are empty, unless a server was killed at a moment in which
+    bubblewrap leaves a child behind."""
     for folder in {folder for parent in parents for folder in parent.glob(f"{PREFIX}*")}:
-        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if not Path(f"/proc/{pid}").exists():
+        server = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path(f"/proc/{server}").exists():
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+                _remove(folder, time.monotonic() + REMOVE_TIMEOUT)
 
 
 def _unavailable(reason: str) -> SandboxError:

@@ -13,12 +13,15 @@ from dataclasses import replace
 from importlib.machinery import all_suffixes
 
 from tropism.sandbox.limits import Limits
+from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.pool import SandboxSpec, module_source
 from tropism.sandbox.process import WorkerReply, WorkerRequest
 from tropism.sandbox.sandbox import Sandbox
 
 TIME_FACTOR = 4  # all tests together may take this many times the limit of a step
 SUBMISSION_ENDED = WorkerReply(b"X", b'["Exception", "the submission ended"]')
+# Files of a submission with which pytest could exit successfully without running a test.
+SETTINGS = ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")
 CALLS = (b"C", b"O")  # kinds of frames that a test sends to the submission
 
 Files = Mapping[str, bytes]
@@ -92,7 +95,7 @@ def passes_command(spec: SandboxSpec, words: Sequence[str], files: Files, hidden
     `shared`: the tests and the submission, which has the other files, run in one interpreter.
     """
     limits = replace(spec.limits, wall=TIME_FACTOR * spec.limits.wall, cpu=TIME_FACTOR * spec.limits.cpu)
-    files = {path: data for path, data in files.items() if path not in hidden}
+    files = {path: data for path, data in files.items() if path not in hidden and _is_graded(path, spec)}
     call = f"{list(words)!r}, {list(hidden)!r}"
     source = module_source("repository_tests")
     if shared:
@@ -107,16 +110,27 @@ def passes_command(spec: SandboxSpec, words: Sequence[str], files: Files, hidden
     return all(grading.run_tests([test]))
 
 
+def _is_graded(path: str, spec: SandboxSpec) -> bool:
+    """Whether a file is part of a submission: not if it has settings of the tests, or replaces other files."""
+    replaces_package = path.partition("/")[0].removesuffix(".py") in _package_names(spec)
+    return not (replaces_package or path.endswith(".pyc") or path.rpartition("/")[2] in SETTINGS)
+
+
+def _package_names(spec: SandboxSpec) -> set[str]:
+    return {name for name, _ in mounts_for(spec.packages).packages}
+
+
 def _remote_modules(spec: SandboxSpec, files: Files, hidden: Files) -> dict[str, bool]:
-    """The names of a submission's modules, each with whether it is a package. As on any path of Python, they cannot
-    replace modules of the standard library and of allowed packages."""
-    others = sys.stdlib_module_names | set(spec.packages)
+    """The names of a submission's modules, each with whether it is a package. They cannot replace modules of the
+    standard library, of allowed packages, or of hidden files, whichever of their folders is on the path."""
+    others = sys.stdlib_module_names | _package_names(spec)
     modules: dict[str, bool] = {}
     for path in (path for path in files if path.endswith(".py")):
         *folders, name = path.removesuffix(".py").split("/")
         modules |= {".".join(folders[:end]): True for end in range(1, len(folders) + 1)}
         modules |= {} if name == "__init__" else {".".join([*folders, name]): False}
-    hidden_modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in hidden}
+    hidden_parts = [path.removesuffix(".py").removesuffix("/__init__").split("/") for path in hidden]
+    hidden_modules = {".".join(parts[start:]) for parts in hidden_parts for start in range(len(parts))}
     return {
         name: package
         for name, package in modules.items()

@@ -4,6 +4,7 @@ import ctypes
 import os
 import queue
 import shutil
+import signal
 import stat
 import subprocess
 import threading
@@ -83,6 +84,13 @@ def start_unprivileged(
         pass_fds=tuple(_programs.values()),
         start_new_session=True,
     )
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process that `start_unprivileged` has started, and its children: bubblewrap killed alone, while it starts,
+    leaves a child that waits for it for ever."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 _programs: dict[str, int] = {}

@@ -34,12 +34,14 @@ SESSION_MEMORY = 16 * MEBIBYTE  # of an idle worker and its files; benchmarks/sa
 SPARE_WORKERS = max(2, os.cpu_count() or 1)  # workers started in advance
 OTHER_PROCESSES: dict[Tier, int] = {"A": 1, "B": 0}  # in a worker's group: bubblewrap
 REFILL_DELAY = 0.01  # seconds
-# Reads the worker's compiled modules from standard input; the last one has `main`.
+# Reads the worker's compiled modules from standard input; the last one has `main`. If the server was killed before
+# bubblewrap could ask the kernel to end with it, writing fails, before the slow imports.
 BOOTSTRAP = """
 import marshal, os, sys, types
+os.write(0, b"")
 size, source = int.from_bytes(os.read(0, 4), "little"), b""
 while len(source) < size:
-    source += os.read(0, size - len(source))
+    source += os.read(0, size - len(source)) or os._exit(0)
 for name, code in marshal.loads(source):
     module = sys.modules[name] = types.ModuleType(name)
     exec(code, vars(module))

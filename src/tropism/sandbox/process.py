@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from tropism.errors import SandboxError, StateError
 from tropism.sandbox.cgroup import ControlGroup
+from tropism.sandbox.launcher import kill_group
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.monitor import LOW_PRIORITY, NORMAL_PRIORITY, WorkerMonitor
 from tropism.sandbox.worker import HEADER, NO_TOKEN, NOT_CONFINED
 
 START_TIMEOUT = 20.0  # seconds a worker may take to confine itself
-EXIT_TIMEOUT = 1.0  # seconds a worker that exits by itself may take
-KILL_TIMEOUT = 5.0  # seconds a killed worker may take to end
+EXIT_TIMEOUT, KILL_TIMEOUT = 1.0, 5.0  # seconds a worker that exits by itself, and one that is killed, may take
 MAX_FRAME = 2**20  # bytes; longer frames are rejected
 READ_SIZE = 65536
 CREDENTIALS = struct.Struct("3i")
@@ -326,7 +326,7 @@ class Worker:
     def kill(self) -> None:
         """Kill the worker, but keep its files open until `end`."""
         self._signal(signal.SIGKILL)
-        self.process.kill()
+        kill_group(self.process)
 
 
 def _exit_code(code: int) -> int:
@@ -339,7 +339,7 @@ def _end(
 ) -> None:
     """Kill the worker and close its files; also runs at interpreter exit."""
     channel.close()
-    process.kill()
+    kill_group(process)
     process.wait(KILL_TIMEOUT)
     for stream in (process.stdout, process.stderr):
         if stream is not None:

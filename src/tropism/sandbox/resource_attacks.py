@@ -6,6 +6,7 @@ from tropism.sandbox.attack import (
     FORGED_EXIT_CODE,
     LIBC,
     QUICK,
+    SYSCALL,
     Attack,
     answers_for_later_step,
     exceeds_output,
@@ -95,6 +96,26 @@ folder = os.open(os.path.dirname(os.__file__), os.O_RDONLY)
 fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_ACCESS | fcntl.DN_MULTISHOT)
 print(DONE)
 """
+EVICTION = """
+import os
+os.posix_fadvise(os.open(os.__file__, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
+print(DONE)
+"""
+ADVICE = f"""{LIBC}
+file = os.open(os.__file__, os.O_RDONLY)
+libc.mmap.restype = ctypes.c_void_p
+page = ctypes.c_void_p(libc.mmap(None, ctypes.c_size_t(4096), 1, 2, file, ctypes.c_long(0)))
+if libc.madvise(page, ctypes.c_size_t(4096), {{}}) == 0 or ctypes.get_errno() != 1: print(DONE)
+"""
+BARRIER = f"""{SYSCALL}
+if libc.syscall(283 if arm else 324, 2, 0, 0) == 0 or ctypes.get_errno() != 1: print(DONE)
+"""
+FILES_IN_TRANSIT = """
+import os, socket
+pair, files = socket.socketpair(), [os.open('/dev/null', os.O_RDONLY) for _ in range(50)]
+for _ in range(2): socket.send_fds(pair[0], [b'x'], files)
+print(DONE)
+"""
 TIMERS = f"""{LIBC}
 import signal, struct
 signal.signal(signal.SIGCONT, lambda *arguments: None)  # the kernel stops a timer whose signal is ignored
@@ -180,6 +201,11 @@ SHARED = (
     ),
     Attack("take a lease on a file", LEASE),
     Attack("watch a shared folder", NOTIFICATION),
+    Attack("evict a shared file from memory", EVICTION),
+    Attack("page a shared file out", ADVICE.format(21)),
+    Attack("merge memory with other processes", ADVICE.format(12)),
+    Attack("interrupt other processors", BARRIER),
+    Attack("use up the shared quota of open files in transit", FILES_IN_TRANSIT),
     Attack(
         "use up the shared pipe quota",
         "import fcntl, os; pipe = os.pipe(); fcntl.fcntl(pipe[1], 1031, 1 << 20); print(DONE)",

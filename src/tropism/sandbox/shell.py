@@ -14,6 +14,7 @@ DEVICE_LINKS = (
 )
 CANNOT_BLOCK = (
     "locking ranges of the system's files, which other sessions could notice",
+    "using up the quota of open files in transit between processes that all sessions share",
     "reading kernel information in /proc",
 )
 AUTHOR = {f"GIT_{role}_{field}": "agent" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}

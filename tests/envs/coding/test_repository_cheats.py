@@ -1,6 +1,10 @@
 """Repositories with wrong code that tries to pass its hidden tests, and what tests can use of a submission."""
 
+import py_compile
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +171,68 @@ def test_a_module_of_the_standard_library_cannot_be_replaced():
     with Session(*make("Coding-v0", tasks=(TASK,), tier="A")) as coding:
         coding.reset(seed=0)
         assert coding.step({"code": write, "submit": True}).reward == 0.0
+
+
+FIRST = b"import unittest, code_\nclass First(unittest.TestCase):\n  def test(self): self.assertTrue(code_.f)"
+SECOND = b"""
+import unittest, helper
+from code_ import f
+class Second(unittest.TestCase):
+    def test(self): self.assertEqual(f(2), helper.expected())
+"""
+HIDDEN = {"test_first.py": FIRST, "test_second.py": SECOND, "helper.py": b"def expected(): return 4"}
+IN_FOLDER = replace(
+    TASK,
+    command="python -m unittest discover -s tests",
+    hidden_files=tuple((f"tests/{name}", data) for name, data in HIDDEN.items()),
+)
+WITH_PYTEST = replace(IN_FOLDER, command="python -m pytest -q -p no:cacheprovider tests")
+WRONG, CORRECT = b"def f(x): return 0", b"def f(x): return 4"
+REPLACEMENTS: dict[str, dict[str, bytes]] = {
+    "a test": {"test_second.py": b"__file__ = '/tmp/tests/test_second.py'"},
+    "a module of the tests": {"helper.py": b"def expected(): return 0"},
+}
+REPLACEMENTS_OF_PYTEST: dict[str, dict[str, bytes]] = {
+    "the settings": {"pytest.ini": b"[pytest]\naddopts = --collect-only"},
+    "pytest": {"pytest/__init__.py": b"", "pytest/__main__.py": b""},
+    "a package that it requires": {
+        "_pytest/__init__.py": b"def __getattr__(name): return int",
+        "_pytest/config.py": b"def __getattr__(name): return int",
+    },
+}
+
+
+def reward_of_files(files: dict[str, bytes], task: Task, **arguments: Any) -> float:
+    with Session(*make("Coding-v0", tasks=(task,), tier="A", **arguments)) as coding:
+        coding.reset(seed=0)
+        for path, data in files.items():
+            coding.write_file(path, data)
+        return coding.step({"code": "", "submit": True}).reward
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_a_submission_replaces_nothing_of_its_tests(name: str, shared: bool):
+    task = replace(IN_FOLDER, shared_interpreter=shared)
+    assert reward_of_files({"code_.py": WRONG, **REPLACEMENTS[name]}, task) == 0.0
+    assert reward_of_files({"code_.py": CORRECT, **REPLACEMENTS[name]}, task) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "shared"), [(None, False), ("the settings", True), ("pytest", True), ("a package that it requires", False)]
+)
+def test_a_submission_replaces_nothing_of_pytest(name: str | None, shared: bool):
+    files = {"code_.py": WRONG, **REPLACEMENTS_OF_PYTEST[name]} if name else {"code_.py": CORRECT}
+    task = replace(WITH_PYTEST, shared_interpreter=shared)
+    assert reward_of_files(files, task, packages=("pytest",)) == float(name is None)
+
+
+def test_a_compiled_file_replaces_no_test(tmp_path: Path):
+    (tmp_path / "empty.py").touch()
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compiled = py_compile.compile(str(tmp_path / "empty.py"), str(tmp_path / "empty.pyc"), invalidation_mode=mode)
+    assert compiled is not None
+    name = f"tests/__pycache__/test_second.{sys.implementation.cache_tag}.pyc"
+    files = {"code_.py": WRONG, name: Path(compiled).read_bytes()}
+    assert reward_of_files(files, replace(IN_FOLDER, shared_interpreter=True)) == 0.0
