@@ -55,7 +55,11 @@ if TYPE_CHECKING:
         UnknownEnvironmentError,
         ValidationError,
     )
-    from tropism.wire.messages import Action, ChatAction, CodeAction, EchoAction, Observation, ShellAction, State
+    from tropism.wire.messages import Action, Observation, State
+    from tropism.wire.messages.chat import ChatAction
+    from tropism.wire.messages.coding import CodeAction
+    from tropism.wire.messages.echo import EchoAction
+    from tropism.wire.messages.shell import ShellAction
 
 __version__ = "0.1.0"
 
@@ -143,7 +147,11 @@ _NAMES = {
     "tropism.errors": (
         "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
     ),
-    "tropism.wire.messages": "Action ChatAction CodeAction EchoAction Observation ShellAction State",
+    "tropism.wire.messages": "Action Observation State",
+    "tropism.wire.messages.chat": "ChatAction",
+    "tropism.wire.messages.coding": "CodeAction",
+    "tropism.wire.messages.echo": "EchoAction",
+    "tropism.wire.messages.shell": "ShellAction",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

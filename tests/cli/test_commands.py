@@ -11,8 +11,7 @@ from PIL import Image, ImageSequence
 from tests.cli.command import run
 
 from tropism import cli, registered
-from tropism.core.registry import unavailable_reasons
-from tropism.train.presets import PRESETS
+from tropism.core.registry import presets, unavailable_reasons
 
 
 def test_list_prints_all_ids(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +220,7 @@ def test_all_commands_have_an_example_in_their_help(
 def test_train_help_lists_the_presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "train", "--help") == 0
     told = " ".join(capsys.readouterr().out.split())
-    for id, preset in PRESETS.items():
+    for id, preset in presets("ppo").items():
         assert f"{id}" in told
         assert all(f"{name} {value}" in told for name, value in preset.items())
 

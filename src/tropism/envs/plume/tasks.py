@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tropism.envs.plume.nav import PlumeNav
+from tropism.envs.plume.presets import plume_preset
 from tropism.errors import ValidationError
 from tropism.plume import checks
 from tropism.plume.fields import (
@@ -34,6 +35,7 @@ WINDS = {
 PUFF_RATE = 100.0  # per second
 
 
+@plume_preset
 def meander(trail: int = 0) -> PlumeNav:
     """Find the source of a plume with a meandering centre line, on a grid, in 150 steps.
 
@@ -54,6 +56,7 @@ def meander(trail: int = 0) -> PlumeNav:
     )
 
 
+@plume_preset
 def puffs(
     regime: str = "constant", keep: float = 1.0, shared: bool = False, realisation: int = 0, trail: int = 0
 ) -> PlumeNav:
@@ -134,6 +137,7 @@ def singh(
     )
 
 
+@plume_preset
 def filaments(shared: bool = False, realisation: int = 0, trail: int = 0) -> PlumeNav:
     """Find the source of odour filaments in a turbulent wind, over 100 metres (Farrell et al. 2002).
 
