@@ -14,9 +14,10 @@ from tropism.core.fused.engine import lane_program, run_fused
 from tropism.core.fused.kernel import Kernel
 from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
-from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
+from tropism.core.native.choice import verdict_of
+from tropism.core.native.verdicts import Verdict
 from tropism.core.rollout.lane import SAMPLES, check_reduce
-from tropism.core.rollout.plan import RolloutPlan
+from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps, start_rollout, transition_shapes
 
@@ -34,9 +35,7 @@ _reasons: dict[Any, str] = {}
 
 def reason_not_fused(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
     """Why a rollout is not fused; empty if it is."""
-    leaves, structure = jax.tree.flatten((plan, params))
-    shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
-    identity = structure, shapes, key.shape, str(key.dtype), verified, jax.config.jax_enable_x64  # pyright: ignore
+    identity = plan_identity(plan, key, params), verified
     if identity not in _reasons:
         _reasons[identity] = _find_reason(plan, key, params, verified)
         if len(_reasons) > MAX_CHOICES:
@@ -59,17 +58,15 @@ def _find_reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> st
 
 def _difference(plan: RolloutPlan, program: LaneProgram, params: Any) -> str:
     """How the kernel differs from XLA, from the disk or by a comparison now; empty if it does not."""
-    digest = _digest(program)
-    verdict = load_verdict(digest)
-    if verdict is None:
-        try:
-            difference = compare(plan, params)
-        except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
-            log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
-            return f"{type(error).__name__}: {error}"
-        verdict = Verdict(not difference, not difference, difference)
-        save_verdict(digest, verdict)
-    return verdict.reason
+    try:
+        return verdict_of(_digest(program), lambda: _verdict(compare(plan, params))).reason
+    except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
+        log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
+        return f"{type(error).__name__}: {error}"
+
+
+def _verdict(difference: str) -> Verdict:
+    return Verdict(not difference, not difference, difference)
 
 
 def compare(plan: RolloutPlan, params: Any) -> str:
