@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tropism.errors import ServerError
-from tropism.wire.limits import FloatReader, check_packed, check_structure
+from tropism.wire.limits import MAX_DEPTH, FloatReader, check_packed, check_structure
 
 LARGE = 2**14  # bytes; the time to decode a larger message is limited in more ways
 LONE_SURROGATE = "a string has a lone surrogate, \\ud800 to \\udfff without the other half of its pair"
@@ -48,7 +48,10 @@ def decode(raw: bytes | str) -> Any:
 
 
 def decode_frame(raw: bytes | str) -> Frame:
-    return _decode(_frame, raw)
+    try:
+        return _frame.decode(raw) if len(raw) <= MAX_DEPTH else _decode(_frame, raw)
+    except msgspec.MsgspecError:
+        return _decode(_frame, raw)  # which explains the error
 
 
 def frame_id(raw: bytes | str) -> Id:

@@ -49,9 +49,9 @@ class HostEngine:
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
         # Plain functions: Equinox wraps every bound method in a module, which makes calls slow.
-        self._coerce = partial(type(self.space).coerce, self.space)
-        self._env_step, self._env_info = partial(type(env).step, env), partial(type(env).info, env)
-        self._state_is_lost, self._recorded_outcome = partial(type(env).state_is_lost, env), env.recorded_outcome
+        self._coerce, self._env_step = partial(type(self.space).coerce, self.space), partial(type(env).step, env)
+        self._env_info, self._state_is_lost = _overridden(env, "info"), _overridden(env, "state_is_lost")
+        self._recorded_outcome = _overridden(env, "recorded_outcome")
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -83,13 +83,14 @@ class HostEngine:
 
     def step(self, action: Any) -> Timestep:
         value = self._coerce(action)
-        if self.is_damaged or self._state_is_lost(self._state):
+        if self.is_damaged or (self._state_is_lost is not None and self._state_is_lost(self._state)):
             self._restore_state()
         time = self._time + 1
         try:
             obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
-            outcome, action = self._recorded_outcome(state), defensive_copy(value)
-            info = {**self._env_info(state, self._params), **info}
+            outcome = None if self._recorded_outcome is None else self._recorded_outcome(state)
+            action = defensive_copy(value)
+            info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
             terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
             last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
             result = last._replace(obs=defensive_copy(obs)) if self.copies else last
@@ -270,6 +271,12 @@ class HostEngine:
             self.env.close(state)
         except (Exception, SystemExit):  # a user's code may raise anything, and close() never fails
             log.exception("%s raised when it was closed", type(self.env).__name__)
+
+
+def _overridden(env: Environment, name: str) -> Callable[..., Any] | None:
+    """The method of this name as a plain function; None if the environment does not override it."""
+    method = getattr(type(env), name)
+    return None if method is getattr(Environment, name) else partial(method, env)
 
 
 def _entry(item: Any) -> ReplayEntry:

@@ -96,11 +96,11 @@ class ServedEnvironment:
 
     def read_action(self, data: dict[str, Any]) -> Any:
         """The action in a request: as JSON or, if the environment parses text, as text or with words for a value."""
-        text = self.form.action_text(data)
-        if text is not None:
+        form = self.form
+        if "text" in data and (text := form.action_text(data)) is not None:
             return self._template.parse(text)
-        action = self.form.action(data)
-        return self._template.parse(action) if type(action) is str and self.form.reads_words else action
+        action = form.action(data)
+        return self._template.parse(action) if type(action) is str and form.reads_words else action
 
     @cached_property
     def _template(self) -> Session:

@@ -85,9 +85,14 @@ class LiveSession(RecoverableSession):
         own = {"session": self.log.claim.key.hex(), "episode_id": self.session.episode_id}
         return own | {"environment": self.environment.id}
 
-    def can_run_inline(self, kind: str, data: dict[str, Any]) -> bool:
-        """Whether this may run on the event loop: not if it may take long, nor while another runs."""
-        if not self.environment.inline or self.lock.is_locked or self.is_damaged or not has_few_values(data):
+    def can_run_inline(self, kind: str, data: dict[str, Any], is_short: bool = False) -> bool:
+        """Whether this may run on the event loop: not if it may take long, nor while another runs.
+
+        `is_short`: the request is too short to have many values.
+        """
+        if not self.environment.inline or self.lock.is_locked or self.is_damaged:
+            return False
+        if not is_short and not has_few_values(data):
             return False
         if self.log.records_from_entries and self.log.must_record(kind):
             return False

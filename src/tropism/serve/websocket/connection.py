@@ -16,7 +16,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.json_form import public_info
 from tropism.serve.session.live import OPERATIONS, LiveSession, unknown_type
 from tropism.serve.session.registry import ADMIN_KINDS, SessionRegistry
-from tropism.serve.session.requests import ANYWHERE, EpisodePosition, convert
+from tropism.serve.session.requests import ANYWHERE, FEW_VALUES, EpisodePosition, convert
 from tropism.serve.tools import openenv
 from tropism.serve.websocket.batch import Batch
 from tropism.serve.websocket.fast_path import FastPathSocket, fast_path_socket
@@ -129,7 +129,7 @@ class Connection:
             self._decoded = error
             return False
         kind, data = frame.type, frame.data or {}
-        if kind in self._forbidden or not session.can_run_inline(kind, data):
+        if kind in self._forbidden or not session.can_run_inline(kind, data, len(text) <= FEW_VALUES):
             self._decoded = frame
             return False
         try:
