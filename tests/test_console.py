@@ -33,8 +33,8 @@ UNCHECKED = {". .venv/bin/activate": "changes the shell that runs it"}
 NOT_RUN = {
     "make demo": ".ci/run runs it",
     "make test": ".ci/run runs it",
-    "python examples/two_hosts.py": "tests/scale runs the examples of several hosts",
-    "python deploy/local.py CartPole-v1 Echo-v0": "tests/serve/storage runs it where Postgres and nginx are installed",
+    "python examples/two_hosts.py": "tests/test_readme.py runs every example",
+    "python deploy/local.py CartPole-v1 Echo-v0": "tests/serve/test_workers.py runs it, given Postgres and nginx",
 }
 # Only the amount of work differs from what is printed.
 SHORTER = {
