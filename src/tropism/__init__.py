@@ -3,8 +3,9 @@
 Every name is loaded when it is first used, so that `import tropism.client` needs no JAX.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.check import check_environment
@@ -155,15 +156,8 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-
 if not TYPE_CHECKING:  # a type checker that saw this function would accept any misspelt name
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOME:
-            raise AttributeError(f"module 'tropism' has no attribute {name!r}")
-        value = getattr(import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = load_on_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
