@@ -10,21 +10,21 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9930, 5900),
+    "core": (9920, 5900),
     "check": (1420, 1100),
     "isolation": (670, 650),
-    "envs": (4030, 2900),
+    "envs": (4025, 2900),
     "plume": (5215, 5000),
-    "gym": (2020, 1600),
-    "serve": (8535, 7000),
-    "client": (920, 830),
+    "gym": (2005, 1600),
+    "serve": (8500, 7000),
+    "client": (915, 830),
     "wire": (490, 300),
     "record": (1150, 1050),
-    "train": (2960, 1900),
-    "cli": (2530, 1700),
+    "train": (2945, 1900),
+    "cli": (2535, 1700),
     "sandbox": (3900, 3400),
     "drawing": (250, 250),
-    "scale": (830, 800),
+    "scale": (820, 800),
 }
 
 

@@ -11,7 +11,9 @@ from PIL import Image, ImageSequence
 from tests.cli.command import run
 
 from tropism import cli, registered
+from tropism.cli.train import describe_option
 from tropism.core.registry import presets, unavailable_reasons
+from tropism.train.algorithm import ALGORITHMS, algorithm_class
 
 
 def test_list_prints_all_ids(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +188,7 @@ def test_replay_films_one_recorded_episode(
     options = ("--episodes", "2", "--steps", "4", "-o", folder)
     assert run(monkeypatch, "record", "GridWorld-v0", *options) == 0
     assert run(monkeypatch, "replay", folder, "-o", str(film)) == 2
-    assert "--episode 0 to 1: a film shows one episode" in capsys.readouterr().err
+    assert "--episode 0 to 1: a movie shows one episode" in capsys.readouterr().err
     assert run(monkeypatch, "replay", folder, "--episode", "1", "-o", str(film)) == 0
     with Image.open(film) as image:
         assert getattr(image, "n_frames", 1) > 1
@@ -219,10 +221,20 @@ def test_all_commands_have_an_example_in_their_help(
 
 def test_train_help_lists_the_presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "train", "--help") == 0
-    told = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     for id, preset in presets("ppo").items():
-        assert f"{id}" in told
-        assert all(f"{name} {value}" in told for name, value in preset.items())
+        assert f"{id}" in text
+        assert all(f"{name} {value}" in text for name, value in preset.items())
+
+
+def test_train_help_has_the_defaults_of_each_algorithm() -> None:
+    algorithms = [algorithm_class(name) for name in ALGORITHMS]
+    assert describe_option("gamma", algorithms) == "Discount factor. Default 0.99."
+    rate = (
+        "Initial learning rate of Adam. Default 0.001. With q-learning: Step size of the table's entries. Default 0.1."
+    )
+    assert describe_option("learning_rate", algorithms).endswith(rate)
+    assert not describe_option("teacher", algorithms).endswith("Default .")
 
 
 @pytest.mark.slow

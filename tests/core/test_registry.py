@@ -57,7 +57,7 @@ def test_a_dissimilar_id_lists_all_ids():
 def test_an_unknown_argument_is_rejected_by_name():
     with pytest.raises(ValidationError, match="'width'; expected an argument of GridWorld-v0: size"):
         make("GridWorld-v0", width=3)
-    with pytest.raises(ValidationError, match="'size'; expected an argument of CartPole-v1: none"):
+    with pytest.raises(ValidationError, match="'size'; expected no argument: CartPole-v1 takes none"):
         make("CartPole-v1", size=3)
 
 

@@ -103,7 +103,7 @@ def test_a_strategy_has_its_own_random_numbers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ((CartPole(), Left(), 0, 1), "env"),
+        ((CartPole(), Left(), 0, 1), r"env is CartPole\(\)"),
         (("PlumeNav-v0", Left(), 0, 1), "env"),
         ((PlumeNav(), None, 0, 1), "policy"),
         ((PlumeNav(), Left(), -1, 1), "seed"),

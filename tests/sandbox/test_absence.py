@@ -52,7 +52,7 @@ def test_the_command_line_reports_the_reason():
     assert all(words in row["absent"] for words in REASONS)
     doctor = without_sandboxes(run.format(["sandbox", "doctor"]))
     assert doctor.returncode == 1
-    assert "Coding-v0 is absent" in doctor.stdout
+    assert "Coding-v0 is unavailable" in doctor.stdout
     served = without_sandboxes(run.format(["serve", "Coding-v0", "--port", "0"]))
     assert (served.returncode, "no environment 'Coding-v0' here" in served.stderr) == (2, True)
 

@@ -86,6 +86,11 @@ def test_algorithms_by_name() -> None:
         algorithm_class("tropism.envs.grid_world:GridWorld")
 
 
+def test_a_host_environment_is_rejected_with_the_reason() -> None:
+    with pytest.raises(ValidationError, match="id is 'Echo-v0'; expected a pure environment: training is compiled"):
+        search(1)._replace(id="Echo-v0").make_algorithm()
+
+
 def test_a_training_cannot_be_resumed_with_another_algorithm(tmp_path: Path) -> None:
     train(search(1), tmp_path)
     with pytest.raises(ValidationError, match="started with"):

@@ -39,13 +39,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-sandbox = typer.Typer(help="The sandbox that runs agents' code.", no_args_is_help=True)
+sandbox = typer.Typer(help="Test the sandbox that runs agents' code.", no_args_is_help=True)
 app.add_typer(sandbox, name="sandbox")
 journal = typer.Typer(help="Inspect and repair the journal of a stopped server.", no_args_is_help=True)
 app.add_typer(journal, name="journal")
 minari = typer.Typer(help="Convert recordings to Minari datasets and back.", no_args_is_help=True)
 app.add_typer(minari, name="minari")
-plume = typer.Typer(help="Measure plumes.", no_args_is_help=True)
+plume = typer.Typer(help="Measure the statistics of plumes.", no_args_is_help=True)
 app.add_typer(plume, name="plume")
 app.command("list")(list_environments)
 for command in (show, check, rollout, render, record, replay, evaluate, assay, serve, mcp, bench, demo):

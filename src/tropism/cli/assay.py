@@ -11,7 +11,7 @@ from tropism.cli.terminal import AsJson, Seed, console, print_json
 def assay(
     policy: Annotated[
         list[str],
-        typer.Argument(metavar="POLICY...", help="As in `tropism evaluate`: a name or a folder of a training."),
+        typer.Argument(metavar="POLICY", help="As in `tropism evaluate`: a name, or a folder of `tropism train`."),
     ],
     seed: Seed = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the most likely action.")] = False,

@@ -25,7 +25,7 @@ def check(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Check that an environment follows the contract; exit code 1 if it does not.
+    """Check an environment against the laws that every environment must obey; exit code 1 if one is violated.
 
     Example: tropism check my_package.maze:Maze
     """

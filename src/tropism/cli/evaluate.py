@@ -42,16 +42,16 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; for source "
-            "tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, most-likely-state, thompson, "
-            "qmdp, and the trained belief-network and history-network; a folder of `tropism train`; FOLDER@2, one of "
-            "its agents; module:function of the observation; llm:MODEL@URL. Repeatable."
+            help="random (the default); in plumes a strategy: random-walk, klinotaxis, run-and-tumble, cast-and-surge, "
+            "counter-turning, fly; in source tracking infotaxis, space-aware-infotaxis, greedy, mean-distance, voting, "
+            "most-likely-state, thompson, qmdp, belief-network, history-network; a folder of `tropism train` (FOLDER@2 "
+            "is one of its agents); module:function, your function of the observation; llm:MODEL@URL. Repeatable."
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes; episode i has seed SEED + i.", min=1)] = 256,
     seed: Seed = 10_000,
     greedy: Annotated[bool, typer.Option("--greedy", help="Trained agents take the most likely action.")] = False,
-    steps: Annotated[int, typer.Option(help="Maximum steps per episode that is not compiled.", min=1)] = 1000,
+    steps: Annotated[int, typer.Option(help="Maximum steps per episode, unless it is compiled.", min=1)] = 1000,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for evaluation.json and plots.")] = None,
     env: Annotated[
         str | None,

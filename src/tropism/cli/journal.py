@@ -35,9 +35,9 @@ def check(path: JournalPath) -> None:
 
 def salvage(
     path: JournalPath,
-    target: Annotated[Path, typer.Argument(metavar="NEW", help="The journal to write the readable sessions to.")],
+    target: Annotated[Path, typer.Argument(metavar="NEW", help="The new journal file.")],
 ) -> None:
-    """Copy all sessions that can be resumed from a damaged journal to another one."""
+    """Copy every session that can be resumed from a damaged journal into a new one."""
     from tropism.serve.storage.maintenance import salvage as copy_sessions
 
     kept, lost = copy_sessions(path, target)
@@ -45,7 +45,7 @@ def salvage(
 
 
 def forget(path: JournalPath, session: SessionName) -> None:
-    """Delete a session, and erase what it did from the file at once."""
+    """Delete a session and erase its data from the file at once."""
     from tropism.serve.storage.maintenance import forget as delete_session
     from tropism.serve.storage.maintenance import open_journal
 
@@ -55,7 +55,7 @@ def forget(path: JournalPath, session: SessionName) -> None:
 
 
 def export(path: JournalPath, session: SessionName) -> None:
-    """Print a session and its entries as JSON, one per line."""
+    """Print a session and its entries as JSON, one object per line."""
     from tropism.serve.storage.maintenance import export as exported_lines
     from tropism.serve.storage.maintenance import open_journal
 

@@ -22,5 +22,5 @@ def list_environments(as_json: AsJson = False) -> None:
     for spec in specs:
         table.add_row(spec.id, "pure" if spec.traced else "host", spec.summary)
     for id, reason in missing.items():
-        table.add_row(id, "[red]absent[/]", escape(reason))
+        table.add_row(id, "[red]unavailable[/]", escape(reason))
     console.print(table)

@@ -11,7 +11,7 @@ def mcp(
     param: Params = None,
     arg: Arguments = None,
 ) -> None:
-    """Serve MCP on standard input and output, for agents that start their own tools.
+    """Serve MCP on standard input and output, for agents that start their tool servers themselves.
 
     Example: tropism mcp ConnectFour-v0
     Example: tropism mcp ConnectFour-v0 --arg "opponent=minimax(3)"

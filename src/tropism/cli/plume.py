@@ -15,14 +15,14 @@ def stats(
         str, typer.Argument(metavar="ID|MODULE:CLASS|FILE", help="A plume environment, or a file of frames.")
     ],
     distance: Annotated[
-        float | None, typer.Option(help="Downwind of the source; by default half of the way to the edge.")
+        float | None, typer.Option(help="Distance downwind of the source; by default halfway to the edge.")
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Concentration of a whiff; by default a tenth of the mean at --distance.")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps of each realisation; a file has its frames.", min=2)] = 2000,
+    steps: Annotated[int, typer.Option(help="Steps of each realisation; of a file, its frames.", min=2)] = 2000,
     realisations: Annotated[int, typer.Option(help="Realisations of a simulated plume.", min=1)] = 8,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A picture (.png) beside published curves.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .png file: plots beside published curves.")] = None,
     seed: Seed = 0,
     param: Params = None,
     arg: Arguments = None,

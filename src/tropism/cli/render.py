@@ -31,7 +31,7 @@ def render(
     param: Params = None,
     arg: Arguments = None,
 ) -> None:
-    """Render one episode of a policy to a film or an image.
+    """Render one episode of a policy to a movie or an image.
 
     Example: tropism render PlumeNavPuffs-v0 --steps 100 -o puffs.gif --arg trail=100
     Example: tropism render PlumeNavMeander-v0 --policy runs/train/PlumeNavMeander-v0 -o search.mp4

@@ -51,7 +51,7 @@ def replay(
     if out is not None:
         film.check_path(out)
         if episode is None and len(reader) > 1:
-            raise ValidationError("episode", None, f"--episode 0 to {len(reader) - 1}: a film shows one episode")
+            raise ValidationError("episode", None, f"--episode 0 to {len(reader) - 1}: a movie shows one episode")
     chosen = reader.episodes if episode is None else [episode]
     rows: list[dict[str, Any]] = []
     with progress_bar() as bar:

@@ -61,12 +61,12 @@ def _show_report(report: Any, shell: Any) -> None:
         console.print(f"Tier {report.tier}: {len(rows) - through} of {len(rows)} attacks were blocked.")
         _show_list("This tier cannot block:", report.cannot_block)
     if shell is not None and shell.reason is not None:
-        console.print(f"[red]Shell-v0 is absent:[/] {escape(shell.reason)}", soft_wrap=True)
+        console.print(f"[red]Shell-v0 is unavailable:[/] {escape(shell.reason)}", soft_wrap=True)
     elif shell is not None:
         console.print(f"Shell-v0: {len(shell.outcomes)} of {len(shell.outcomes)} attacks were blocked.")
         _show_list("Shell-v0 cannot block either:", shell.cannot_block)
     if report.reason is not None:
-        console.print(f"[red]Coding-v0 is absent:[/] {escape(report.reason)}", soft_wrap=True)
+        console.print(f"[red]Coding-v0 is unavailable:[/] {escape(report.reason)}", soft_wrap=True)
 
 
 def _show_list(title: str, lines: tuple[str, ...]) -> None:

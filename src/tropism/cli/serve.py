@@ -13,7 +13,7 @@ Durability = Literal["off", "process", "power"]  # failures that an acknowledged
 POSTGRES = ("postgresql://", "postgres://")
 ShownInfo = Annotated[
     Literal["public", "all"],
-    typer.Option(help="all: also the info that an environment declares private, such as the source of a plume."),
+    typer.Option(help="all: also send the info that an environment declares private, such as the source of a plume."),
 ]
 
 
@@ -34,7 +34,7 @@ def serve(
         str | None,
         typer.Option(
             envvar="TROPISM_ADMIN_TOKEN",
-            help="Bearer token that forks, snapshots, restores, histories and private info need, in any session.",
+            help="Bearer token required for forks, snapshots, restores, histories and private info of all sessions.",
         ),
     ] = None,
     info: ShownInfo = "public",
@@ -44,10 +44,10 @@ def serve(
         int, typer.Option(help="Maximum open WebSockets, with or without a session.", min=1)
     ] = 20_000,
     idle_timeout: Annotated[
-        float, typer.Option(help="Seconds until an idle session is evicted; it can be resumed.")
+        float, typer.Option(help="Seconds until an idle session is evicted from memory; it can still be resumed.")
     ] = 3600,
     max_body: Annotated[int, typer.Option(help="Maximum request size in bytes.", min=1)] = 2**20,
-    allow_host: Annotated[list[str] | None, typer.Option(help="A host name of this server; repeatable.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A host name that requests may use; repeatable.")] = None,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin whose web pages may send requests; repeatable.")
     ] = None,
@@ -65,7 +65,7 @@ def serve(
     lease: Annotated[
         float | None,
         typer.Option(
-            help="With Postgres: seconds after its last step until another server may take a session over; 30.",
+            help="With Postgres: seconds after its last step until another server may take a session over. Default 30.",
             min=1,
             show_default=False,
         ),
@@ -73,9 +73,9 @@ def serve(
     durability: Annotated[
         Durability | None,
         typer.Option(
-            help="Failures that an acknowledged step survives. process (the default): the death of any process, by "
-            "kill -9 too. power: also a power failure; replies wait for an fsync, shared by concurrent sessions. "
-            "off: none; sessions are kept in memory. Postgres waits for its fsync in both.",
+            help="Failures that an acknowledged step survives. process (the default): the end of any process, even by "
+            "kill -9. power: also a power failure; replies wait for an fsync, shared by concurrent sessions. "
+            "off: none; sessions are kept in memory. With Postgres, process and power both wait for its fsync.",
             show_default=False,
         ),
     ] = None,

@@ -25,22 +25,21 @@ Id = Annotated[
 ]
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[ID|MODULE:CLASS]...", help="Default: all registered ids. A class is served under its name."
-    ),
+    typer.Argument(metavar="ID|MODULE:CLASS", help="Default: all registered ids. A class is served under its name."),
 ]
 Params = Annotated[
-    list[str] | None, typer.Option("--param", metavar="NAME=NUMBER", help="Override a param; repeatable.")
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=NUMBER", help="Set a param (see `tropism show`); repeatable."),
 ]
 Arguments = Annotated[
-    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="A constructor argument; repeatable.")
+    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="Set a constructor argument; repeatable.")
 ]
 PolicyName = Annotated[
     str,
     typer.Option(
         "--policy",
-        help="random; random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, fly; a folder of "
-        "`tropism train`; module:function of the observation.",
+        help="random; in plumes a strategy: random-walk, klinotaxis, run-and-tumble, cast-and-surge, counter-turning, "
+        "fly; a folder of `tropism train`; module:function, your function of the observation.",
     ),
 ]
 Greedy = Annotated[bool, typer.Option("--greedy", help="A trained agent takes the most likely action.")]
@@ -54,13 +53,13 @@ Processes = Annotated[
     bool,
     typer.Option(
         "--processes",
-        help="Run each session of a blocking host environment in its own process, so that a crash in native code "
-        "does not end the server. Costs a fork per reset, a pipe round trip per step, and memory.",
+        help="Run each session of a host environment that may be slow (blocking) in its own process, so that a crash "
+        "in native code does not end the server. Costs a fork per reset, a pipe round trip per step, and memory.",
     ),
 ]
 EngineName = Literal["auto", "native", "xla"]
 EngineOption = Annotated[
-    EngineName, typer.Option(help="Engine of pure environments; auto: native where it is verified to give XLA's bits.")
+    EngineName, typer.Option(help="Engine of pure environments; auto: native if verified to give the bits of XLA.")
 ]
 Devices = Annotated[
     str | None, typer.Option(metavar="all", help="Spread each batch over all devices; by default it runs on one.")

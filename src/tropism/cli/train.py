@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -59,17 +59,25 @@ def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     for algorithm in algorithms:
         kinds = get_type_hints(algorithm.Config)
         for each in dataclasses.fields(algorithm.Config):
-            option = typer.Option(help=f"{each.metadata['help']} Default {each.default}.")
-            annotation = Annotated[kinds[each.name] | None, option]
-            parameter = inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-            )
+            option = typer.Option(help=describe_option(each.name, algorithms))
+            kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[kinds[each.name] | None, option]
+            parameter = inspect.Parameter(each.name, kind, default=None, annotation=annotation)
             parameters.setdefault(each.name, parameter)
     command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     described = "\n\n".join(_describe_presets(presets(name)) for name in ALGORITHMS)
     command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{described}"
     return command
+
+
+def describe_option(name: str, algorithms: Sequence[Any]) -> str:
+    """The help of a hyperparameter: its meaning and default, and the algorithm if it is not the first one."""
+    texts: dict[str, str] = {}  # by algorithm; the same text only once
+    for config in (each.Config for each in algorithms if name in each.Config.__dataclass_fields__):
+        field = config.__dataclass_fields__[name]
+        text = field.metadata["help"] + ("" if field.default == "" else f" Default {field.default}.")
+        texts |= {} if text in texts.values() else {config.algorithm: text}
+    return " ".join(text if by == "ppo" else f"With {by}: {text}" for by, text in texts.items())
 
 
 def _describe_presets(presets: Mapping[str, Mapping[str, Any]]) -> str:
@@ -85,7 +93,7 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder; runs/train/ID by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness. Default 0.", min=0)] = None,
     seeds: Annotated[int | None, typer.Option(help="Agents trained in parallel. Default 1.", min=1)] = None,
-    algorithm: Annotated[str | None, typer.Option(metavar="NAME|MODULE:CLASS", help="Default ppo.")] = None,
+    algorithm: Annotated[str | None, typer.Option(metavar="ppo|q-learning|MODULE:CLASS", help="Default ppo.")] = None,
     network: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +104,9 @@ def train(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Resume from the checkpoint in --out, bit for bit; --total-steps may grow."),
+        typer.Option(
+            "--resume", help="Resume from the checkpoint in --out, bit for bit; --total-steps extends the run."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the agent in --out.")] = False,
     param: Params = None,
@@ -115,8 +125,6 @@ def train(
     **config: Any,
 ) -> None:
     """Train an agent, compiled, by default with PPO.
-
-    Hyperparameters default to the environment's preset, then to the values below.
 
     Example: tropism train CartPole-v1 --seeds 4
     """

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Controls one session of a served environment; reconnects and resumes automatically.
+    """`Client` for asyncio: controls one session of a served environment, and reconnects and resumes automatically.
 
     >>> async with AsyncClient("http://localhost:8000/envs/Echo-v0") as client:
     ...     first = await client.reset(seed=0)
@@ -50,7 +50,7 @@ class AsyncClient:
         return await self._run(self._protocol.reset(seed, options, episode_id))
 
     async def step(self, action: Any) -> StepResult:
-        """`action`: a message, a dict of its fields, a string for `parse`, or a bare array or number."""
+        """`action`: a message, a dict of its fields, a text that the environment parses, or a number or array."""
         return await self._run(self._protocol.step(action))
 
     async def state(self) -> State:
@@ -63,7 +63,7 @@ class AsyncClient:
         return await self._run(self._protocol.restore(snapshot_id))
 
     async def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "AsyncClient":
-        """A client of a new session that continues from the current state, from a snapshot, or from a step."""
+        """A client of a new session that continues from `origin` ("now" or a snapshot id) or an earlier `step`."""
         protocol = await self._run(self._protocol.fork(origin, seed, step))
         twin = AsyncClient(protocol.url, timeout=self._timeout)
         twin._protocol = protocol

@@ -76,6 +76,8 @@ class Driver:
 class Client:
     """Controls one session of a served environment; reconnects and resumes automatically.
 
+    `timeout` is the time to wait for a reply, `reconnect` the time to try to connect again, in seconds.
+
     >>> with Client("http://localhost:8000/envs/Echo-v0") as client:
     ...     first = client.reset(seed=0)
     ...     result = client.step({"message": "hello"})
@@ -132,7 +134,7 @@ class Client:
         return self._driver.run(self._protocol.reset(seed, options, episode_id))
 
     def step(self, action: Any) -> StepResult:
-        """`action`: a message, a dict of its fields, a string for `parse`, or a bare array or number."""
+        """`action`: a message, a dict of its fields, a text that the environment parses, or a number or array."""
         return self._driver.run(self._protocol.step(action))
 
     def state(self) -> State:
@@ -145,7 +147,7 @@ class Client:
         return self._driver.run(self._protocol.restore(snapshot_id))
 
     def fork(self, origin: str = "now", seed: int | None = None, *, step: int | None = None) -> "Client":
-        """A client of a new session that continues from the current state, from a snapshot, or from a step."""
+        """A client of a new session that continues from `origin` ("now" or a snapshot id) or an earlier `step`."""
         protocol = self._driver.run(self._protocol.fork(origin, seed, step))
         twin = Client(protocol.url, timeout=self._driver.timeout)
         twin._protocol = protocol

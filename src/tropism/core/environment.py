@@ -29,7 +29,7 @@ class EnvState(Module):
 
 
 class Environment(Module):
-    """Abstract: subclass it, give it hashable fields, and write the five abstract methods.
+    """Abstract: derive a class with hashable fields, and implement the five abstract methods.
 
     Two environments with equal fields are equal and share one compilation. A host environment sets
     `host = Host(...)`: its state is any Python object, it is never compiled, and its `key` is a plain
@@ -40,7 +40,7 @@ class Environment(Module):
     endless: ClassVar[bool] = False  # True: episodes never end, by design
     language: ClassVar[Language] = Language()
     reward_threshold: ClassVar[float | None] = None  # the mean return of an episode at which the task counts as solved
-    private_info: ClassVar[tuple[str, ...]] = ()  # names in `info` that give the task away; a server withholds them
+    private_info: ClassVar[tuple[str, ...]] = ()  # names in `info` that reveal the solution; a server withholds them
 
     @property
     def pure(self) -> bool:
@@ -80,7 +80,7 @@ class Environment(Module):
         return self.reset(key, params)
 
     def info(self, state: Any, params: Any) -> Info:
-        """The info of a state, after a reset too; `step` adds `terminated` and `truncated`."""
+        """The part of `info` that a reset has too; `step` adds `terminated` and `truncated`."""
         return {}
 
     @property

@@ -50,7 +50,7 @@ BUILT_IN = {
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One registered id. `source` is "built-in", an entry point, or "register()"."""
+    """One registered id. `traced`: the environment is pure. `source` is "built-in", an entry point, or "register()"."""
 
     id: str
     summary: str
@@ -130,7 +130,8 @@ def unavailable_reasons() -> dict[str, str]:
 
 
 def make(id: str, *, params: Any = None, **arguments: Any) -> tuple[Any, Any]:
-    """The environment of this id and its params: `arguments` change shapes, `params` change numbers."""
+    """The environment of this id and its params. `params` sets numbers by name; `arguments` are those of its
+    constructor, which may change shapes."""
     spec = find(id)
     env = _build(spec, arguments)
     _sources[env] = {"id": id, "arguments": arguments}
@@ -202,8 +203,9 @@ def _build(spec: EnvironmentSpec, arguments: dict[str, Any]) -> Environment:
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
     for name in arguments:
         if name not in signature.parameters and not takes_any:
-            known = ", ".join(signature.parameters) or "none"
-            raise ValidationError("argument", name, f"an argument of {spec.id}: {known}")
+            known = ", ".join(signature.parameters)
+            expected = f"an argument of {spec.id}: {known}" if known else f"no argument: {spec.id} takes none"
+            raise ValidationError("argument", name, expected)
     for name in _required_arguments(spec.factory):
         if name not in arguments:
             raise ValidationError("arguments", arguments, f"{name!r}, which {spec.id} needs")

@@ -27,7 +27,7 @@ class Seed(int):
 
 
 class GymEnv(gymnasium.Env[Any, Any]):
-    """A `gymnasium.Env` on top of `session`."""
+    """A `gymnasium.Env` that runs the environment in `session`."""
 
     metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": FPS}  # noqa: RUF012
     _spec: EnvSpec | None = None

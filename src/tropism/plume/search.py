@@ -61,7 +61,7 @@ def search(
     if not isinstance(env, Environment) or not env.pure:
         raise ValidationError("env", env, "a pure environment")
     params = override(env.default_params(), {} if params is None else params)
-    threshold = _threshold_of(params)
+    threshold = _threshold_of(env, params)
     moments = int(params.max_steps) + 1 if paths else 0
     done = run_episodes(env, policy, seed, num_episodes, params, _Track(threshold), moments)
     found, path_length, start, end, distance, smelled = done.probe_values
@@ -117,9 +117,9 @@ def _agent_pose(state: Any) -> AgentPose:
             raise ValidationError("env", state, "a plume environment")
 
 
-def _threshold_of(params: Any) -> Any:
+def _threshold_of(env: Environment, params: Any) -> Any:
     match params:
         case object(sensor=Sensor() as sensor, motion=Motion()):
             return odour_threshold(sensor)
         case _:
-            raise ValidationError("env", params, "a plume environment")
+            raise ValidationError("env", env, "a plume environment, such as PlumeNav-v0")

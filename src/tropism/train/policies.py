@@ -74,7 +74,7 @@ def _load_trained(name: str, env: Environment, params: Any, greedy: bool) -> Pol
         names = ", ".join(("random", *env.strategies(params)))
         shipped = ", ".join(sorted(path.stem for path in AGENTS.glob(f"*{SUFFIX}")))
         forms = "a folder of `tropism train` (FOLDER@2: one of its agents), module:function, or llm:MODEL@URL"
-        raise ValidationError("policy", name, f"{names}, {shipped}, {forms}")
+        raise ValidationError("policy", name, f"a policy of this environment ({names}), {shipped}, {forms}")
     trained_env, trained_params = checkpoint.load_training(path).environment()
     if trained_env.action_space(trained_params) != env.action_space(params):
         raise ValidationError("policy", name, f"an agent that acts in {env.action_space(params)!r}")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve_environment
+from tropism.errors import ValidationError
 from tropism.train.algorithm import Algorithm, algorithm_class
 from tropism.train.updates import init_agents_compiled
 from tropism.train.user_network import network_name
@@ -25,7 +26,10 @@ class Training(NamedTuple):
         return resolve_environment(self.id, self.params, self.arguments)
 
     def make_algorithm(self) -> Algorithm:
-        return algorithm_class(self.config.algorithm)(*self.environment(), self.config, self.network)
+        env, params = self.environment()
+        if not env.pure:
+            raise ValidationError("id", self.id, "a pure environment: training is compiled, which needs one")
+        return algorithm_class(self.config.algorithm)(env, params, self.config, self.network)
 
     @property
     def network_class(self) -> type | None:

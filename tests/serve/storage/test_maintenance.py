@@ -42,7 +42,7 @@ def test_the_commands(journal: tuple[Path, list[str]], tmp_path: Path):
     assert key not in tropism("info", path).stdout
     refused = tropism("info", str(tmp_path / "missing"))
     assert refused.returncode == 2
-    assert "expected the file of a journal" in refused.stderr
+    assert "expected an existing journal file" in refused.stderr
 
 
 def test_info_lists_the_sessions(journal: tuple[Path, list[str]]):

@@ -40,13 +40,13 @@ def rollout(
     """Step `num_envs` environments `num_steps` times, restarting each as its episode ends.
 
     `policy` is a pure `Policy`, or a function `obs -> action` or `(key, obs) -> action`, of one environment;
-    its memory starts anew with each episode. `collect=False` keeps no transitions; `reduce` maps each
-    Transition to a pytree that is summed over time, in place of the episode statistics. All randomness
+    its memory is reset when an episode ends. `collect=False` keeps no transitions; `reduce` maps each
+    Transition to a pytree, whose sum over time (`totals`) replaces the episode statistics. All randomness
     comes from `key`, one key per step; with `reproducible=True`, environment i equals a `Session` with
     the seed `key + i` (an int or a key).
-    `engine="native"` runs all steps as machine code on the CPU; `auto` does so in long rollouts where it is verified to
-    have XLA's bits. `engine="fused"` runs them as one kernel of a GPU; `auto` does so where the kernel is verified to
-    equal XLA's results to rounding, and no transitions are collected.
+    `engine="native"` runs all steps as machine code on the CPU; `auto` does so in long rollouts if this is verified to
+    give the bits of XLA. `engine="fused"` runs them as one GPU kernel; `auto` does so if no transitions are collected
+    and the kernel is verified to give XLA's results to rounding.
     `devices="all"` spreads the environments over all devices; a list, over those.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """

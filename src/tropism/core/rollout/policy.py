@@ -1,4 +1,4 @@
-"""Policies: what chooses the actions of one agent."""
+"""Policies, which choose the actions of one agent."""
 
 import inspect
 from collections.abc import Callable

@@ -43,11 +43,11 @@ ADVICE = {
 
 
 class Session:
-    """Enforces the lifecycle, derives seeds, counts steps and rewards, and rejects invalid actions.
+    """One running environment: enforces the lifecycle, derives seeds, counts steps, and rejects invalid actions.
 
     Observations are copies, so that changes by the caller do not affect the session. With `copies=False`, a step
-    of a host environment returns the session's own observation, for callers that only read it. A pure environment
-    runs on machine code if that is verified to give XLA's bits ("auto"), always ("native"), or never ("xla").
+    of a host environment returns the session's own observation, for callers that only read it. `engine` selects how a
+    pure environment runs: "native" (machine code), "xla", or "auto": native if verified to give the bits of XLA.
 
     >>> session = Session(env)
     >>> first = session.reset(seed=0)
@@ -99,7 +99,7 @@ class Session:
         return self._engine.last()
 
     def reset(self, *, seed: Any = None, options: Any = None, episode_id: Any = None) -> Timestep:
-        """Start an episode; without a seed, the next one of the session's own stream."""
+        """Start an episode; without a seed, the first one is random and each later one derived from the previous."""
         if self._lifecycle is EnvironmentState.CLOSED:
             raise self._state_error("reset")
         if seed is not None:
@@ -125,7 +125,7 @@ class Session:
         return timestep
 
     def step(self, action: Any) -> Timestep:
-        """Take one action. One that fails changes nothing, or ends an episode that cannot be replayed."""
+        """Take one action. A step that fails changes nothing, but it ends an episode that cannot be replayed."""
         if self._lifecycle is not READY:
             raise self._state_error("step")
         try:
@@ -212,7 +212,7 @@ class Session:
         return self.env.parse(text, self.params)
 
     def snapshot(self) -> bytes:
-        """The state of the session as bytes, to continue in another process; no pickle."""
+        """The session as bytes, not a pickle, from which `restore` continues in any process."""
         self._require_episode("snapshot")
         return self._dump()
 
@@ -220,7 +220,7 @@ class Session:
     def restore(
         cls, data: bytes, env: Environment | None = None, params: Any = None, *, engine: EngineName = "auto"
     ) -> "Session":
-        """The session of a snapshot. Without `env`, the environment is built by its registered id."""
+        """The session of a snapshot. Without `env`, the environment is made by the id in the snapshot."""
         header, body = snapshot.decode(data)
         if env is None:
             env = _rebuild(header["env"])
@@ -231,7 +231,7 @@ class Session:
         return session
 
     def fork(self, seed: Any = None) -> "Session":
-        """An independent session that continues from here; with a seed, with other randomness."""
+        """An independent session that continues from here; with a seed, with different random numbers."""
         self._require_episode("fork")
         seed = None if seed is None else check_seed(seed)
         twin = object.__new__(Session)  # copy.copy would replay the episode in the same environment object

@@ -27,7 +27,7 @@ class Movie(Field):
     """Frames (time, y, x). The field is the frame recorded at the current time, bilinear between pixels
     and 0 outside. The source is at `source_pixel`, (row, column); row 0 is the lowest y.
 
-    `u` and `v` are films of the wind's x and y; outside them, the wind is that at the nearest edge. Without them it is
+    `u` and `v` are frames of the wind's x and y; outside them, the wind is that at the nearest edge. Without them it is
     `flow`. With `clip`, negative pixels are 0.
 
     At its end the recording restarts (`end="wrap"`) or stays at the last frame (`"clamp"`). With "wrap" and
@@ -52,7 +52,7 @@ class Movie(Field):
         checks.require_point(source=self.source, source_pixel=self.source_pixel)
         checks.require_positive(pixel_size=self.pixel_size, frame_rate=self.frame_rate, scale=self.scale, dt=self.dt)
         if (self.u is None) != (self.v is None):
-            raise ValidationError("v", None, "a film if u is one, and the reverse")
+            raise ValidationError("v", None, "frames if u has frames, and the reverse")
         if self.end not in ("wrap", "clamp"):
             raise ValidationError("end", self.end, '"wrap" or "clamp"')
 

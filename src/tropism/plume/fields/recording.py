@@ -50,7 +50,7 @@ class PlumeRecording:
             checks.require_positive(normalise=self.normalise)
         for film in self.velocity or ():
             if film.shape != self.frames.shape:
-                raise ValidationError("velocity", film.shape, f"two films of the frames' shape, {self.frames.shape}")
+                raise ValidationError("velocity", film.shape, f"two arrays of the frames' shape, {self.frames.shape}")
         _check_memory(self.frames, *(self.velocity or ()))
         digest = hashlib.blake2b(repr(self._metadata()).encode(), digest_size=16)
         object.__setattr__(self, "peak", _read_through("frames", self.frames, digest, self.clip))

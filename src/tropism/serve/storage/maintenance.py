@@ -37,7 +37,7 @@ def open_journal(path: Path) -> Generator[SqliteFile]:
         expected = "a file; a journal in Postgres is inspected with SQL, in the schema tropism"
         raise ValidationError("journal", str(path).split("@")[-1], expected)
     if not path.is_file():
-        raise ValidationError("journal", str(path), "the file of a journal")
+        raise ValidationError("journal", str(path), "an existing journal file")
     file = SqliteFile(path, LOG_SIZE)
     try:
         yield file
