@@ -24,10 +24,12 @@ CLIENT = tuple(as_ours(package) for package in ("msgspec", "websockets"))
 SERVER = ("jax", "equinox", "jaxtyping", "numpy", "wadler-lindig", "uvicorn")
 UNPINNED = ("uvloop", "httptools", "typer", "rich", "pillow")  # OpenEnv's other dependencies limit their versions
 OPENENV = "openenv==0.10.0"
+CLIENTS = ROOT / "benchmarks" / "clients"
 REQUIREMENTS |= {
     "mcp-1": ("mcp==1.30.0",),
     "mcp-2": (as_ours("mcp"),),
     "verifiers": ("verifiers==0.4.0", "openenv==0.4.1"),  # later versions exclude each other
+    "verifiers-openenv": ("verifiers==0.4.0", OPENENV, "--override", f"{CLIENTS}/verifiers_overrides.txt"),
     "openenv-tropism": (OPENENV, "requests==2.32.5", *CLIENT, *UNPINNED, *map(as_ours, SERVER)),
     "transformers": ("transformers==5.22.2", "jinja2==3.1.6", *CLIENT),
 }
@@ -50,12 +52,13 @@ def workers(skips: tuple[str, ...]) -> list[Worker]:
         Worker("openenv", f"{scripts}/openenv_client.py", "/envs/Echo-v0"),
         Worker("openenv", f"{scripts}/openenv_typed.py", skips=skips),
         Worker("openenv", f"{scripts}/openenv_graders.py"),
-        Worker("openenv-tropism", f"{scripts}/openenv_resume.py"),
+        Worker("openenv", f"{scripts}/openenv_resume.py"),
         Worker("openenv-tropism", f"{scripts}/openenv_package.py"),
         Worker("openenv-tropism", "examples/openenv_class.py"),
         Worker("mcp-1", f"{scripts}/mcp_client.py"),
         Worker("mcp-2", f"{scripts}/mcp_client.py"),
         Worker("verifiers", f"{scripts}/verifiers_client.py"),
+        Worker("verifiers-openenv", f"{scripts}/verifiers_client.py"),
         Worker("verifiers", "examples/verifiers_eval.py"),
         Worker("transformers", f"{scripts}/trl_driver.py"),
     ]
@@ -63,7 +66,8 @@ def workers(skips: tuple[str, ...]) -> list[Worker]:
 
 def check(worker: Worker, url: str) -> dict[str, str]:
     """'ok' or the error of each check; an example is one check."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu"}
+    ours = {"PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu", "TROPISM_PYTHON": sys.executable}
+    environment = {**os.environ, **ours}
     command = [python_of(worker.peer), str(ROOT / worker.script), url + worker.path, *worker.skips]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode or worker.script.startswith("examples/"):

@@ -25,6 +25,7 @@ REQUIREMENTS = {
     "envpool": ("envpool==1.2.5",),
     "pufferlib": ("pufferlib==3.0.0",),
     "rllib": (f"ray[rllib]{as_ours('ray').removeprefix('ray')}", "torch", as_ours("jax"), "equinox", "jaxtyping"),
+    "podman-compose": ("podman-compose==1.6.0",),
     "plume_nav_sim": ("plume-nav-sim==0.1.0", as_ours("gymnasium"), as_ours("numpy")),
 }
 

@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 
+from interruptions import Server, proxy_in_thread
 from transformers.utils import get_json_schema
 
 from tropism.trl import environment
@@ -28,13 +29,40 @@ def play(url):
         assert abs(env.get_reward()) <= 1.0
 
 
-def verdict(url):
+def returns(url, interruption=None):
+    """The texts and the return of an episode, which is interrupted before every action."""
+    env, texts = environment("ConnectFour-v0", url)(), []
+    texts.append(env.reset(seed=3))
+    for move in range(21):
+        if interruption is not None:
+            interruption()
+        texts.append(env.drop_disc(column=move % 7))
+        if "over" in texts[-1]:
+            break
+    return texts, env.get_reward()
+
+
+def dropped(url):
+    with proxy_in_thread(url) as (address, cut):
+        assert returns(address, cut) == returns(url)
+
+
+def killed(url):
+    with Server("ConnectFour-v0") as server:
+        assert returns(server.url, server.restart) == returns(url)
+
+
+def verdict(check, url):
     try:
-        play(url)
+        check(url)
     except Exception as error:  # noqa: BLE001 - any error is the result
         return f"{type(error).__name__}: {error}"
     return "ok"
 
 
+CHECKS = {"": play, ", dropped socket": dropped, ", killed server": killed}
+
 if __name__ == "__main__":
-    print(json.dumps({"TRL's environment_factory": verdict(sys.argv[1])}))
+    print(
+        json.dumps({f"TRL's environment_factory{what}": verdict(check, sys.argv[1]) for what, check in CHECKS.items()})
+    )

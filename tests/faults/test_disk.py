@@ -187,7 +187,7 @@ def test_deletion_by_age_counts_running_time(tmp_path: Path, monkeypatch: pytest
 def test_a_closed_session_is_erased(tmp_path: Path):
     path = tmp_path / "journal"
     with (
-        running("Echo-v0", journal=SqliteJournal(path, purge_interval=0.2)) as server,
+        running("Echo-v0", journal=SqliteJournal(path, erase_interval=0.2)) as server,
         server.ws() as other,
         server.ws() as connection,
     ):

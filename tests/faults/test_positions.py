@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.faults.journals import copy_journal, echo, flip_bit, killed_journal, last_commit_offset, play_echo, resumed
 from tests.serve.drawer import drawer
@@ -191,6 +192,66 @@ def test_a_tool_confirms_the_position(tmp_path: Path):
         assert call_tool(caller, "take_action", after=3, **step)["step_count"] == 4
         assert call_tool(caller, "take_action", **step)["step_count"] == 5
         assert call_tool(caller, "fork_session", session_id=session)["step_count"] == 5
+
+
+def agent_rpc(caller: httpx.Client, agent_id: str, method: str, **params: Any) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return caller.post(f"/agent/{agent_id}/mcp", json=body).json()["result"]
+
+
+AGENTS = [("Echo-v0", "echo_message", {"message": "a"}), (DRAWER[0], "act", {"action": DRAWER[1]})]
+
+
+@pytest.mark.parametrize(("id", "name", "arguments"), AGENTS)
+def test_an_agent_confirms_the_position(tmp_path: Path, id: str, name: str, arguments: dict[str, Any]):
+    def play(server: Running) -> dict[str, str]:
+        with server.ws(id) as connection:
+            begun = talk(connection, "reset", {"seed": 1})["data"]
+            for _ in range(3):
+                talk(connection, "step", arguments.get("action", arguments))
+            return begun
+
+    path, begun = killed_journal(tmp_path, play, drawer(), boot_id="first")
+    agent = begun["agent_id"]
+    journal = SqliteJournal(path, boot_id="second")
+    with running("Echo-v0", own=drawer(), journal=journal) as server, server.http() as caller:
+        caller.get(f"/envs/{id}/state", headers={"X-Session-Id": begun["session_id"]})  # its owner has resumed it
+
+        def act(**fields: Any) -> dict[str, Any]:
+            return agent_rpc(caller, agent, "tools/call", name=name, arguments=arguments | fields)
+
+        def takes_after() -> bool:
+            (listed,) = agent_rpc(caller, agent, "tools/list")["tools"]
+            assert "after" not in listed["inputSchema"]["required"]
+            return "after" in listed["inputSchema"]["properties"]
+
+        assert "after: 3" in agent_rpc(caller, agent, "initialize")["instructions"]
+        assert takes_after()
+        refused = act()
+        assert refused["isError"]
+        assert "repeat it with after: 3" in refused["content"][0]["text"]
+        assert act(after=5)["isError"]
+        assert "VALIDATION_ERROR" in act(after=-1)["content"][0]["text"]
+        assert act(after=3)["structuredContent"]["step_count"] == 4
+        assert act()["structuredContent"]["step_count"] == 5
+        assert not takes_after()
+        assert "after:" not in agent_rpc(caller, agent, "initialize")["instructions"]
+
+
+def test_a_request_of_an_agent_confirms_the_position(tmp_path: Path):
+    def play(server: Running) -> dict[str, str]:
+        with server.ws() as connection:
+            begun = talk(connection, "reset")["data"]
+            echo(connection)
+            return begun
+
+    path, begun = killed_journal(tmp_path, play, boot_id="first")
+    with running("Echo-v0", journal=SqliteJournal(path, boot_id="second")) as server, server.http() as caller:
+        caller.get("/state", headers={"X-Session-Id": begun["session_id"]})
+        url, step = f"/agent/{begun['agent_id']}/step", {"action": {"message": "a"}}
+        assert assert_refused(caller.post(url, json=step), "STEP_CONFLICT")["step_count"] == 1
+        assert caller.post(url, json=step | {"after": 1}).json()["step_count"] == 2
+        assert caller.post(url, json=step).json()["step_count"] == 3
 
 
 @pytest.mark.parametrize(("durability", "boot"), [("power", "second"), ("process", "first")])

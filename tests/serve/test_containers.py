@@ -4,12 +4,14 @@ import json
 import os
 import secrets
 import socket
+import subprocess
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from benchmarks.peers import ROOT, UnavailableError, python_of
 from tests.serve.containers import IMAGE, LIMITS, build_image, engine, import_base, podman
 
 from tropism.client import Client
@@ -102,6 +104,48 @@ def test_a_killed_container_harms_no_other_and_the_next_takes_its_journal_over(i
         with container(image, ports[0], str(volumes[0]), "Echo-v0"):
             assert one.step({"message": "again"}).observation.metadata == {"step": 2}
             assert one.state().step_count == 2
+
+
+@contextmanager
+def composed(image: str, agents: int) -> Generator[list[str]]:
+    """The containers of compose.yaml, with an image that has been built; yields their names."""
+    try:
+        compose = Path(python_of("podman-compose")).with_name("podman-compose")
+    except UnavailableError as error:
+        pytest.skip(f"podman-compose: {error}")
+    project = f"tropism-{secrets.token_hex(4)}"
+    names = [f"{project}_agent_{number + 1}" for number in range(agents)]
+    podman("tag", image, f"localhost/{project}_agent")
+    command = [str(compose), "-f", str(ROOT / "compose.yaml"), "-p", project, "up", "--detach", "--no-build"]
+    try:
+        up = subprocess.run(
+            [*command, "--scale", f"agent={agents}"],
+            env=os.environ | {"TROPISM_TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert up.returncode == 0, up.stderr[-2000:]
+        yield names
+    finally:
+        podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *names)
+        podman("pod", "rm", "--force", "--ignore", f"pod_{project}")
+        podman("network", "rm", "--force", f"{project}_default")
+        podman("untag", image, f"localhost/{project}_agent")
+
+
+@pytest.mark.full
+def test_compose_runs_one_container_per_agent(image: str):
+    with composed(image, 2) as names:
+        ports = [int(podman("port", name, "8000").rpartition(":")[2]) for name in names]
+        with client(ports[0], "ConnectFour-v0") as one, client(ports[1], "ConnectFour-v0") as other:
+            for player in (one, other):
+                begin(player, seed=1)
+            one.step({"column": 3})
+            assert (one.state().step_count, other.state().step_count) == (1, 0)
+        limits = podman("inspect", "--format", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.PidsLimit}}", *names)
+        assert limits.splitlines() == ["true 256"] * 2
 
 
 def test_a_missing_engine_is_named():

@@ -12,8 +12,9 @@ import subprocess
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -66,23 +67,66 @@ def _listens(port: int) -> bool:
     return True
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed (apt-get install nginx-light)")
-def test_nginx_serves_http_and_sockets_over_tls_below_a_path(tmp_path: Path):
-    with running("Echo-v0", root_path="/tropism", allowed_hosts=(HOST,)) as server, nginx(server, tmp_path) as url:
-        trust = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
-        with httpx.Client(base_url=url, verify=trust, headers={"Host": HOST}, trust_env=False) as caller:
-            begun = caller.post("/envs/Echo-v0/reset", json={"seed": 1})
-            assert "Path=/tropism/envs/Echo-v0;" in begun.headers["set-cookie"]
-            assert caller.post("/envs/Echo-v0/step", json={"action": {"message": "hi"}}).json()["done"] is False
-            assert 'href="/tropism/page/style.css"' in caller.get("/").text
-            assert caller.get("/page/app.js").status_code == 200
-            assert caller.get("/openapi.json").json()["servers"] == [{"url": "/tropism"}]
-        port = int(url.split(":")[2].partition("/")[0])
-        address = f"wss://{HOST}:{port}/tropism/envs/Echo-v0/ws"
-        there = socket.create_connection(("127.0.0.1", port))
-        with connect(address, ssl=trust, sock=there, proxy=None) as connection:
-            talk(connection, "reset")
-            assert talk(connection, "step", {"message": "hi"})["data"]["observation"]["echoed_message"] == "hi"
+@contextmanager
+def caddy(server: Running, folder: Path) -> Generator[str]:
+    """Caddy with our configuration and a certificate of its own authority in front of a server; yields its address."""
+    port = free_port()
+    options = f"{{\n admin off\n skip_install_trust\n auto_https disable_redirects\n storage file_system {folder}\n}}\n"
+    text = (DEPLOY / "Caddyfile").read_text().replace(f"{HOST} {{", f"{HOST}:{port} {{\n\ttls internal")
+    (folder / "Caddyfile").write_text(options + text.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}"))
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    with (folder / "log").open("wb") as log:
+        started = subprocess.Popen(command, stderr=log, env=os.environ | {"XDG_CONFIG_HOME": str(folder)})
+    authority, certificate = folder / "pki/authorities/local/root.crt", folder / "certificate.pem"
+    try:
+        until(lambda: _listens(port) and authority.exists())
+        shutil.copy(authority, certificate)
+        yield f"https://{HOST}:{port}/tropism"
+    finally:
+        started.terminate()
+        started.wait(10)
+    assert "/agent/" not in (folder / "log").read_text()
+
+
+def play_through(url: str, trust: ssl.SSLContext) -> None:
+    """Use the HTTP interface, the page and a socket behind a proxy; the host's name is not that of an address here."""
+    port = int(url.split(":")[2].partition("/")[0])
+    address, named = url.replace(HOST, "127.0.0.1"), {"sni_hostname": HOST}
+    with httpx.Client(base_url=address, verify=trust, headers={"Host": HOST}, trust_env=False) as caller:
+
+        def send(method: str, path: str, **arguments: Any) -> httpx.Response:
+            return caller.send(caller.build_request(method, path, extensions=named, **arguments))
+
+        def is_ready() -> bool:
+            with suppress(httpx.ConnectError):  # Caddy has no certificate yet
+                return send("GET", "/ready").status_code == 200
+            return False
+
+        until(is_ready)
+        begun = send("POST", "/envs/Echo-v0/reset", json={"seed": 1})
+        assert "Path=/tropism/envs/Echo-v0;" in begun.headers["set-cookie"]
+        assert send("POST", "/envs/Echo-v0/step", json={"action": {"message": "hi"}}).json()["done"] is False
+        assert send("GET", f"/agent/{begun.json()['agent_id']}/observation").json()["step_count"] == 1
+        assert 'href="/tropism/page/style.css"' in send("GET", "/").text
+        assert send("GET", "/page/app.js").status_code == 200
+        assert send("GET", "/openapi.json").json()["servers"] == [{"url": "/tropism"}]
+    there = socket.create_connection(("127.0.0.1", port))
+    socket_address = f"wss://{HOST}:{port}/tropism/envs/Echo-v0/ws"
+    with connect(socket_address, ssl=trust, sock=there, proxy=None) as connection:
+        talk(connection, "reset")
+        assert talk(connection, "step", {"message": "hi"})["data"]["observation"]["echoed_message"] == "hi"
+
+
+PROXIES = {"nginx": (nginx, "nginx-light"), "caddy": (caddy, "caddy")}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_proxy_serves_http_and_sockets_over_tls_below_a_path(tmp_path: Path, name: str):
+    proxy, package = PROXIES[name]
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed (apt-get install {package})")
+    with running("Echo-v0", root_path="/tropism", allowed_hosts=(HOST,)) as server, proxy(server, tmp_path) as url:
+        play_through(url, ssl.create_default_context(cafile=tmp_path / "certificate.pem"))
 
 
 def test_a_proxy_may_leave_the_root_path_in_requests():

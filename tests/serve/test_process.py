@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.serve.lab import RAISE, SECRET, SLEEP, STAY
+from tests.serve.requests import call_tool
 from tests.serve.running import process
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -117,3 +119,21 @@ def test_a_public_address_needs_a_token():
     assert done.returncode == 2
     assert "token" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+OPTIONAL = ("mcp", "openenv", "psycopg", "gymnasium", "pyarrow", "llvmlite", "optax", "PIL", "matplotlib")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", ["raise ImportError('missing')", "__version__ = '0.0.1'"], ids=["missing", "old"])
+def test_a_missing_or_old_optional_package_does_not_stop_the_server(tmp_path: Path, content: str):
+    for name in OPTIONAL:
+        (tmp_path / f"{name}.py").write_text(content)
+    command = ("-m", "tropism", "serve", "Echo-v0", "CartPole-v1", "--port", "0", "--durability", "off")
+    with process(*command, first_path=tmp_path) as (_, url), httpx.Client(base_url=url, trust_env=False) as caller:
+        for id, action in (("Echo-v0", {"message": "a"}), ("CartPole-v1", {"value": 1})):
+            caller.post(f"/envs/{id}/reset", json={}, timeout=60)
+            reply = caller.post(f"/envs/{id}/step", json={"action": action}, timeout=60)
+            assert reply.json()["step_count"] == 1
+        assert len(call_tool(caller, "list_environments")["environments"]) == 2
+        assert caller.get("/").status_code == 200

@@ -134,17 +134,16 @@ class SourceTracking(Environment):
         table = self.table(params)
         position = table.move(state.position, action)
         before = belief.BeliefState(position, state.belief)
-        likelihood = belief.window(table.likelihood, position, self.shape)
         if self.draw_source:
             end = (position == state.source).all().astype(state.not_found.dtype)
             probabilities = table.at_offset(state.source - position)
         else:
             end = state.belief[tuple(position)]
-            probabilities = jnp.tensordot(state.belief, likelihood, len(self.shape))
+            probabilities = belief.expectations(table.likelihood, state.belief, position)
         hits = belief.draw_index(key, probabilities).astype(jnp.int32) % self.num_hits  # 0 at the source
         not_found = state.not_found * (1 - end)
         found = not_found < NOT_FOUND
-        after = belief.posterior(before, likelihood, jnp.where(found, -1, hits))
+        after = belief.posterior(before, jnp.where(found, 0, table.of_hits(hits, position)))
         hit_map = state.hit_map.at[tuple(position)].set(hits)
         after = SourceTrackingState(state.time + 1, position, state.source, after, hits, not_found, hit_map)
         done, info = outcome(found, after.time >= params.max_steps, self.info(after, params))

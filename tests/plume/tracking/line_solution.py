@@ -23,9 +23,9 @@ class LineSolution:
         """`first_hits` are the weights of the first numbers of hits."""
         self._size, self._start = table.shape[0], table.start[0]
         full = np.asarray(table.likelihood, float)
-        full /= np.maximum(full.sum(-1, keepdims=True), 1e-300)  # rounded to single precision
+        full /= np.maximum(full.sum(0, keepdims=True), 1e-300)  # rounded to single precision
         # By position: the probability of each number of hits for a source in each cell, (hits, cells).
-        self._likelihood = [full[self._size - at : 2 * self._size - at].T for at in range(self._size)]
+        self._likelihood = [full[:, self._size - at : 2 * self._size - at] for at in range(self._size)]
         self._weights = np.asarray(first_hits, float) / np.sum(first_hits)
         self._rng = np.random.default_rng(seed)
         self._beliefs: list[list[NDArray[Any]]] = [[] for _ in range(self._size)]

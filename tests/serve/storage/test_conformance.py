@@ -257,6 +257,48 @@ def test_a_forgotten_session_is_gone_and_its_claim_revoked(make: Make):
     asyncio.run(law())
 
 
+def test_a_large_session_is_forgotten_while_others_are_written(make: Make):
+    async def law() -> None:
+        journal = make()
+        large, other = (journal.open(key, RECORD, "a") for key in (KEY, b"other"))
+        await append(journal, other, RESET)
+        await append(journal, large, RESET)
+        for number in range(20):
+            await append(journal, large, Entry("step", {"text": "x" * 2**19}, 0.0, False, number))
+        await append(journal, large, snapshot_note("s", b"x" * 2**19))
+        forgetting = asyncio.ensure_future(journal.forget(KEY))
+        for number in range(1, 50):
+            await append(journal, other, step(number))
+        await forgetting
+        assert await journal.claim(KEY, "a") is None
+        again = await journal.claim(b"other", "a")
+        assert again is not None
+        assert list(again.point.after) == [RESET, *steps(*range(1, 50))]
+        await journal.close()
+
+    asyncio.run(law())
+
+
+def test_a_session_has_nothing_of_one_that_was_forgotten(make: Make):
+    async def forget_and_open() -> None:
+        journal = make()
+        for key in (b"same", b"another"):  # the key of the forgotten session, and another one
+            old = journal.open(b"same", RECORD, "a")
+            await append(journal, old, RESET, *steps(1, 2, 3), snapshot_note("s", b"x"), snapshot=b"old")
+            await journal.forget(b"same")
+            claim = journal.open(key, RECORD, "a")
+            await append(journal, claim, RESET, step(9))
+            again = await journal.claim(key, "a")
+            assert again is not None
+            snapshot, before, after = again.point
+            assert (snapshot, list(before), list(after)) == (None, [], [RESET, step(9)])
+            await journal.forget(key)
+        await journal.close()
+
+    for _ in range(2):  # with a restart between them
+        asyncio.run(forget_and_open())
+
+
 def test_tickets_settle_in_order_and_call_back_once(make: Make):
     async def law() -> None:
         journal, settled = make(), list[int]()

@@ -14,8 +14,7 @@ from tropism.core.fused.engine import lane_program, run_fused
 from tropism.core.fused.kernel import Kernel
 from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
-from tropism.core.native.choice import verdict_of
-from tropism.core.native.verdicts import Verdict
+from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
 from tropism.core.rollout.lane import SAMPLES, check_reduce
 from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
@@ -58,15 +57,17 @@ def _find_reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> st
 
 def _difference(plan: RolloutPlan, program: LaneProgram, params: Any) -> str:
     """How the kernel differs from XLA, from the disk or by a comparison now; empty if it does not."""
-    try:
-        return verdict_of(_digest(program), lambda: _verdict(compare(plan, params))).reason
-    except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
-        log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
-        return f"{type(error).__name__}: {error}"
-
-
-def _verdict(difference: str) -> Verdict:
-    return Verdict(not difference, not difference, difference)
+    digest = _digest(program)
+    verdict = load_verdict(digest)
+    if verdict is None:
+        try:
+            difference = compare(plan, params)
+        except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
+            log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
+            return f"{type(error).__name__}: {error}"
+        verdict = Verdict(not difference, not difference, difference)
+        save_verdict(digest, verdict)
+    return verdict.reason
 
 
 def compare(plan: RolloutPlan, params: Any) -> str:

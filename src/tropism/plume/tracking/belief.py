@@ -1,5 +1,6 @@
 """The belief: the probability of each cell to contain the source, and its update by Bayes' rule."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,8 @@ from jax import lax, random
 from jaxtyping import Array, Float, Int
 
 from tropism.plume.tracking.hits import HitModel, poisson_bins, shell_volume
+
+PARTIAL_SUMS = 4  # of a sum that is written out: an addition does not wait for the one before it
 
 
 class BeliefState(eqx.Module):
@@ -23,24 +26,24 @@ class HitTable(eqx.Module):
     Offsets along an axis of n cells are from -n to n. `start` is the first position.
     """
 
-    likelihood: Float[Array, "... hits"]
+    likelihood: Float[Array, "hits ..."]
     start: tuple[int, ...] = eqx.field(static=True)
 
     @staticmethod
     def of(model: HitModel, shape: tuple[int, ...], num_hits: int, start: tuple[int, ...]) -> "HitTable":
         axes = [jnp.arange(-size, size + 1, dtype=float) for size in shape]
         offset = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), -1)
-        likelihood = poisson_bins(model.mean_hits(offset), num_hits)
-        return HitTable(likelihood.at[shape].set(0), start)
+        likelihood = jnp.moveaxis(poisson_bins(model.mean_hits(offset), num_hits), -1, 0)
+        return HitTable(likelihood.at[:, *shape].set(0), start)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of the grid."""
-        return tuple((side - 1) // 2 for side in self.likelihood.shape[:-1])
+        return tuple((side - 1) // 2 for side in self.likelihood.shape[1:])
 
     @property
     def num_hits(self) -> int:
-        return self.likelihood.shape[-1]
+        return self.likelihood.shape[0]
 
     @property
     def num_actions(self) -> int:
@@ -53,12 +56,17 @@ class HitTable(eqx.Module):
 
     def after_first_hit(self) -> Float[Array, "hits ..."]:
         """The beliefs after each number of hits at the start."""
-        prior = self.initial()
-        joint = jnp.moveaxis(window(self.likelihood, prior.position, self.shape), -1, 0)
+        position = self.initial().position
+        joint = jnp.stack([self.of_hits(hits, position) for hits in range(self.num_hits)])
         return joint / joint.sum(range(1, joint.ndim), keepdims=True)
 
     def at_offset(self, offset: Int[Array, " dims"]) -> Float[Array, " hits"]:
-        return self.likelihood[tuple(offset + jnp.array(self.shape))]
+        return self.likelihood[:, *(offset + jnp.array(self.shape))]
+
+    def of_hits(self, hits: Any, position: Int[Array, " dims"]) -> Float[Array, "..."]:
+        """The likelihood of each cell, after hits at `position`."""
+        start = jnp.int32(hits), *(jnp.array(self.shape, jnp.int32) - position)
+        return lax.dynamic_slice(self.likelihood, start, (1, *self.shape), allow_negative_indices=False)[0]
 
     def move(self, position: Int[Array, "*batch dims"], action: Any) -> Int[Array, "*batch dims"]:
         """Actions are -x, +x, -y, +y, …; an agent at the edge stays inside."""
@@ -75,25 +83,33 @@ class HitTable(eqx.Module):
 
     def update(self, state: BeliefState, hits: Int[Array, ""]) -> BeliefState:
         """The state after hits at its position, where the source is not."""
-        likelihood = window(self.likelihood, state.position, self.shape)
-        return BeliefState(state.position, posterior(state, likelihood, hits))
+        return BeliefState(state.position, posterior(state, self.of_hits(hits, state.position)))
 
 
-def window(
-    table: Float[Array, "... columns"], position: Int[Array, " dims"], shape: tuple[int, ...], margin: int = 0
-) -> Float[Array, "... columns"]:
-    """The rows of a table of offsets: of each cell, and of `margin` cells around the grid, seen from `position`."""
-    start = jnp.array(shape) - position - margin
-    sizes = [side + 2 * margin for side in shape]
-    return lax.dynamic_slice(table, (*start, 0), (*sizes, table.shape[-1]))
+def expectations(
+    table: Float[Array, "columns ..."], weights: Float[Array, "..."], position: Int[Array, " dims"]
+) -> Float[Array, " columns"]:
+    """The sums over cells of `weights` times each column of a table of offsets, seen from `position`.
+
+    The sum over the first axis is written out: XLA then computes it in one loop for all columns and all positions of a
+    batch, and does not copy the part of the table that is seen.
+    """
+    start, shape = jnp.array(weights.shape, jnp.int32) - position, (len(table), 1, *weights.shape[1:])
+    rows: list[Any] = []
+    for row, of_cells in enumerate(weights):
+        first = jnp.int32(0), start[0] + row, *start[1:]
+        rows.append(of_cells * lax.dynamic_slice(table, first, shape, allow_negative_indices=False)[:, 0])
+    total = jnp.reshape(sum(sum(rows[part::PARTIAL_SUMS]) for part in range(PARTIAL_SUMS)), (len(table), -1))
+    # A product, because XLA adds up the last axis of an array number by number.
+    return jnp.matmul(total, jnp.ones(total.shape[1], table.dtype), precision=lax.Precision.HIGHEST)
 
 
-def posterior(state: BeliefState, likelihood: Float[Array, "... hits"], hits: Int[Array, ""]) -> Float[Array, "..."]:
+def posterior(state: BeliefState, likelihood: Float[Array, "..."]) -> Float[Array, "..."]:
     """Bayes' rule; if no cell is left, the source is at the agent's position."""
-    chosen = jnp.arange(likelihood.shape[-1]) == hits
-    joint = state.belief * (likelihood @ chosen.astype(likelihood.dtype))
+    joint = state.belief * likelihood
     total = joint.sum()
-    certain = jnp.zeros_like(joint).at[tuple(state.position)].set(1)
+    here = [jnp.arange(size) == at for size, at in zip(joint.shape, state.position, strict=True)]
+    certain = math.prod(jnp.meshgrid(*here, indexing="ij", sparse=True), start=jnp.ones_like(total))
     return jnp.where(total > 0, joint / jnp.where(total > 0, total, 1), certain)
 
 

@@ -16,11 +16,10 @@ from jaxtyping import Array, Float, Int
 
 from tropism.plume import checks
 from tropism.plume.strategies.strategy import Strategy
-from tropism.plume.tracking.belief import BeliefState, HitTable, draw_index, window, xlog2x
+from tropism.plume.tracking.belief import BeliefState, HitTable, draw_index, expectations, xlog2x
 
 TIE = 2e-6  # relative difference of costs that is no reason to prefer an action; rounding errors are smaller
 CELL_TIE = 1e-4  # the same for probabilities of cells, whose rounding errors add up over a search
-PADS = (2, 0), (0, 2)  # cells before and after an axis: shifts by -1 and +1
 CERTAIN = 1e-6  # a cell with more than 1 minus this probability contains the source
 
 
@@ -119,16 +118,16 @@ class Infotaxis(BeliefStrategy):
     that of the others, so that every term is small and precise in single precision.
     """
 
-    features: Float[Array, "... columns"]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
+    features: Float[Array, "columns ..."]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
 
     def __init__(self, table: HitTable, observes_belief: bool = False):
         self.table, self.observes_belief = table, observes_belief
-        hit = table.likelihood[..., 1:]
-        hit_entropy = _complement_log2(hit.sum(-1)) + xlog2x(hit).sum(-1)
-        self.features = jnp.concatenate([hit, hit_entropy[..., None]], -1).at[table.shape].set(0)
+        hit = table.likelihood[1:]
+        hit_entropy = _complement_log2(hit.sum(0)) + xlog2x(hit).sum(0)
+        self.features = jnp.concatenate([hit, hit_entropy[None]]).at[:, *table.shape].set(0)
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
-        sums = _after_moves(state, self.features, state.belief)
+        sums = _after_moves(self.features, state.belief, neighbours)
         hit, hit_entropy = sums[:, :-1], sums[:, -1]
         found = _find_probability(state, neighbours)
         costs = _complement_log2(found + hit.sum(-1)) + xlog2x(hit).sum(-1) + xlog2x(found) - hit_entropy
@@ -141,20 +140,19 @@ class SpaceAwareInfotaxis(BeliefStrategy):
     D is the expected Manhattan distance to the source and H the entropy of the belief.
     """
 
-    features: Float[Array, "... columns"]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
+    features: Float[Array, "columns ..."]  # pyright: ignore[reportGeneralTypeIssues]  the constructor sets it
 
     def __init__(self, table: HitTable, observes_belief: bool = False):
         self.table, self.observes_belief = table, observes_belief
         likelihood = table.likelihood
         axes = [jnp.abs(jnp.arange(-size, size + 1)) for size in table.shape]
         distance = jnp.stack(jnp.meshgrid(*axes, indexing="ij")).sum(0)
-        self.features = jnp.concatenate([likelihood, xlog2x(likelihood), likelihood * distance[..., None]], -1)
+        self.features = jnp.concatenate([likelihood, xlog2x(likelihood), likelihood * distance])
 
     def costs(self, key: Any, state: BeliefState, neighbours: Any) -> Float[Array, " actions"]:
-        sums = _after_moves(state, self.features, state.belief)
+        sums = _after_moves(self.features, state.belief, neighbours)
         probability, of_likelihood, distance = jnp.split(sums, 3, -1)
-        hits = self.table.num_hits
-        of_belief = _after_moves(state, self.features, lax.optimization_barrier(xlog2x(state.belief)))[:, :hits]
+        of_belief = _after_moves(self.table.likelihood, lax.optimization_barrier(xlog2x(state.belief)), neighbours)
         positive = probability > 1e-10
         total = jnp.where(positive, probability, 1)
         entropy = jnp.log2(total) - (of_belief + of_likelihood) / total
@@ -178,21 +176,10 @@ STRATEGIES: dict[str, Callable[[HitTable, bool], BeliefStrategy]] = {
 
 
 def _after_moves(
-    state: BeliefState, features: Float[Array, "... columns"], weights: Float[Array, "..."]
+    features: Float[Array, "columns ..."], weights: Float[Array, "..."], neighbours: Int[Array, "actions dims"]
 ) -> Float[Array, "actions columns"]:
-    """The sums over cells of `weights` times each feature, seen from the position after each action.
-
-    An action shifts the features; shifting the weights instead needs one window of the features for all actions.
-    """
-    shape = weights.shape
-    rows = window(features, state.position, shape, margin=1)
-    pads = [
-        [pad if each == axis else (1, 1) for each in range(len(shape))] for axis in range(len(shape)) for pad in PADS
-    ]
-    shifted = [jnp.pad(weights, pad).ravel() for pad in pads]
-    # Without barriers, XLA computes the window and the shifts again for each entry of the product.
-    rows, columns = lax.optimization_barrier((rows.reshape(-1, features.shape[-1]), jnp.stack(shifted)))
-    return jnp.matmul(columns, rows, precision=lax.Precision.HIGHEST)
+    """The sums over cells of `weights` times each feature, seen from the position after each action."""
+    return jax.vmap(lambda cell: expectations(features, weights, cell))(neighbours)
 
 
 def _find_probability(state: BeliefState, neighbours: Int[Array, "actions dims"]) -> Float[Array, " actions"]:

@@ -62,7 +62,8 @@ class EpisodePosition(NamedTuple):
             return
         if after is None and is_doubtful:
             reason = (
-                f"and later ones may be lost, since the machine or its disk failed; to continue, send after: {count}"
+                f"and later ones may be lost, since the machine or its disk failed; to continue there, repeat it with "
+                f"after: {count}"
             )
         elif after not in (None, count):
             reason = f"not {after}"
@@ -103,6 +104,12 @@ class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     action: Annotated[Action | str, Meta(description="The action, or the action in words.")]
+
+
+class ConfirmingActRequest(ActRequest):
+    """What the tool of an agent takes while the last steps of its session may be lost."""
+
+    after: After | None = None
 
 
 class SessionToolRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

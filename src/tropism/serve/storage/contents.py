@@ -6,9 +6,7 @@ from tropism.serve.storage.protocol import MAX_ENTRIES, RecoveryPoint, SessionRe
 from tropism.serve.storage.recovery import needed_spans, order_entries
 from tropism.serve.storage.rows import damaged_error
 from tropism.serve.storage.sqlite_file import SqliteFile
-from tropism.serve.storage.statements import SELECT_SESSION
-
-END = 2**62  # above every seq
+from tropism.serve.storage.statements import ALL_SEQS, SELECT_SESSION
 
 
 class StoredContents(NamedTuple):
@@ -29,7 +27,7 @@ def read_session(file: SqliteFile, key: bytes, max_entries: int = MAX_ENTRIES) -
         raise damaged_error()
     number, begin, reached, snapshot, is_doubtful, *record = rows[0]
     notes = file.notes(number)
-    spans = needed_spans(notes, begin, END)
+    spans = needed_spans(notes, begin, ALL_SEQS)
     lines = [(seq, entry) for span in spans.items() for _, seq, entry in file.lines(number, *span)]
     end = max((seq + 1 for seq, _ in lines), default=begin)
     before, after = order_entries(lines, notes, begin, reached, max_entries)

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from tropism.errors import DivergedError, ServerError, ValidationError
 from tropism.serve.storage.contents import StoredContents, read_session
+from tropism.serve.storage.eraser import erase_discarded
 from tropism.serve.storage.protocol import session_key
 from tropism.serve.storage.rows import decode_row
 from tropism.serve.storage.sqlite import LOG_SIZE
 from tropism.serve.storage.sqlite_file import INSERT_EPISODE, SqliteFile
-from tropism.serve.storage.statements import INSERT_SESSION_ROW, MARK_DOUBTFUL, WriteGroup, delete_statements
+from tropism.serve.storage.statements import INSERT_SESSION_ROW, MARK_DOUBTFUL, WriteGroup, close_statements
 from tropism.wire.codec import encode
 
 SESSION_COLUMNS = "number, key, environment, variant, owner, used, begin, reached, snapshot"
@@ -100,6 +101,7 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
                 kept += 1
             except DivergedError:
                 rescued.write(_deletion(number))
+        erase_discarded(rescued)
     return kept, len(sessions) - kept
 
 
@@ -134,14 +136,13 @@ def _scan(file: SqliteFile, columns: str, table: str, session: int | None = None
 def forget(file: SqliteFile, name: str) -> None:
     """Delete a session, and erase it from the file at once."""
     ((number,),) = file.query("select number from sessions where key = ?", find_key(file, name))
-    file.flush_log()
     file.write(_deletion(number))
-    file.sync_all()
+    erase_discarded(file)
 
 
 def _deletion(number: int) -> WriteGroup:
     group = WriteGroup()
-    group.statements += delete_statements(number)
+    group.statements += close_statements(number)
     return group
 
 

@@ -1,6 +1,7 @@
 """Decodes rows of entries, and rescues what is readable from a damaged row."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ from tropism.errors import DivergedError
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError)
 RawLine = tuple[int, int, msgspec.Raw]  # session, seq, entry
+
+PIECE_BYTES = 2**20  # of entries in a row; a row is deleted at once
 
 _rows = msgspec.json.Decoder(list[RawLine])
 _line = msgspec.json.Decoder(RawLine)
@@ -23,6 +26,18 @@ def decode_row(row: bytes) -> tuple[list[RawLine], set[int | None]]:
         return lines, set()
     except DECODE_ERRORS:
         return _rescue(row)
+
+
+def split_lines(lines: list[RawLine]) -> Iterator[list[RawLine]]:
+    """Lists of lines for rows of limited size, in order."""
+    start = size = 0
+    for end, (_, _, entry) in enumerate(lines):
+        if size + len(entry) > PIECE_BYTES and end > start:
+            yield lines[start:end]
+            start, size = end, 0
+        size += len(entry)
+    if lines:
+        yield lines[start:]
 
 
 def _rescue(row: bytes) -> tuple[list[RawLine], set[int | None]]:

@@ -12,6 +12,10 @@ WAL_BYTES = 2**23  # of the write-ahead log after a checkpoint
 FURTHER_TABLES = """
 create table if not exists facts(name text primary key, value);  -- about the server that last wrote the file
 create table if not exists doubtful(session integer primary key);  -- sessions whose last entries may be lost
+create table if not exists discarded(  -- entries to delete; closed sessions are only here
+  session integer primary key,
+  before integer not null  -- of a closed session, above every seq
+);
 """
 SCHEMA = f"""
 begin;

@@ -12,6 +12,7 @@ from typing import Literal
 from tropism.errors import ServerError
 from tropism.serve.storage.contents import read_session
 from tropism.serve.storage.damage import current_boot_id, report_damage
+from tropism.serve.storage.eraser import Eraser, erase_discarded
 from tropism.serve.storage.lease import LeasedSession
 from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
@@ -33,17 +34,20 @@ from tropism.serve.storage.statements import (
     BEGIN_EPISODE,
     CLEAR_DOUBT,
     DELETE_BETWEEN,
-    DELETE_OLD_EPISODES,
+    DELETE_OLD_PIECE,
     DELETE_REPLIES,
+    DISCARD_OLD_PIECES,
     INSERT_NOTE,
     INSERT_SESSION,
     SAVE_SNAPSHOT,
+    SELECT_DISCARDED,
     SELECT_EXPIRED,
+    SELECT_LAST_NUMBER,
     SELECT_NUMBER,
     UPDATE_USED,
     Statement,
     WriteGroup,
-    delete_statements,
+    close_statements,
 )
 from tropism.wire.codec import encode
 
@@ -54,7 +58,8 @@ logger = logging.getLogger("tropism.serve")
 FORGET_AFTER = 30 * 86_400.0  # seconds
 SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
-PURGE_INTERVAL = 30.0  # seconds until the traces of a closed session are erased from the file
+SWEEP_SIZE = 256  # sessions in one transaction
+ERASE_INTERVAL = 30.0  # seconds until a closed session is erased from the file
 
 
 class SqliteJournal(Journal):
@@ -75,7 +80,7 @@ class SqliteJournal(Journal):
         max_entries: int = MAX_ENTRIES,
         log_size: int = LOG_SIZE,
         boot_id: str | None = None,
-        purge_interval: float = PURGE_INTERVAL,
+        erase_interval: float = ERASE_INTERVAL,
     ):
         """Sessions unused for `forget_after` seconds of the server's running time are deleted."""
         self.path, self.location = Path(path), str(path)
@@ -88,17 +93,17 @@ class SqliteJournal(Journal):
         self._needs_sync = False  # an fsync failed
         self._commit_handle: asyncio.Handle | None = None
         self._sync_task: asyncio.Task[None] | None = None
-        self._purge_interval, self._last_sweep = purge_interval, 0.0
-        self._purge_timer: asyncio.TimerHandle | None = None
-        self._purging: asyncio.Future[None] | None = None
+        self._last_sweep, self._eraser = 0.0, Eraser(self._erase, erase_interval)
         self._undeleted: dict[bytes, int] = {}  # numbers of closed sessions that could not be deleted yet
         self._file = SqliteFile(self.path, log_size)
         self._now, self._sync_disk = self._file.running_time, self._file.sync
         try:
-            ((last,),) = self._file.query("select ifnull(max(number), 0) from sessions")
-            self._numbers = count(last + 1)
+            ((last,),) = self._file.query(SELECT_LAST_NUMBER)
+            self._numbers = count((last or 0) + 1)
             report_damage(self._file, durability, boot_id or current_boot_id())
             self._try_maintenance()
+            if self._file.query(SELECT_DISCARDED):
+                self._eraser.request()
         except ServerError as error:
             self._file.close()
             expected = f"one that is not damaged ({error.message}); tropism journal salvage rescues its sessions"
@@ -198,7 +203,8 @@ class SqliteJournal(Journal):
             return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now))]
         session.begin = begin = session.end
         return [
-            (DELETE_OLD_EPISODES, (number, begin)),
+            (DELETE_OLD_PIECE, (number, begin)),
+            (DISCARD_OLD_PIECES, (number, begin)),
             (DELETE_REPLIES, (number,)),
             (BEGIN_EPISODE, (begin, begin, now, number)),
         ]
@@ -271,7 +277,7 @@ class SqliteJournal(Journal):
         if snapshot is not None:
             await self.durable(group)
         if self._now() > self._last_sweep + SWEEP_INTERVAL:
-            self._try_maintenance()
+            self._eraser.request()
 
     async def forget(self, key: bytes) -> None:
         with self._file.lock:
@@ -279,26 +285,24 @@ class SqliteJournal(Journal):
             found = self._file.query(SELECT_NUMBER, key) if leased is None else [(leased.number,)]
             numbers = [number for (number,) in found if number is not None]
             for number in numbers:
-                group.statements += delete_statements(number)
+                group.statements += close_statements(number)
         try:
             await self.durable(group)
         except ServerError as error:  # a full disk: the session is closed all the same
             logger.error("a closed session is deleted later: %s", error.message)
             self._undeleted |= dict(zip([key], numbers, strict=False))
-        if self._purge_timer is None and numbers:
-            self._purge_timer = asyncio.get_running_loop().call_later(self._purge_interval, self._start_purge)
+        if numbers:
+            self._eraser.request()
 
-    def _start_purge(self) -> None:
-        self._purge_timer = None
-        self._purging = asyncio.get_running_loop().run_in_executor(None, self._purge)
-
-    def _purge(self) -> None:
-        """Erase the traces of deleted sessions from the logs."""
+    def _erase(self) -> bool:
+        """Erase closed and expired sessions from the files; returns whether it succeeded."""
         try:
             self._try_maintenance()
-            self._file.sync_all()
+            erase_discarded(self._file)
         except ServerError as error:
             logger.error("closed sessions are not erased from the journal yet: %s", error.message)
+            return False
+        return True
 
     def _try_maintenance(self) -> None:
         """Sort the log and delete closed and expired sessions; on a full disk, later."""
@@ -312,19 +316,24 @@ class SqliteJournal(Journal):
 
     def _sweep(self) -> None:
         """Delete expired sessions, and closed ones that could not be deleted before."""
-        self._last_sweep, expired = self._now(), WriteGroup()
+        self._last_sweep = now = self._now()
+        expired = self._file.query(SELECT_EXPIRED, now - self._forget_after)
+        undeleted = dict(self._undeleted)
+        numbers = [number for (number,) in expired] + list(undeleted.values())
+        for start in range(0, len(numbers), SWEEP_SIZE):
+            self._close_sessions(set(numbers[start : start + SWEEP_SIZE]))
+        for key in undeleted:
+            del self._undeleted[key]
+        self._file.save_facts(clock=now)
+
+    def _close_sessions(self, numbers: set[int]) -> None:
+        """Delete the sessions with these numbers that are not live."""
+        group = WriteGroup()
         with self._file.lock:
             leased = {session.number for session in self._leased.values()}
-            found = self._file.query(SELECT_EXPIRED, self._last_sweep - self._forget_after)
-            undeleted, self._undeleted = self._undeleted, {}
-            try:
-                for number in {number for (number,) in found}.union(undeleted.values()) - leased:
-                    expired.statements += delete_statements(number)
-                self._file.write(expired)
-                self._file.save_facts(clock=self._last_sweep)
-            except ServerError:
-                self._undeleted |= undeleted
-                raise
+            for number in numbers - leased:
+                group.statements += close_statements(number)
+            self._file.write(group)
 
     async def close(self) -> None:
         error = self._commit()
@@ -332,11 +341,7 @@ class SqliteJournal(Journal):
             logger.error("the last entries, which were not acknowledged: %s", error.message)
         if self._sync_task is not None:
             await self._sync_task
-        if self._purge_timer is not None:
-            self._purge_timer.cancel()
-            self._start_purge()
-        if self._purging is not None:
-            await self._purging
+        await asyncio.to_thread(self._eraser.close)
         try:
             self._file.flush_log()
             self._file.save_facts(clock=self._now(), is_open=False)

@@ -17,12 +17,16 @@ import msgspec
 from tropism.errors import ServerError
 from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.recovery import Note, decode_entry
-from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row
+from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row, split_lines
 from tropism.serve.storage.schema import open_database, unusable_journal
 from tropism.serve.storage.statements import (
+    DELETE_DISCARDED,
+    DELETE_NOTE,
+    DELETE_OLD_PIECE,
     MARK_ALL_DOUBTFUL,
     MARK_DOUBTFUL,
     SAVE_FACT,
+    SELECT_DISCARDED,
     UPDATE_USED,
     Line,
     Statement,
@@ -50,6 +54,7 @@ from sessions where number = ?
 """
 
 SHRINK_PAGES = 4096  # returned at once
+DELETION_SECONDS = 0.002  # in one transaction; a single row may take longer
 FILE_ERRORS = (sqlite3.Error, msgspec.DecodeError, OSError)  # a damaged, full or missing file
 
 
@@ -218,8 +223,9 @@ class SqliteFile:
                 lines.sort(key=itemgetter(1))
                 first_needed = file.execute(SELECT_FIRST_NEEDED, (number,)).fetchone()
                 lines = [] if first_needed is None else [line for line in lines if line[1] >= first_needed[0]]
+                for piece in split_lines(lines):
+                    file.execute(INSERT_EPISODE, (number, piece[0][1], piece[-1][1], encode(piece).decode()))
                 if lines:
-                    file.execute(INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode()))
                     file.execute(UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
             file.execute("update append_log set moved = ?", (self._log.last,))
@@ -229,15 +235,45 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
+        if discarded := file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
+            self._delete_some(discarded)
         self._shrink()
 
-    def _shrink(self) -> None:
-        """Return some free pages to the file system, if most of the file is free."""
+    def discarded_sessions(self) -> list[tuple[int, int]]:
+        """The numbers of sessions with entries to delete, none of which is in a log, and the seqs to delete up to."""
+        with self._connection("written") as file:
+            self._flush_log()
+            return file.execute(SELECT_DISCARDED).fetchall()
+
+    def delete_some(self, discarded: list[tuple[int, int]]) -> None:
+        """Delete discarded entries for a while, and notes of closed sessions; sessions without any leave the list."""
+        with self._connection("written"):
+            self._delete_some(discarded)
+
+    def _delete_some(self, discarded: list[tuple[int, int]]) -> None:
+        deadline = time.monotonic() + DELETION_SECONDS
+        with _transaction(self._file) as file:
+            self._wal_synced = False
+            while discarded and time.monotonic() < deadline:
+                number, before = discarded[-1]
+                notes = file.execute(DELETE_NOTE, (number,)).rowcount
+                if not notes and not file.execute(DELETE_OLD_PIECE, (number, before)).rowcount:
+                    file.execute(DELETE_DISCARDED, (number, before))
+                    discarded.pop()
+
+    def shrink(self) -> bool:
+        """Return some free pages to the file system, if most of the file is free; returns whether it was."""
+        with self._connection("written"):
+            return self._shrink()
+
+    def _shrink(self) -> bool:
         ((free,), (pages,)) = (
             self._file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
         )
-        if free > SHRINK_PAGES and 2 * free > pages:
+        is_mostly_free = free > SHRINK_PAGES and 2 * free > pages
+        if is_mostly_free:
             self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
+        return is_mostly_free
 
     def _mark_doubtful(self, numbers: set[int | None]) -> None:
         """The sessions of damaged entries; None: of unknown ones."""
@@ -295,11 +331,11 @@ def _journal_error(what: str, error: Exception) -> ServerError:
 
 
 @contextmanager
-def _transaction(file: sqlite3.Connection) -> Generator[None]:
+def _transaction(file: sqlite3.Connection) -> Generator[sqlite3.Connection]:
     """One transaction."""
     file.execute("begin immediate")
     try:
-        yield
+        yield file
         file.execute("commit")
     finally:
         if file.in_transaction:

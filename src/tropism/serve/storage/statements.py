@@ -11,11 +11,21 @@ INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
 INSERT_SESSION_ROW = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
 SAVE_SNAPSHOT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
-DELETE_OLD_EPISODES = """
-delete from episodes where session = ? and last < ? and not exists (
-  select 1 from notes where notes.session = episodes.session and kind = 'snapshot' and begin <= last and first < seq
+ALL_SEQS = 2**62  # above every seq
+FIRST_OLD_PIECE = """
+select rowid from episodes where session = ?1 and last < ?2 and not exists (
+  select 1 from notes where notes.session = ?1 and kind = 'snapshot' and begin <= last and first < seq
+) limit 1
+"""
+DELETE_OLD_PIECE = f"delete from episodes where rowid = ({FIRST_OLD_PIECE})"
+DISCARD_OLD_PIECES = f"insert or replace into discarded select ?1, ?2 where exists ({FIRST_OLD_PIECE})"
+DELETE_NOTE = """
+delete from notes where number = (
+  select number from notes where session = ?1 and not exists (select 1 from sessions where number = ?1) limit 1
 )
 """
+SELECT_DISCARDED = "select session, before from discarded order by session"
+DELETE_DISCARDED = "delete from discarded where session = ? and before = ?"
 DELETE_REPLIES = "delete from notes where session = ? and kind = 'reply'"
 INSERT_NOTE = "insert into notes(session, kind, begin, seq, entry) values (?, ?, ?, ?, ?)"
 SELECT_NUMBER = "select number from sessions where key = ?"
@@ -24,13 +34,13 @@ select number, begin, reached, snapshot,
   exists (select 1 from doubtful where session = number), environment, variant, owner
 from sessions where key = ?
 """
+SELECT_LAST_NUMBER = "select max(number) from (select number from sessions union select session from discarded)"
 SELECT_EXPIRED = "select number from sessions where used < ?"
 DELETE_BETWEEN = "delete from episodes where session = ? and first >= ? and last < ?"
-SESSION_TABLES = (
-    ("episodes", "session"),
-    ("notes", "session"),
-    ("doubtful", "session"),
-    ("sessions", "number"),
+CLOSE_SESSION = (  # its entries and notes are deleted later, in pieces
+    f"insert or replace into discarded select number, {ALL_SEQS} from sessions where number = ?",
+    "delete from doubtful where session = ?",
+    "delete from sessions where number = ?",
 )
 MARK_ALL_DOUBTFUL = "insert or ignore into doubtful select number from sessions"
 MARK_DOUBTFUL = "insert or ignore into doubtful select number from sessions where number = ?"
@@ -55,5 +65,5 @@ class WriteGroup(Ticket):
         return not self.lines and not self.statements
 
 
-def delete_statements(number: int) -> list[Statement]:
-    return [(f"delete from {table} where {column} = ?", (number,)) for table, column in SESSION_TABLES]
+def close_statements(number: int) -> list[Statement]:
+    return [(sql, (number,)) for sql in CLOSE_SESSION]

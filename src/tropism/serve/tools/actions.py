@@ -9,10 +9,10 @@ from tropism.serve import errors
 from tropism.serve.http.openapi import json_schema
 from tropism.serve.session.json_form import public_reply
 from tropism.serve.session.live import LiveSession
-from tropism.serve.session.requests import ActRequest, convert
+from tropism.serve.session.requests import ANYWHERE, ActRequest, ConfirmingActRequest, EpisodePosition, convert
 from tropism.wire.codec import decode, encode
 
-ACT = "act"
+ACT, AFTER = "act", "after"
 RESERVED = ("reset", "step", "state", "close")  # by OpenEnv
 RETURNS = "Returns the observation, the reward, and whether the episode is done."
 
@@ -29,29 +29,45 @@ class ActionTools:
     async def instructions(self) -> str:
         """How to act, and the current observation, which no tool returns before the first action."""
         how = f"Act in one environment with the tool {self.name} until done is true."
+        if self._session.log.is_doubtful:
+            count = self._session.session.step_count
+            how += f" The machine failed: steps after step {count} may be lost. Confirm this once, with after: {count}."
         if self._session.session.lifecycle is EnvironmentState.CREATED:
             return f"{how} No episode has begun yet."
         return f"{how} Now: {(await current_observation(self._session)).decode()}"
 
     async def list(self) -> list[dict[str, Any]]:
-        form = self._session.environment.form
+        form, is_doubtful = self._session.environment.form, self._session.log.is_doubtful
+        request = ConfirmingActRequest if is_doubtful else ActRequest
+        schema = json_schema(request, {"Action": form.schema()["action"]})
         if self._message is None:
-            return [
-                tool(ACT, f"Take one action. {RETURNS}", json_schema(ActRequest, {"Action": form.schema()["action"]}))
-            ]
+            return [tool(ACT, f"Take one action. {RETURNS}", schema)]
         about = " ".join((self._message.__doc__ or "Take one action.").split())
-        return [tool(self.name, f"{about} {RETURNS}", form.message_schema())]
+        own = form.message_schema()
+        if is_doubtful:  # a field of the message with this name comes first
+            own = own | {"properties": {AFTER: schema["properties"][AFTER]} | own["properties"]}
+        return [tool(self.name, f"{about} {RETURNS}", own)]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         session = self._session
         try:
             if name != self.name:
                 raise ValidationError("tool", name, self.name)
-            action = arguments if self._message is not None else read_action(convert(arguments, ActRequest).action)
-            body = await session.perform("step", action)
+            action, position = self._read_arguments(arguments)
+            body = await session.perform("step", action, None, position)
             return decode(public_reply(body, session.environment.env.private_info))
         except Exception as error:  # converted here, where the session is known for the log
             raise errors.to_server_error(error, tool=name, **session.log_context) from None
+
+    def _read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], EpisodePosition]:
+        """The action, and where the agent expects the episode if it says so."""
+        if self._message is None:
+            request = convert(arguments, ConfirmingActRequest)
+            return read_action(request.action), EpisodePosition(request.after)
+        if AFTER not in arguments or AFTER in self._session.environment.form.message_schema()["properties"]:
+            return arguments, ANYWHERE
+        position = convert({"action": {}, AFTER: arguments[AFTER]}, ConfirmingActRequest).after
+        return {name: value for name, value in arguments.items() if name != AFTER}, EpisodePosition(position)
 
 
 async def current_observation(session: LiveSession) -> bytes:
