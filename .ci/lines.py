@@ -10,21 +10,21 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9940, 5900),
+    "core": (9935, 5900),
     "check": (1420, 1100),
     "isolation": (670, 650),
-    "envs": (4020, 2900),
+    "envs": (4090, 2900),
     "plume": (5220, 5000),
-    "gym": (2020, 1600),
-    "serve": (8690, 7000),
-    "client": (920, 830),
-    "wire": (450, 300),
+    "gym": (2005, 1600),
+    "serve": (8655, 7000),
+    "client": (915, 830),
+    "wire": (490, 300),
     "record": (1150, 1050),
-    "train": (3060, 1900),
+    "train": (2985, 1900),
     "cli": (2545, 1700),
-    "sandbox": (3970, 3400),
+    "sandbox": (3965, 3400),
     "drawing": (250, 250),
-    "scale": (830, 800),
+    "scale": (820, 800),
 }
 
 

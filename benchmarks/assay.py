@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import RESULTS
+from tropism.core.registry import presets
 from tropism.envs.plume.assay import CONDITIONS, Condition, assay_env, run_assay
 from tropism.train.checkpoint import load_steps, load_training
 from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train_in_chunks
 from tropism.train.training import Training
 
@@ -30,7 +30,7 @@ TASK = {"regime": "switch_many", "shared": True, "realisation": 1000}
 
 def train(seeds: int, steps: int, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    training = Training(ID, TASK, {}, replace(PPOConfig(**PRESETS[ID]), total_steps=steps), 0, seeds)
+    training = Training(ID, TASK, {}, replace(PPOConfig(**presets("ppo")[ID]), total_steps=steps), 0, seeds)
     for report, _ in train_in_chunks(training, out):
         print(f"{report.steps:,} steps, mean return {report.mean}", flush=True)
 
@@ -49,7 +49,7 @@ def count_successes(condition: Condition, agents: Path) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=PRESETS[ID]["total_steps"])
+    parser.add_argument("--steps", type=int, default=presets("ppo")[ID]["total_steps"])
     parser.add_argument("--out", type=Path, default=Path("runs/singh"))
     parser.add_argument("--results", type=Path, default=RESULTS / "assay.json")
     args = parser.parse_args()

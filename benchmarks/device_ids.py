@@ -71,13 +71,13 @@ def measure(case: Case, repeats: int, engine: str) -> tuple[float, float]:
 def engine_of(case: Case) -> str:
     """The engine that `auto` chooses."""
     from tropism import make, random_policy
-    from tropism.core.fused.choice import choose_run
+    from tropism.core.rollout.choice import choose_run
     from tropism.core.rollout.plan import RolloutPlan
     from tropism.core.rollout.scan import run_steps
 
     env, params = make(case.id, **case.arguments)
     plan = RolloutPlan(env, random_policy(env, params), case.agents, False, checksum_of, False, "auto")
-    run = choose_run(plan, jax.random.key(0), jax.tree.map(jax.numpy.asarray, params), "auto")
+    run = choose_run(plan, jax.random.key(0), jax.tree.map(jax.numpy.asarray, params), "auto", case.steps)
     return "xla" if run is run_steps else "fused"
 
 

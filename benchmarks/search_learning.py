@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tropism import make
+from tropism.core.registry import presets
 from tropism.envs.plume.tasks import DIFFICULTIES
 from tropism.plume.strategies.catalog import NAMES
 from tropism.train.evaluation import Evaluation, Interval, evaluate
 from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.training import Training
 
@@ -45,7 +45,7 @@ def measure_strategies(difficulty: str) -> dict[str, Any]:
 
 def measure_agent(difficulty: str, seed: int) -> dict[str, Any]:
     start = time.process_time()
-    training = Training(ID, {"difficulty": difficulty}, {}, PPOConfig(**PRESETS[ID]), seed, seeds=1)
+    training = Training(ID, {"difficulty": difficulty}, {}, PPOConfig(**presets("ppo")[ID]), seed, seeds=1)
     with tempfile.TemporaryDirectory() as folder:
         _, curve = train(training, Path(folder), lambda report: print(report.steps, report.mean, flush=True))
         env, params = training.environment()

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tropism import make
+from tropism.core.registry import presets
 from tropism.train.checkpoint import save_policy
 from tropism.train.evaluation import evaluate
 from tropism.train.policies import AGENTS, SUFFIX, load, resolve_policy
 from tropism.train.ppo import PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, TrainingReport, train
 from tropism.train.training import Training
 
@@ -29,7 +29,7 @@ NETWORKS = {"belief-network": "BeliefNetwork", "history-network": "HistoryNetwor
 
 
 def train_agent(name: str, folder: Path) -> None:
-    numbers = {key: value for key, value in PRESETS[ID].items() if key != "recurrent"}  # of the built-in network
+    numbers = {key: value for key, value in presets("ppo")[ID].items() if key != "recurrent"}  # of the built-in network
     config = PPOConfig(**numbers, normalize=False, teacher=TEACHER, teacher_share=1.0)
     network = f"tropism.train.belief_network:{NETWORKS[name]}"
     training = Training(ID, {"observation": "belief"}, {}, config, seed=0, seeds=1, network=network)

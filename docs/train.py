@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tropism.core.registry import make
+from tropism.core.registry import make, presets
 from tropism.drawing import plots
 from tropism.train.evaluation import evaluate
 from tropism.train.policies import load
 from tropism.train.ppo import PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.training import Training
 
@@ -28,7 +27,7 @@ CLASSICS = {"CartPole-v1": (20, 475.0), "Pendulum-v1": (20, -200.0)}
 def train_preset(id: str, seeds: int, folder: Path) -> list[Any]:
     """Train agents with the preset; return their learning curve."""
     print(f"{id}: {seeds} agents", file=sys.stderr)
-    training = Training(id, {}, {}, PPOConfig(**PRESETS.get(id, {})), seed=0, seeds=seeds)
+    training = Training(id, {}, {}, PPOConfig(**presets("ppo").get(id, {})), seed=0, seeds=seeds)
     return train(training, folder)[1]
 
 

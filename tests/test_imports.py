@@ -11,7 +11,7 @@ import pytest
 import tropism
 
 HEAVY = ("jax", "jaxlib", "equinox", "gymnasium")
-MACHINERY = {"TYPE_CHECKING", "import_module"}  # used for lazy loading
+MACHINERY = {"TYPE_CHECKING", "load_on_use"}  # used for lazy loading
 SOURCE = Path(tropism.__file__).parent
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from benchmarks.last_episodes import LastEpisodes
 from benchmarks.worker import package_version
+from tropism.core.registry import presets
 from tropism.train.ppo import PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.training import Training
 from tropism.train.updates import run_updates
 
-NUMBERS: dict[int, dict[str, Any]] = {16: PRESETS["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
+NUMBERS: dict[int, dict[str, Any]] = {16: presets("ppo")["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
 
 
 def train(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[str, Any]:

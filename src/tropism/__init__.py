@@ -3,8 +3,9 @@
 Every name is loaded when it is first used, so that `import tropism.client` needs no JAX.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.check import check_environment
@@ -55,7 +56,11 @@ if TYPE_CHECKING:
         UnknownEnvironmentError,
         ValidationError,
     )
-    from tropism.wire.messages import Action, ChatAction, CodeAction, EchoAction, Observation, ShellAction, State
+    from tropism.wire.messages import Action, Observation, State
+    from tropism.wire.messages.chat import ChatAction
+    from tropism.wire.messages.coding import CodeAction
+    from tropism.wire.messages.echo import EchoAction
+    from tropism.wire.messages.shell import ShellAction
 
 __version__ = "0.1.0"
 
@@ -143,19 +148,16 @@ _NAMES = {
     "tropism.errors": (
         "DivergedError MissingExtraError StateError TropismError UnknownEnvironmentError ValidationError"
     ),
-    "tropism.wire.messages": "Action ChatAction CodeAction EchoAction Observation ShellAction State",
+    "tropism.wire.messages": "Action Observation State",
+    "tropism.wire.messages.chat": "ChatAction",
+    "tropism.wire.messages.coding": "CodeAction",
+    "tropism.wire.messages.echo": "EchoAction",
+    "tropism.wire.messages.shell": "ShellAction",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-
 if not TYPE_CHECKING:  # a type checker that saw this function would accept any misspelt name
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOME:
-            raise AttributeError(f"module 'tropism' has no attribute {name!r}")
-        value = getattr(import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = load_on_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

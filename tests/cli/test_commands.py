@@ -12,9 +12,8 @@ from tests.cli.command import run
 
 from tropism import cli, registered
 from tropism.cli.train import describe_option
-from tropism.core.registry import unavailable_reasons
+from tropism.core.registry import presets, unavailable_reasons
 from tropism.train.algorithm import ALGORITHMS, algorithm_class
-from tropism.train.presets import PRESETS
 
 
 def test_list_prints_all_ids(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,7 +222,7 @@ def test_all_commands_have_an_example_in_their_help(
 def test_train_help_lists_the_presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "train", "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
-    for id, preset in PRESETS.items():
+    for id, preset in presets("ppo").items():
         assert f"{id}" in text
         assert all(f"{name} {value}" in text for name, value in preset.items())
 

@@ -15,7 +15,8 @@ from tests.serve.running import Running, labs, running, until
 
 from tropism.client import AsyncClient, Client, StepResult, VectorClient
 from tropism.errors import ServerError, StateError, ValidationError
-from tropism.wire.messages import ConnectFourAction, ConnectFourObservation, State
+from tropism.wire.messages import State
+from tropism.wire.messages.connect_four import ConnectFourAction, ConnectFourObservation
 
 
 class Blocking:

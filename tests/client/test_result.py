@@ -6,7 +6,8 @@ import pytest
 
 from tropism.client import StepResult
 from tropism.client.protocol import Protocol
-from tropism.wire.messages import ChatMessage, ChatObservation, CodeObservation
+from tropism.wire.messages.chat import ChatMessage, ChatObservation
+from tropism.wire.messages.coding import CodeObservation
 
 
 def text_of(observation: Any) -> str:

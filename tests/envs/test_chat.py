@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tropism import EnvironmentState, Session, ValidationError, make
 from tropism.envs.chat import Chat, Reply, SecretNumber
-from tropism.wire.messages import ChatAction, ChatMessage
+from tropism.wire.messages.chat import ChatAction, ChatMessage
 
 
 def polite(seed: int, messages: Any) -> Reply:

@@ -15,7 +15,7 @@ from jax import random
 from tropism import Record, Session, make
 from tropism.envs.connect_four import ConnectFour, ConnectFourParams, ConnectFourState, has_four, move_scores
 from tropism.errors import ValidationError
-from tropism.wire.messages import ConnectFourObservation
+from tropism.wire.messages.connect_four import ConnectFourObservation
 
 PARAMS = ConnectFourParams()
 # Columns that fill all of the board but the last column, without four in a line.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tropism import Session, State, ValidationError, make
-from tropism.wire.messages import EchoAction, EchoObservation
+from tropism.wire.messages.echo import EchoAction, EchoObservation
 
 
 def session() -> Session:

@@ -14,7 +14,7 @@ from tropism import Session, StateError, ValidationError, make
 from tropism.client import Client
 from tropism.envs.shell import Shell
 from tropism.serve.storage.sqlite import LOG_SIZE
-from tropism.wire.messages import ShellAction
+from tropism.wire.messages.shell import ShellAction
 
 REASON = Shell.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.sqlite import SqliteJournal
-from tropism.serve.storage.wal import FRAME, HEADER, read_wal
+from tropism.serve.storage.wal import FRAME, HEADER, read_commits
 
 PAGE_SIZE = 1024  # bytes, of the journal's file
 
@@ -67,4 +67,4 @@ def flip_bit(path: Path, offset: int) -> None:
 
 def last_commit_offset(wal: Path) -> int:
     """A byte of the last commit in SQLite's write-ahead log; older frames may follow it."""
-    return HEADER.size + read_wal(wal).commits[-1] * (FRAME.size + PAGE_SIZE) - 100
+    return HEADER.size + read_commits(wal)[-1] * (FRAME.size + PAGE_SIZE) - 100

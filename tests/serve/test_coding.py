@@ -20,7 +20,7 @@ from tropism.envs.coding.tasks import Task
 from tropism.sandbox.pool import SESSION_MEMORY
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.storage.sqlite import LOG_SIZE
-from tropism.wire.messages import CodeAction, CodeObservation
+from tropism.wire.messages.coding import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 from tests.train.worlds import brief
 
-from tropism.core.registry import make
+from tropism.core.registry import make, presets
 from tropism.core.spaces import Box, Dict, Discrete, Image
 from tropism.core.transforms import frame_stack, grayscale
 from tropism.errors import ValidationError
@@ -19,7 +19,6 @@ from tropism.train.network import ActorCritic
 from tropism.train.pixels import ConvLayer, channels_last, has_image, is_image, patches, plan_convolutions
 from tropism.train.policies import load, resolve_policy
 from tropism.train.ppo import PPO, PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, train
 from tropism.train.training import Training
 
@@ -135,7 +134,7 @@ def test_image_with_other_observations_needs_a_user_network() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_preset_solves_pixel_grid_world(seed: int, tmp_path: Path) -> None:
-    preset: dict[str, Any] = PRESETS["PixelGridWorld-v0"]
+    preset = presets("ppo")["PixelGridWorld-v0"]
     _, curve = train(Training("PixelGridWorld-v0", {}, {}, PPOConfig(**preset), seed, 1), tmp_path)
     assert curve[-1][1][0] > 0.9  # of 0.93
 

@@ -8,12 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from tropism.core.registry import make
+from tropism.core.registry import make, presets
 from tropism.errors import ValidationError
 from tropism.train import checkpoint
 from tropism.train.policies import load
 from tropism.train.ppo import PPO, PPOConfig
-from tropism.train.presets import PRESETS
 from tropism.train.run import CHECKPOINT, TrainingReport, train
 from tropism.train.training import Training
 from tropism.train.updates import init_agents_compiled, run_updates
@@ -99,7 +98,7 @@ def test_resume_with_other_settings_is_rejected(tmp_path: Path):
 
 
 def test_most_seeds_learn_cartpole_in_a_fifth_of_the_default_steps(tmp_path: Path):
-    preset: dict[str, Any] = PRESETS["CartPole-v1"] | {"total_steps": 100_000}
+    preset: dict[str, Any] = presets("ppo")["CartPole-v1"] | {"total_steps": 100_000}
     config = PPOConfig(**preset)
     training = Training("CartPole-v1", {}, {}, config, seed=3, seeds=4)
     _, curve = train(training, tmp_path)

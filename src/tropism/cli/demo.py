@@ -62,15 +62,14 @@ class _Demo:
     """The parts of the demo; a report of the results so far can be written at any time."""
 
     def __init__(self, out: Path, seed: int, steps: int):
-        from tropism.core.registry import make
+        from tropism.core.registry import make, presets
         from tropism.train.ppo import PPOConfig
-        from tropism.train.presets import PRESETS
         from tropism.train.run import CHECKPOINT
         from tropism.train.training import Training
 
         self.out = out
         self.env, self.params = make(ID, **ARGUMENTS)
-        numbers: dict[str, Any] = PRESETS[ID] | {"total_steps": steps}
+        numbers: dict[str, Any] = presets("ppo")[ID] | {"total_steps": steps}
         self.training = Training(ID, ARGUMENTS, {}, PPOConfig(**numbers), seed, 1)
         self.evaluations: list[Any] = []
         self.history: list[Any] = []

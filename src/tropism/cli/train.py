@@ -47,6 +47,7 @@ class TrainCommand(TyperCommand):
 @cache
 def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     """Add every hyperparameter of the algorithms as an option; None means the preset's value or the default."""
+    from tropism.core.registry import presets
     from tropism.train.algorithm import ALGORITHMS, algorithm_class
 
     algorithms = [algorithm_class(name) for name in ALGORITHMS]
@@ -64,8 +65,8 @@ def _with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
             parameters.setdefault(each.name, parameter)
     command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    presets = "\n\n".join(_describe_presets(algorithm.presets) for algorithm in algorithms)
-    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{presets}"
+    described = "\n\n".join(_describe_presets(presets(name)) for name in ALGORITHMS)
+    command.__doc__ = f"{inspect.getdoc(command)}\n\nPresets, which override the defaults below:\n\n{described}"
     return command
 
 
@@ -269,12 +270,13 @@ class _Options(NamedTuple):
 
 
 def _new_training(options: _Options) -> Any:
+    from tropism.core.registry import presets
     from tropism.train.algorithm import algorithm_class
     from tropism.train.training import Training
 
     algorithm = algorithm_class(options.algorithm or "ppo")
     _check_names(algorithm.Config, options.config)
-    preset = algorithm.presets.get(options.id, {})
+    preset = presets(algorithm.Config.algorithm).get(options.id, {})
     if options.network is not None:
         for name in BUILT_IN_ONLY & set(options.config):
             expected = "no value with --network: a user-defined network has its own layers"

@@ -1,9 +1,8 @@
 """Clients of a Tropism server; imports neither JAX nor Gymnasium."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tropism.errors import require_extra
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.client.asynchronous import AsyncClient
@@ -13,19 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient", "Client", "StepResult", "VectorClient"]
 
-_MODULES = {
-    "AsyncClient": "tropism.client.asynchronous",
-    "Client": "tropism.client.sync",
-    "StepResult": "tropism.client.result",
-    "VectorClient": "tropism.client.vector",
+_EXTRA = ("client", ("msgspec", "websockets"))
+# Imported on first use: only the vector client needs NumPy.
+_HOME = {
+    "AsyncClient": ("tropism.client.asynchronous", *_EXTRA),
+    "Client": ("tropism.client.sync", *_EXTRA),
+    "StepResult": ("tropism.client.result", *_EXTRA),
+    "VectorClient": ("tropism.client.vector", *_EXTRA),
 }
 
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Load each client on first use: only the vector client needs NumPy."""
-        if name not in _MODULES:
-            raise AttributeError(f"module 'tropism.client' has no attribute {name!r}")
-        require_extra("client", "tropism.client", "msgspec", "websockets")
-        return getattr(import_module(_MODULES[name]), name)
+    __getattr__ = load_on_use(__name__, _HOME)

@@ -18,7 +18,7 @@ from websockets.frames import Close
 
 from tropism.client.result import StepResult, message_fields
 from tropism.errors import ServerError, StateError, StepConflictError, ValidationError
-from tropism.wire.messages import MESSAGES, State
+from tropism.wire.messages import State, observation_type
 
 FIRST_CONNECT = 3.0  # seconds of attempts before the first session
 RESUME_FAILED = "EXECUTION_ERROR"  # the environment raised while its episode was replayed, perhaps not again
@@ -251,7 +251,7 @@ class Protocol:
     def _to_message(self, reply: dict[str, Any]) -> Any:
         """The observation as a typed message if the environment is known, else as a dict."""
         observation = reply.get("observation", {})
-        message = MESSAGES.get(self.environment or "")
+        message = observation_type(self.environment or "")
         if message is None:
             return observation
         metadata = dict(observation.get("metadata") or {})

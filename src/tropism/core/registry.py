@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from tropism.core.adapters.class_based import ClassBasedEnvironment, adapt, build_environment, is_agent_class
 from tropism.core.environment import Environment
 from tropism.core.params import override
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
+Target = TypeVar("Target")
 GROUP = "tropism.environments"
 DECORATE = object()  # default of register(): it returns a decorator
 
@@ -60,6 +61,7 @@ class EnvironmentSpec:
 
 _specs: dict[str, EnvironmentSpec] = {}
 _sources: dict[Environment, dict[str, Any]] = {}
+_presets: list[tuple[Any, str, dict[str, Any]]] = []  # class or factory, algorithm, hyperparameters
 _listeners: list[Callable[[EnvironmentSpec], None]] = []
 
 
@@ -98,6 +100,27 @@ def id_of_factory(factory: Any) -> str | None:
     """The id whose factory is this class or function, available or not."""
     _load()
     return next((spec.id for spec in _specs.values() if spec.factory is factory), None)
+
+
+def preset(algorithm: str, **numbers: Any) -> Callable[[Target], Target]:
+    """Decorates a class or factory with tuned hyperparameters, as differences from the algorithm's defaults."""
+
+    def declare(target: Target) -> Target:
+        _presets.append((target, algorithm, numbers))
+        return target
+
+    return declare
+
+
+def presets(algorithm: str) -> dict[str, dict[str, Any]]:
+    """The hyperparameters of this training algorithm that environments declare, by id."""
+    _load()
+    return {
+        id: numbers
+        for id, spec in _specs.items()
+        for target, name, numbers in _presets
+        if target is spec.factory and name == algorithm
+    }
 
 
 def unavailable_reasons() -> dict[str, str]:

@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, EnvState, Info, outcome
 from tropism.core.params import EnvParams
+from tropism.core.registry import preset
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 
@@ -41,6 +42,7 @@ class CartPoleState(EnvState):
     theta_dot: Float[Array, ""]
 
 
+@preset("ppo", num_steps=64, hidden=32, learning_rate=2e-3)
 class CartPole(Environment):
     """Reward: 1 for every step.
 

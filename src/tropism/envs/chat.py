@@ -15,7 +15,7 @@ from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count, is_integer
 from tropism.errors import ValidationError
-from tropism.wire.messages import ChatAction, ChatMessage, ChatObservation
+from tropism.wire.messages.chat import ChatAction, ChatMessage, ChatObservation
 
 Messages = tuple[ChatMessage, ...]
 

@@ -16,7 +16,7 @@ from tropism.core.params import EnvParams
 from tropism.core.spaces import Box, Discrete
 from tropism.drawing import canvas as draw
 from tropism.errors import ValidationError
-from tropism.wire.messages import ConnectFourAction, ConnectFourObservation
+from tropism.wire.messages.connect_four import ConnectFourAction, ConnectFourObservation
 
 ROWS, COLUMNS = 6, 7
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))

@@ -7,7 +7,7 @@ from tropism.core.environment import Environment, Info
 from tropism.core.host import Host
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
-from tropism.wire.messages import EchoAction, EchoObservation
+from tropism.wire.messages.echo import EchoAction, EchoObservation
 
 REWARD_PER_CHARACTER = 0.1
 

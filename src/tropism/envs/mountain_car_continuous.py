@@ -8,6 +8,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism.core.adapters.language import Language, parse_number
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.params import EnvParams
+from tropism.core.registry import preset
 from tropism.core.spaces import Box
 from tropism.envs.mountain_car import (
     MountainCarState,
@@ -32,6 +33,7 @@ class MountainCarContinuousParams(EnvParams):
     max_steps: ArrayLike = 999  # steps until truncation
 
 
+@preset("ppo", gamma=0.999, entropy=0.0, num_steps=512)
 class MountainCarContinuous(Environment):
     """Reward: −0.1 · push² for every step, and `goal_reward` on arrival.
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 from tropism.core.adapters.language import Language, parse_number
 from tropism.core.environment import Environment, EnvState, Info, outcome
 from tropism.core.params import EnvParams
+from tropism.core.registry import preset
 from tropism.core.spaces import Box
 from tropism.drawing import canvas as draw
 
@@ -33,6 +34,7 @@ class PendulumState(EnvState):
     theta_dot: Float[Array, ""]
 
 
+@preset("ppo", total_steps=1_000_000, gamma=0.95, entropy=0.0)
 class Pendulum(Environment):
     """Reward: −(angle from upright² + 0.1 · angular velocity² + 0.001 · torque²), of the state before the step.
 

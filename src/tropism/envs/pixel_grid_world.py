@@ -8,6 +8,7 @@ from jaxtyping import Array, UInt8
 
 from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, Info
+from tropism.core.registry import preset
 from tropism.core.spaces import Discrete, Image
 from tropism.drawing import canvas as draw
 from tropism.envs.grid_world import ACTIONS, GridWorld, GridWorldParams, GridWorldState
@@ -16,6 +17,7 @@ CELL = 8  # pixels
 AGENT, GOAL = (255, 255, 255), (0, 255, 0)
 
 
+@preset("ppo", total_steps=30_000, num_steps=64)
 class PixelGridWorld(Environment):
     """The rules are GridWorld's; only the observation differs.
 

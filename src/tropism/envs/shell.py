@@ -18,7 +18,7 @@ from tropism.sandbox import doctor
 from tropism.sandbox.limits import MEBIBYTE, Limits
 from tropism.sandbox.pool import SESSION_MEMORY, SandboxSpec, start_failure
 from tropism.sandbox.sandbox import Sandbox
-from tropism.wire.messages import ShellAction, ShellObservation
+from tropism.wire.messages.shell import ShellAction, ShellObservation
 
 HOW_TO_ACT = 'Action: a bash command, as it is or in a ``` block; as JSON, {"command": "...", "timeout": 30}.'
 FENCED = ("bash", "sh", "shell")

@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment, EnvState, Info, outcome
 from tropism.core.params import EnvParams
+from tropism.core.registry import preset
 from tropism.core.search_task import SearchTimes
 from tropism.core.spaces import Box, Dict, Discrete, Space
 from tropism.core.spaces.space import check_count
@@ -24,6 +25,19 @@ from tropism.plume.tracking.strategies import STRATEGIES, BeliefStrategy
 ACTIONS = ("left", "right", "down", "up", "back", "front")  # -x, +x, -y, +y, -z, +z
 OBSERVATIONS = ("hits", "belief")
 NOT_FOUND = 1e-6  # a search without a source ends below this probability that the source is not found yet
+
+tracking_preset = preset(
+    "ppo",
+    recurrent=True,
+    num_envs=128,
+    num_steps=32,
+    total_steps=1_500_000,
+    epochs=3,
+    minibatches=8,
+    learning_rate=2e-3,
+    gamma=1.0,  # episodes end, and their return is minus the search time
+    entropy=0.0,
+)
 
 
 class SourceTrackingParams(EnvParams):
@@ -210,6 +224,7 @@ def isotropic(
     return SourceTracking(hits, (size,) * dims, num_hits, start, steps, None, draw_source, observation)
 
 
+@tracking_preset
 def line(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits on a line of 33 cells.
 
@@ -220,6 +235,7 @@ def line(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     return isotropic(1, 2.0, 2.0, 33, 4, draw_source, observation)
 
 
+@tracking_preset
 def small(draw_source: Any = True, observation: str = "hits") -> SourceTracking:
     """Find the source of odour hits on a grid of 19 by 19 cells.
 

@@ -1,9 +1,9 @@
 """The Gymnasium API; importing it registers every environment as `tropism/<id>`."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tropism.errors import require_extra
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.gym.minari import from_minari, to_minari
@@ -37,8 +37,8 @@ __all__ = [
 
 register_all()
 
-# Names that need another extra are imported on first use: (module, extra, modules installed by it).
-_LAZY = {
+# Names that need another extra are imported on first use.
+_HOME = {
     "Recording": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
     "RemoteVectorEnv": ("tropism.gym.remote", "client", ("msgspec", "websockets")),
     "session_of": ("tropism.gym.recording", "record", ("msgspec", "pyarrow")),
@@ -47,10 +47,4 @@ _LAZY = {
 }
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _LAZY:
-            raise AttributeError(f"module 'tropism.gym' has no attribute {name!r}")
-        module, extra, needed = _LAZY[name]
-        require_extra(extra, f"tropism.gym.{name}", *needed)
-        return getattr(import_module(module), name)
+    __getattr__ = load_on_use(__name__, _HOME)

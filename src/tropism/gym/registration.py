@@ -10,13 +10,14 @@ from gymnasium.envs.registration import EnvSpec
 from tropism.core.environment import Environment
 from tropism.core.native.choice import EngineName
 from tropism.core.params import override
-from tropism.core.registry import EnvironmentSpec, make, on_register
+from tropism.core.registry import EnvironmentSpec, find, make, on_register
+from tropism.envs.plume.nav import PlumeNav
 from tropism.gym.env import GymEnv, step_limit, to_gymnasium
 from tropism.gym.plume_env import PlumeEnv
 from tropism.gym.vector import GymVectorEnv, check_version
 
 NAMESPACE = "tropism"
-CLASSES: dict[str, Callable[..., GymEnv]] = {"PlumeNav-v0": PlumeEnv}
+CLASSES: dict[Any, Callable[..., GymEnv]] = {PlumeNav: PlumeEnv}  # by the environment's class
 
 
 def make_env(
@@ -24,10 +25,10 @@ def make_env(
 ) -> GymEnv:
     """The entry point of `gymnasium.make`; `arguments` are passed to the environment's constructor.
 
-    An id in `CLASSES` is made by its class, unless arguments are those of the environment's own constructor.
+    An environment in `CLASSES` is made by that class, unless arguments are those of the environment's own constructor.
     """
     limit = _requested_limit()
-    kind = CLASSES.get(env_id)
+    kind = CLASSES.get(find(env_id).factory)
     if kind is not None and set(arguments) <= set(signature(kind).parameters):
         arguments |= {} if limit is None or "max_steps" in arguments else {"max_steps": limit}
         return kind(render_mode=render_mode, params=params, engine=engine, **arguments)

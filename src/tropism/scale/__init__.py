@@ -1,9 +1,8 @@
 """Evaluations, recordings and training sweeps on threads, processes or a Ray cluster, equal to a serial run."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tropism.errors import require_extra
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.scale.evaluation import EvaluationInterruptedError, evaluate
@@ -29,25 +28,18 @@ __all__ = [
 ]
 
 _TRAIN = ("train", ("optax", "matplotlib", "msgspec", "websockets"))
-# Names are imported on first use: (module, extra, modules installed by it).
-_HOME: dict[str, tuple[str, str, tuple[str, ...]]] = {
+_HOME = {
     "EvaluationInterruptedError": ("tropism.scale.evaluation", *_TRAIN),
-    "Executor": ("tropism.scale.executor", "ray", ()),
-    "Processes": ("tropism.scale.processes", "ray", ()),
+    "Executor": "tropism.scale.executor",
+    "Processes": "tropism.scale.processes",
     "Ray": ("tropism.scale.ray", "ray", ("ray",)),
     "RayVectorEnv": ("tropism.scale.vector", "ray", ("ray", "gymnasium")),
-    "Threads": ("tropism.scale.threads", "ray", ()),
+    "Threads": "tropism.scale.threads",
     "evaluate": ("tropism.scale.evaluation", *_TRAIN),
-    "make_executor": ("tropism.scale.executor", "ray", ()),
+    "make_executor": "tropism.scale.executor",
     "record": ("tropism.scale.recording", "record", ("msgspec", "pyarrow")),
     "sweep": ("tropism.scale.sweeps", *_TRAIN),
 }
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOME:
-            raise AttributeError(f"module 'tropism.scale' has no attribute {name!r}")
-        module, extra, needed = _HOME[name]
-        require_extra(extra, f"tropism.scale.{name}", *needed)
-        return getattr(import_module(module), name)
+    __getattr__ = load_on_use(__name__, _HOME)

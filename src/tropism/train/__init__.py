@@ -1,9 +1,9 @@
 """Training: algorithms compiled end to end, checkpoints, and evaluation."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tropism.errors import require_extra
+from tropism.lazy_imports import load_on_use
 
 if TYPE_CHECKING:
     from tropism.train.algorithm import Algorithm, Config, UpdateMetrics
@@ -17,6 +17,7 @@ require_extra("train", "tropism.train", "optax", "matplotlib", "msgspec", "webso
 
 __all__ = ["Algorithm", "Config", "PPOConfig", "Training", "UpdateMetrics", "evaluate", "load", "train"]
 
+# Imported on first use: the command line imports this package before it needs JAX.
 _HOME = {
     "Algorithm": "tropism.train.algorithm",
     "Config": "tropism.train.algorithm",
@@ -28,11 +29,5 @@ _HOME = {
     "train": "tropism.train.run",
 }
 
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Load each name on first use: the command line imports this package before it needs JAX."""
-        if name not in _HOME:
-            raise AttributeError(f"module 'tropism.train' has no attribute {name!r}")
-        return getattr(import_module(_HOME[name]), name)
+    __getattr__ = load_on_use(__name__, _HOME)

@@ -4,7 +4,6 @@ An algorithm is one file, with a `Config` and an `Algorithm`, and one line in `A
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -67,12 +66,10 @@ class UpdateMetrics(NamedTuple):
 class Algorithm(Module):
     """Abstract: trains one agent in one pure environment; `vmap` over states trains several.
 
-    `Config` is the class of `config`; `presets` are hyperparameters by environment id, as differences from its
-    defaults. A state is a pytree of arrays, complete: an update depends on nothing else.
+    `Config` is the class of `config`. A state is a pytree of arrays, complete: an update depends on nothing else.
     """
 
     Config: ClassVar[Any]
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     env: Environment
     params: Any

@@ -138,7 +138,10 @@ def evaluate(
     if engine == "native":
         if devices is not None:
             raise ValidationError("devices", devices, "no devices with engine='native', which runs on the CPU")
-        return _evaluate_natively(name, env, params, policy, seed, num_episodes, on_progress)
+        if isinstance(env, TimedSearch):
+            raise ValidationError("engine", "native", "auto or xla", "search times are computed from beliefs, on XLA")
+        with Session(env, params, engine="native") as session:
+            return evaluate_episodes(name, LocalRunner(session), policy, seed, num_episodes, MAX_STEPS, on_progress)
     shards = compiled_shards(env, num_episodes)
     batches: list[Evaluation] = []
     with use_devices(devices) as count:
@@ -157,21 +160,6 @@ def compiled_shards(env: Environment, num_episodes: int) -> list[range]:
         return [range(num_episodes)]
     size = math.ceil(num_episodes / num_batches(num_episodes))
     return [range(start, start + size) for start in range(0, num_episodes, size)]
-
-
-def _evaluate_natively(
-    name: str,
-    env: Environment,
-    params: Any,
-    policy: Policy,
-    seed: int,
-    num_episodes: int,
-    on_progress: Callable[[int], None],
-) -> Evaluation:
-    if isinstance(env, TimedSearch):
-        raise ValidationError("engine", "native", "auto or xla", "search times are computed from beliefs, on XLA")
-    with Session(env, params, engine="native") as session:
-        return evaluate_episodes(name, LocalRunner(session), policy, seed, num_episodes, MAX_STEPS, on_progress)
 
 
 def num_batches(num_episodes: int) -> int:

@@ -27,7 +27,6 @@ from tropism.train.algorithm import Algorithm, Config, UpdateMetrics, option
 from tropism.train.faults import find_fault
 from tropism.train.observations import InputStatistics, Preprocessor
 from tropism.train.pixels import has_image
-from tropism.train.presets import PRESETS
 from tropism.train.user_network import make_network_spec
 
 
@@ -111,7 +110,6 @@ class Sample(NamedTuple):
 
 class PPO(Algorithm):
     Config = PPOConfig
-    presets = PRESETS
 
     network_spec: NetworkSpec = eqx.field(static=True)
     teacher: Policy | None

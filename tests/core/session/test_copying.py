@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tropism.core.session.copying import defensive_copy
-from tropism.wire.messages import ChatMessage, EchoAction, Observation
+from tropism.wire.messages import Observation
+from tropism.wire.messages.chat import ChatMessage
+from tropism.wire.messages.echo import EchoAction
 
 
 @dataclass(frozen=True)

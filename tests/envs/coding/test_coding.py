@@ -19,7 +19,7 @@ from tropism.core import registry
 from tropism.envs.coding import tasks as coding_tasks
 from tropism.envs.coding.coding import Coding
 from tropism.envs.coding.tasks import BUILT_IN, Task
-from tropism.wire.messages import CodeAction, CodeObservation
+from tropism.wire.messages.coding import CodeAction, CodeObservation
 
 REASON = Coding.unavailable_reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

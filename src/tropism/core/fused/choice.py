@@ -16,7 +16,7 @@ from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
 from tropism.core.rollout.lane import SAMPLES, check_reduce
-from tropism.core.rollout.plan import RolloutPlan
+from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps, start_rollout, transition_shapes
 
@@ -34,9 +34,7 @@ _reasons: dict[Any, str] = {}
 
 def reason_not_fused(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
     """Why a rollout is not fused; empty if it is."""
-    leaves, structure = jax.tree.flatten((plan, params))
-    shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
-    identity = structure, shapes, key.shape, str(key.dtype), verified, jax.config.jax_enable_x64  # pyright: ignore
+    identity = plan_identity(plan, key, params), verified
     if identity not in _reasons:
         _reasons[identity] = _find_reason(plan, key, params, verified)
         if len(_reasons) > MAX_CHOICES:

@@ -68,7 +68,6 @@ class LaneProgram:
         arrays, self._static = eqx.partition(plan, eqx.is_array)
         self.arrays = jax.tree.leaves((arrays, params))
         self.carry_shapes = jax.tree.map(lane_shape, carry._replace(totals=None))
-        self.total_shapes = carry.totals
         self._inputs(arrays, params)
         self._trace(plan)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from tropism.core.native.scalarize import is_key
 from tropism.core.native.verdicts import Verdict
 from tropism.core.native.verification import FIRST_SEED
 from tropism.core.rollout.lane import SAMPLES, check_reduce
-from tropism.core.rollout.plan import RolloutPlan
+from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps, transition_shapes
 
@@ -39,10 +38,7 @@ def choose_native(plan: RolloutPlan, key: Any, params: Any, verified: bool, num_
     """
     steps = plan.num_envs * num_steps
     plan = replace(plan, num_envs=plan.num_envs if plan.num_envs < SMALLEST_GATHERED_BATCH else LANES)
-    leaves, structure = jax.tree.flatten((plan, params))
-    shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
-    config: Any = jax.config
-    identity = structure, shapes, str(key.dtype), config.jax_enable_x64, config.jax_threefry_partitionable
+    identity = plan_identity(plan, key, params)
     if identity not in _programs:
         _steps[identity] = _steps.pop(identity, 0) + steps
         if verified and _steps[identity] < SHORTEST:

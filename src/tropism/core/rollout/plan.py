@@ -27,6 +27,14 @@ class Transition(NamedTuple):
     info: Info
 
 
+def plan_identity(plan: "RolloutPlan", key: Any, params: Any) -> Any:
+    """A hashable value that is equal for rollouts that compile to the same program."""
+    leaves, structure = jax.tree.flatten((plan, params))
+    shapes = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
+    config: Any = jax.config
+    return structure, shapes, key.shape, str(key.dtype), config.jax_enable_x64, config.jax_threefry_partitionable
+
+
 class RolloutPlan(eqx.Module):
     """The static arguments of a compiled rollout."""
 

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from tropism.core.adapters.class_based import name_of
 from tropism.core.environment import Environment
@@ -20,26 +20,6 @@ from tropism.core.workspace import Workspace
 from tropism.errors import DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
-
-
-class Reseeding(NamedTuple):
-    """A transcript entry: the keys of the following steps come from another seed."""
-
-    seed: int
-
-
-class RecordedStep(NamedTuple):
-    """A transcript entry: an action, and what its replay must not compute again."""
-
-    action: Any
-    outcome: Any
-
-
-class Upload(NamedTuple):
-    """A transcript entry: a file that was written from outside."""
-
-    path: str
-    data: bytes
 
 
 class HostEngine:
@@ -63,7 +43,7 @@ class HostEngine:
         self._seed = 0
         self._key = host_key_function(0)
         self._options: dict[str, Any] = {}
-        self._transcript: list[Any] = []  # actions, uploads; a Reseeding where a fork changed the seed
+        self._transcript: list[ReplayEntry] = []  # since the reset
         self._time = 0
         self.is_damaged = False  # a failed call may have changed the state
 
@@ -103,7 +83,7 @@ class HostEngine:
             self.is_damaged = True
             raise
         self._state, self._time, self._last = state, time, last
-        self._transcript.append(action if outcome is None else RecordedStep(action, outcome))
+        self._transcript.append(ReplayEntry("step", action, None, outcome))
         return result
 
     def recall(self, outcome: Any) -> None:
@@ -112,8 +92,7 @@ class HostEngine:
 
     def recorded_outcome(self) -> Any:
         """The outcome of the last step, if a replay must not compute it again."""
-        last = self._transcript[-1] if self._transcript else None
-        return last.outcome if isinstance(last, RecordedStep) else None
+        return self._transcript[-1].outcome if self._transcript else None
 
     def workspace(self) -> Workspace | None:
         return self.env.workspace(self.state(), self._params)
@@ -123,7 +102,7 @@ class HostEngine:
         if workspace is None:
             raise no_workspace(self.env)
         self._state = workspace.write(path, data)
-        self._transcript.append(Upload(path, data))
+        self._transcript.append(ReplayEntry("upload", (path, data)))
 
     def last(self) -> Timestep:
         """A copy, so that changes by the caller do not affect the digest of a snapshot."""
@@ -195,7 +174,7 @@ class HostEngine:
         """Draw the rest of the episode from another seed."""
         self._check_reseedable(seed)
         self._key = host_key_function(seed)
-        self._transcript.append(Reseeding(seed))
+        self._transcript.append(ReplayEntry("reseed", seed))
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         header: dict[str, Any] = {"seed": self._seed, "options": self._options}
@@ -204,31 +183,29 @@ class HostEngine:
             header |= {"time": self._time, "last": [self.obs_space.to_json(obs), *rest]}
             return header, self.env.save_state(self._state, self._params)
         self._check_replayable()
-        return header | {"transcript": self._events(), "digest": self._digest(self._last)}, b""
+        transcript = [self._event(entry) for entry in self._transcript]
+        return header | {"transcript": transcript, "digest": self._digest(self._last)}, b""
 
     def _check_replayable(self) -> None:
         if not self.env.traits.replayable:
             message = f"{name_of(self.env)} declares that it cannot be replayed"
             raise StateError("replayable", False, "a replayable environment", message)
 
-    def _events(self) -> list[dict[str, Any]]:
-        """The transcript as JSON."""
-        return [self._event(item) for item in self._transcript]
-
-    def _event(self, item: Any) -> dict[str, Any]:
-        if isinstance(item, Reseeding):
-            return {"seed": item.seed}
-        if isinstance(item, Upload):
-            return {"file": item.path, "data": b64encode(item.data).decode()}
-        if isinstance(item, RecordedStep):
-            return {"action": self.space.to_json(item.action), "outcome": item.outcome}
-        return {"action": self.space.to_json(item)}
+    def _event(self, entry: ReplayEntry) -> dict[str, Any]:
+        """The entry as JSON."""
+        if entry.kind == "reseed":
+            return {"seed": entry.value}
+        if entry.kind == "upload":
+            path, data = entry.value
+            return {"file": path, "data": b64encode(data).decode()}
+        outcome = {} if entry.outcome is None else {"outcome": entry.outcome}
+        return {"action": self.space.to_json(entry.value), **outcome}
 
     def load(self, header: dict[str, Any], body: bytes) -> None:
         if "last" in header:
             self._load_state(header, body)
             return
-        transcript = [self._transcript_item(event) for event in header["transcript"]]
+        transcript = [self._entry(event) for event in header["transcript"]]
         self.replay(header["seed"], header["options"], transcript, header["digest"])
 
     def _load_state(self, header: dict[str, Any], body: bytes) -> None:
@@ -239,21 +216,20 @@ class HostEngine:
         self._seed, self._options, self._time = header["seed"], header["options"], header["time"]
         self._key = host_key_function(self._seed)
 
-    def _transcript_item(self, event: dict[str, Any]) -> Any:
+    def _entry(self, event: dict[str, Any]) -> ReplayEntry:
         """The inverse of `_event`."""
         if "seed" in event:
-            return Reseeding(event["seed"])
+            return ReplayEntry("reseed", event["seed"])
         if "file" in event:
-            return Upload(event["file"], b64decode(event["data"]))
-        action = self.space.from_json(event["action"])
-        return RecordedStep(action, event["outcome"]) if "outcome" in event else action
+            return ReplayEntry("upload", (event["file"], b64decode(event["data"])))
+        return ReplayEntry("step", self.space.from_json(event["action"]), outcome=event.get("outcome"))
 
-    def replay(self, seed: int, options: dict[str, Any], transcript: list[Any], digest: str) -> None:
+    def replay(self, seed: int, options: dict[str, Any], transcript: list[ReplayEntry], digest: str) -> None:
         """Replay the episode and compare its last observation."""
         params = self.env.configure(self._base_params, options)
         begin = ReplayEntry("reset", {"seed": seed, "params": params, "options": options})
         try:
-            for _ in replay(self, [begin, *map(_entry, transcript)]):
+            for _ in replay(self, [begin, *transcript]):
                 pass
             if self._digest(self._last) != digest:
                 steps = len(transcript)
@@ -282,14 +258,6 @@ def _overridden(env: Environment, name: str) -> Callable[..., Any] | None:
     """The method of this name as a plain function; None if the environment does not override it."""
     method = getattr(type(env), name)
     return None if method is getattr(Environment, name) else partial(method, env)
-
-
-def _entry(item: Any) -> ReplayEntry:
-    if isinstance(item, Upload):
-        return ReplayEntry("upload", item)
-    if isinstance(item, RecordedStep):
-        return ReplayEntry("step", item.action, outcome=item.outcome)
-    return ReplayEntry("reseed", item.seed) if isinstance(item, Reseeding) else ReplayEntry("step", item)
 
 
 def no_workspace(env: Environment) -> StateError:

@@ -23,7 +23,7 @@ from tropism.sandbox import doctor
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.pool import SESSION_MEMORY, SandboxSpec, Tier, start_failure
 from tropism.sandbox.sandbox import ExecutionResult
-from tropism.wire.messages import CodeAction, CodeObservation
+from tropism.wire.messages.coding import CodeAction, CodeObservation
 
 HOW_TO_ACT = (
     "Action: Python to run, as it is or in a ``` block; "

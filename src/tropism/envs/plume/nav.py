@@ -25,6 +25,7 @@ from tropism.envs.plume.arguments import (
     validate_point,
     validate_size,
 )
+from tropism.envs.plume.presets import plume_preset
 from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info, take_step
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
@@ -71,6 +72,7 @@ class PlumeNavState(EnvState):
     trail: Float[Array, "steps 2"]  # the last positions, oldest first; empty by default
 
 
+@plume_preset
 class PlumeNav(Environment):
     """Composed of parts, whose numbers become params.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tropism.envs.plume.nav import PlumeNav
+from tropism.envs.plume.presets import plume_preset, puffs_preset, singh_preset
 from tropism.errors import ValidationError
 from tropism.plume import checks
 from tropism.plume.fields import (
@@ -53,6 +54,7 @@ DIFFICULTIES = {
 }
 
 
+@plume_preset
 def meander(trail: int = 0) -> PlumeNav:
     """Find the source of a plume with a meandering centre line, on a grid, in 150 steps.
 
@@ -73,6 +75,7 @@ def meander(trail: int = 0) -> PlumeNav:
     )
 
 
+@puffs_preset
 def puffs(
     regime: str | None = None,
     keep: float | None = None,
@@ -126,6 +129,7 @@ def _puffs(regime: str, keep: float, low: Any, high: Any) -> Puffs:
     return Puffs(flow=WINDS[regime], rate=PUFF_RATE, keep=keep, max_puffs=max_puffs)
 
 
+@singh_preset
 def singh(
     regime: str = "constant",
     keep: float = 1.0,
@@ -164,6 +168,7 @@ def singh(
     )
 
 
+@plume_preset
 def filaments(shared: bool = False, realisation: int = 0, trail: int = 0) -> PlumeNav:
     """Find the source of odour filaments in a turbulent wind, over 100 metres (Farrell et al. 2002).
 

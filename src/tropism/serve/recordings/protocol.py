@@ -1,4 +1,4 @@
-"""What a server records of its sessions: the interface, and an implementation that records nothing."""
+"""What a server records of its sessions: by default nothing."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -25,55 +25,20 @@ class RecordableSession(Protocol):
     def recording_number(self) -> int | None: ...
 
 
-@runtime_checkable
-class Recordings(Protocol):
-    """Each `record_` method writes before it returns, or raises; then the caller rolls the session back.
+class Recordings:
+    """Records nothing; a subclass records.
 
-    `record_reset` and `record_fork` return fields for the entry of the reset.
+    Each `record_` method writes before it returns, or raises; then the caller rolls the session back. `record_reset`
+    and `record_fork` return fields for the entry of the reset.
     """
 
-    records: bool
+    records = False
 
     def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         """Restores the session if its next reset or step cannot be recorded; None if it cannot be restored.
 
         Not needed for a step that is not recorded `directly`, but by `record_episode`.
         """
-        ...
-
-    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]: ...
-    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None: ...
-
-    def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
-        """`session` of environment `id` continues an episode that began with `origin`."""
-        ...
-
-    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
-        """Replay an episode and record its steps after `start`."""
-        ...
-
-    def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
-        """The number of steps in the recording of this episode; None if that is of another episode or missing."""
-        ...
-
-    def count(self, id: str) -> int | None:
-        """How many episodes of environment `id` there are; None if nothing is recorded."""
-        ...
-
-    def latest(self, id: str, before: int | None) -> list[dict[str, Any]]:
-        """The latest episodes of environment `id`; with `before`, of those with a smaller number."""
-        ...
-
-    def source(self, environment: ServedEnvironment, number: int) -> Source: ...
-    def close(self) -> None: ...
-
-
-class NoRecordings:
-    """Records nothing."""
-
-    records = False
-
-    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
         return None
 
     def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
@@ -82,17 +47,22 @@ class NoRecordings:
     def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None: ...
 
     def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
+        """`session` of environment `id` continues an episode that began with `origin`."""
         return {}
 
-    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None: ...
+    def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:
+        """Replay an episode and record its steps after `start`."""
 
     def recorded_steps(self, id: str, entries: list[Entry]) -> int | None:
+        """The number of steps in the recording of this episode; None if that is of another episode or missing."""
         return None
 
     def count(self, id: str) -> int | None:
+        """How many episodes of environment `id` there are; None if nothing is recorded."""
         return None
 
     def latest(self, id: str, before: int | None) -> list[dict[str, Any]]:
+        """The latest episodes of environment `id`; with `before`, of those with a smaller number."""
         raise _no_recordings_error()
 
     def source(self, environment: ServedEnvironment, number: int) -> Source:

@@ -15,7 +15,7 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
 from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
-from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, RestorePoint
+from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, Recordings, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.replay import Source, check_reply, replay_entries
 from tropism.serve.storage.protocol import Entry
@@ -25,7 +25,7 @@ log = logging.getLogger("tropism.serve")
 NOT_FROM_START = "this episode was not recorded from its beginning; reset begins another"
 
 
-class RecordingWriter:
+class RecordingWriter(Recordings):
     """Writes episodes into `folder / id`: resets before they are acknowledged, and steps then or at the end."""
 
     records = True

@@ -15,7 +15,7 @@ from typing import Any
 from tropism.core.session.session import Session
 from tropism.errors import ServerError, shorten
 from tropism.serve import errors
-from tropism.serve.recordings.protocol import NoRecordings, Recordings
+from tropism.serve.recordings.protocol import Recordings
 from tropism.serve.session.agents import AgentIndex
 from tropism.serve.session.environment import MAX_THREADS, THREAD_NAME_PREFIX, ServedEnvironment, in_thread
 from tropism.serve.session.listing import session_row
@@ -46,7 +46,7 @@ class SessionRegistry:
         self.environments = environments
         self.settings = settings
         self.journal = journal or MemoryJournal(max_entries=settings.session_limits.max_entries)
-        self.recordings = recordings or NoRecordings()
+        self.recordings = recordings or Recordings()
         self.threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME_PREFIX)
         self.replay_pool = ReplayPool(len(settings.accepted_tokens))
         self.stored_bytes = StoredBytes(settings.max_bytes_per_token)

@@ -32,7 +32,7 @@ from tropism.serve.storage.statements import (
     Statement,
     WriteGroup,
 )
-from tropism.serve.storage.wal import read_wal
+from tropism.serve.storage.wal import read_commits
 from tropism.wire.codec import encode
 
 logger = logging.getLogger("tropism.serve")
@@ -74,7 +74,7 @@ class SqliteFile:
         self._max_log_size, self._max_log_bytes = log_size, log_bytes
         self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
-        wal = read_wal(Path(f"{path}-wal"))
+        commits = read_commits(Path(f"{path}-wal"))
         self._file = open_database(path)
         try:
             ((mark, moved),) = self._file.execute("select mark, moved from append_log").fetchall()
@@ -83,7 +83,8 @@ class SqliteFile:
             self._file.close()
             raise unusable_journal(path, f"one whose log can be read and written ({error})") from None
         self._wal_synced = self._log_synced = False
-        self.discarded_commits = wal.count_discarded(self._recovered_frames()) + self._log.missing_records
+        recovered = self._recovered_frames()
+        self.discarded_commits = sum(number > recovered for number in commits) + self._log.missing_records
         self._clock_offset = self._last_running_time() - time.monotonic()
 
     def _recovered_frames(self) -> int:

@@ -2,7 +2,6 @@
 
 import struct
 from pathlib import Path
-from typing import NamedTuple
 
 HEADER = struct.Struct(">6I8s")  # magic, version, page size, checkpoint, salts; checksum
 FRAME = struct.Struct(">2I8s8x")  # page, size of the file after a commit (0: no commit), salts; checksum
@@ -10,27 +9,16 @@ MAGIC = 0x377F0682  # the lowest bit is set if the checksums are big-endian
 MASK = 2**32 - 1
 
 
-class WalContent(NamedTuple):
-    """The numbers of the frames that end a commit, from 1, and whether the header is valid."""
-
-    commits: list[int]
-    has_valid_header: bool
-
-    def count_discarded(self, recovered: int) -> int:
-        """The number of commits after the first `recovered` frames."""
-        return sum(number > recovered for number in self.commits)
-
-
-def read_wal(path: Path) -> WalContent:
-    """The content of the log at this path before SQLite opens it; complete frames only."""
+def read_commits(path: Path) -> list[int]:
+    """The numbers, from 1, of the complete frames that end a commit in the log, before SQLite opens it."""
     try:
         file = path.open("rb")
     except OSError:  # SQLite reports what is wrong with the path
-        return WalContent([], True)
+        return []
     with file:
         head = file.read(HEADER.size)
         if len(head) < HEADER.size:
-            return WalContent([], True)  # SQLite had not written it yet
+            return []  # SQLite had not written it yet
         _, _, page_size, *_ = HEADER.unpack(head)
         valid = _is_valid(head)
         salts, size, commits, number = head[16:24] if valid else None, path.stat().st_size, list[int](), 0
@@ -41,7 +29,7 @@ def read_wal(path: Path) -> WalContent:
             number, salts = number + 1, frame_salts if salts is None else salts
             if commit and frame_salts == salts:  # others were left by an earlier generation of the log
                 commits.append(number)
-    return WalContent(commits, valid)
+    return commits
 
 
 def _guess_page_size(path: Path) -> int:

@@ -20,7 +20,6 @@ DIRECT = {
     "clz": "clz",
 }
 BOOL = np.dtype(bool)
-BYTE = np.dtype(np.uint8)
 
 
 def elementwise(equation: Any, function: Callable[..., Scalar], *arrays: Scalars) -> list[Scalars]:
