@@ -27,7 +27,7 @@ from tropism.train.training import Training
 
 RESULTS = Path(__file__).parent / "results" / "search_learning.json"
 ID = "PlumeNavPuffs-v0"
-EPISODES, FIRST_EPISODE = 512, 10_000
+EPISODES, FIRST_EPISODE = 512, 20_000
 BAND = (10, 50, 90)  # percentiles of agents
 
 
