@@ -44,7 +44,8 @@ def draw_evaluation(id: str, env: Any, params: Any, evaluations: Sequence[Evalua
             _draw_path(row[episode], env, params, background, each, episode)
         _draw_starts(row[-1], each.search, env)
         rate = each.search.success  # pyright: ignore[reportOptionalMemberAccess]
-        row[0].set_ylabel(f"{each.policy}\nfound {rate.mean:.0%} ({rate.low:.0%}–{rate.high:.0%})", fontsize=10)
+        label = f"{each.policy}\nfound {rate.mean:.0%}\n({rate.low:.0%}–{rate.high:.0%})"
+        row[0].set_ylabel(label, fontsize=10, rotation=0, ha="right", va="center", labelpad=8)
     for episode in range(shown):
         grid[0, episode].set_title(f"seed {evaluations[0].seed + episode}", fontsize=10)
     grid[0, -1].set_title("success by start", fontsize=10)
