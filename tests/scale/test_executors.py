@@ -2,8 +2,10 @@
 
 import multiprocessing
 import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +73,25 @@ def test_ctrl_c_keeps_the_first_episodes() -> None:
     assert partial_result is not None
     whole = evaluate("random", *CARTPOLE, policy, 0, 5000, on="threads")
     np.testing.assert_array_equal(partial_result.returns, whole.returns[:2000])
+
+
+class OutOfOrder:
+    """Runs the first and the third shard, and is then interrupted."""
+
+    def run(self, job: Any, shards: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        for number in (0, 2):
+            yield number, job(shards[number])
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_an_interrupted_evaluation_ends_before_the_first_missing_episode() -> None:
+    with pytest.raises(EvaluationInterruptedError) as stopped:
+        evaluate("walk", *CARTPOLE, WALK, 0, 40, on=OutOfOrder())
+    assert stopped.value.partial is not None
+    assert len(stopped.value.partial.returns) == 8
 
 
 def test_a_wrong_executor_is_refused() -> None:

@@ -114,7 +114,7 @@ def test_an_unsuitable_teacher_is_rejected(id: str, observation: str | None, tea
 
 def taught(kind: Any, **numbers: Any) -> Any:
     options: dict[str, Any] = {
-        "updates": 60,
+        "updates": 120,
         "teacher": "greedy",
         "teacher_share": 1.0,
         "normalize": False,

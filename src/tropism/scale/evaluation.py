@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Any
 
 from tropism.core.environment import Environment
@@ -92,6 +93,6 @@ def evaluate(
 
 def _first_episodes(done: dict[int, Evaluation], num_episodes: int) -> Evaluation | None:
     """The episodes before the first that is missing, so that episode i still has the seed `seed + i`."""
-    parts = [done[number] for number in range(len(done)) if all(before in done for before in range(number))]
+    parts = [done[number] for number in takewhile(done.__contains__, count())]
     complete = min(num_episodes, sum(len(part.returns) for part in parts))
     return join_evaluations(parts, complete) if parts else None

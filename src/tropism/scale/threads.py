@@ -1,7 +1,7 @@
 """Runs shards on threads of this process: for compiled environments, and for policies that wait."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tropism.core.spaces.space import check_count
@@ -17,9 +17,8 @@ class Threads:
     def run(self, job: Job, shards: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         pool = ThreadPoolExecutor(self.workers, "tropism-shard")
         try:
-            futures = {pool.submit(job, shard): number for number, shard in enumerate(shards)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            for number, future in enumerate([pool.submit(job, shard) for shard in shards]):
+                yield number, future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -48,10 +48,7 @@ def decode(raw: bytes | str) -> Any:
 
 
 def decode_frame(raw: bytes | str) -> Frame:
-    try:
-        return _frame.decode(raw) if len(raw) <= MAX_DEPTH else _decode(_frame, raw)
-    except msgspec.MsgspecError:
-        return _decode(_frame, raw)  # which explains the error
+    return _decode(_frame, raw)
 
 
 def frame_id(raw: bytes | str) -> Id:
@@ -78,7 +75,8 @@ def unpack(raw: bytes) -> Any:
 
 def _decode(decoder: Any, raw: bytes | str) -> Any:
     try:
-        check_structure(raw)
+        if len(raw) > MAX_DEPTH:
+            check_structure(raw)
         if len(raw) > LARGE:
             decoder = msgspec.json.Decoder(decoder.type, float_hook=FloatReader())
         return decoder.decode(raw)

@@ -98,6 +98,7 @@ def _prepare(file: sqlite3.Connection, path: Path) -> None:
     file.execute(f"pragma journal_size_limit = {WAL_BYTES}")
     file.execute("pragma wal_autocheckpoint = 4096")  # pages; each checkpoint waits for the disk
     file.execute("pragma secure_delete = on")  # the data of closed sessions is overwritten
+    file.execute("pragma temp_store = memory")  # otherwise parts of rows are in files that are not erased
     file.execute("pragma synchronous = normal")  # a power failure loses the last commits, not the file
     (application,) = file.execute("pragma application_id").fetchone()
     (version,) = file.execute("pragma user_version").fetchone()
