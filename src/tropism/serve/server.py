@@ -29,6 +29,7 @@ DRAIN_TIMEOUT = 10  # seconds that running steps have to finish when the server 
 CLOSE_TIMEOUT = 2  # seconds that connections have to close after that
 OTHER_FILES = 64  # journal, recordings, pipes
 JOIN_TIMEOUT = 0.1  # seconds that an idle thread has to end
+GC_THRESHOLDS = (10_000, 5, 50)  # entries of sessions are numerous and rarely garbage: search them less often
 LOG_FIELDS = ("session", "episode_id", "environment", "path", "error_id", "tool")
 
 
@@ -135,6 +136,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # objects loaded by now are permanent: exclude them from garbage collection
+        gc.set_threshold(*GC_THRESHOLDS)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

@@ -16,6 +16,9 @@ PAIR = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 
 Id = str | int | float | bool | msgspec.UnsetType | None
 
+# JSON; arrays and NumPy scalars become lists and numbers, NaN and infinity become null.
+encode = msgspec.json.Encoder(enc_hook=lambda value: value.tolist()).encode
+
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True):
     """One request on a socket. The reply repeats `id`; `request_id` makes the request idempotent.
@@ -35,11 +38,6 @@ class FrameId(msgspec.Struct):
     """The id of a frame that may be otherwise invalid."""
 
     id: Id = msgspec.UNSET
-
-
-def encode(value: Any) -> bytes:
-    """JSON; arrays become lists, NaN and infinity become null."""
-    return _encoder.encode(value)
 
 
 def decode(raw: bytes | str) -> Any:
@@ -110,7 +108,6 @@ def _to_map(value: Any) -> Any:
     return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
 
 
-_encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())  # of arrays and NumPy scalars
 _any = msgspec.json.Decoder()
 _frame = msgspec.json.Decoder(Frame)
 _frame_id_decoder = msgspec.json.Decoder(FrameId)

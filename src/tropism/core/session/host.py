@@ -76,9 +76,8 @@ class HostEngine:
             action = defensive_copy(value)
             info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
             terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
-            rest = (float(reward), bool(terminated), bool(truncated), info)
-            last = Timestep(obs, *rest)
-            result = Timestep(defensive_copy(obs), *rest) if self.copies else last
+            last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
+            result = Timestep(defensive_copy(obs), *last[1:]) if self.copies else last
         except BaseException:
             self.is_damaged = True
             raise

@@ -45,6 +45,7 @@ class LiveSession(RecoverableSession):
 
     __slots__ = (
         "_context",
+        "_snapshot_every",
         "form",
         "id",
         "lock",
@@ -64,6 +65,7 @@ class LiveSession(RecoverableSession):
         self.opened_at = self.used_at = time.monotonic()
         self.form = environment.form_for(context.settings.shows_private_info(claim.record.owner))
         self._context = context
+        self._snapshot_every = limits.snapshot_every if environment.env.pure else 0
         self.lock = SessionLock()
 
     @property
@@ -227,11 +229,11 @@ class LiveSession(RecoverableSession):
             if form.action_text(data) is None or session.lifecycle.value != "ready":
                 raise
             return encode(form.reply(session, session.timestep, error=str(error)))
-        size = len(encode(data))
-        self.log.check_room(size)
-        recordings, directly = self._context.recordings, self._context.recordings.records and self.log.records_directly
+        log, recordings, size = self.log, self._context.recordings, len(encode(data))
+        log.check_room(size)
+        directly = recordings.records and log.records_directly
         restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
-        if restore_point is None and self.log.memory.full and self.environment.replayable:
+        if restore_point is None and log.memory.full and self.environment.replayable:
             restore_point = session.restore_point()  # the entries in memory do not lead here
         step_count = session.step_count
         try:
@@ -245,14 +247,17 @@ class LiveSession(RecoverableSession):
             self.mark_damaged(session, session.step_count != step_count, restore_point)
             raise
 
-        def write() -> None:
-            if directly:
-                recordings.record_step(self, action, timestep)
-            every = self._context.settings.session_limits.snapshot_every
-            self.log.append((entry,), periodic_snapshot(session, every), size)
-            self.steps_written += 1
-
-        self.write_or_rollback(session, write, restore_point)
+        try:  # as in `write_or_rollback`, without its calls: most requests are steps
+            with self.write_lock:
+                if session is not self.session:
+                    raise errors.late_step_error()
+                if directly:
+                    recordings.record_step(self, action, timestep)
+                log.append((entry,), periodic_snapshot(session, self._snapshot_every), size)
+                self.steps_written += 1
+        except BaseException:
+            self.rollback(session, restore_point)
+            raise
         return reply
 
     def resume(self) -> None:

@@ -64,10 +64,10 @@ class RecoverableSession:
                     raise errors.late_step_error()
                 write()
         except BaseException:
-            self._rollback(session, restore_point)
+            self.rollback(session, restore_point)
             raise
 
-    def _rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
+    def rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
         """Undo a reset or step that could not be written; without a restore point, the episode ends."""
         if session is not self.session:
             return
