@@ -193,7 +193,7 @@ class LiveSession(RecoverableSession):
             self.mark_damaged(session, began, restore_point)
             raise
         self.is_damaged = False
-        payload: dict[str, Any] = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
+        payload = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
 
         def write() -> None:
             payload.update(recordings.record_reset(self, request.options, timestep))
@@ -204,8 +204,7 @@ class LiveSession(RecoverableSession):
 
     def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
-        own = {"episode_id": episode_id, "environment": self.environment.id}
-        return reply | ids.all_ids(self.id) | own
+        return reply | ids.all_ids(self.id) | {"episode_id": episode_id, "environment": self.environment.id}
 
     @property
     def recording_number(self) -> int | None:
@@ -240,8 +239,7 @@ class LiveSession(RecoverableSession):
             timestep = session.step(action)
             if not isfinite(timestep.reward):
                 raise ObservationError("reward", timestep.reward, "a finite number")
-            done = timestep.terminated or timestep.truncated
-            reply = encode(form.reply(session, timestep))
+            done, reply = timestep.terminated or timestep.truncated, encode(form.reply(session, timestep))
             entry = Entry("step", data, timestep.reward, done, form.digest(timestep), key, session.recorded_outcome())
         except BaseException:
             self.mark_damaged(session, session.step_count != step_count, restore_point)
