@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="CPU time of otto in each round")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA uses a second core, and waits for it, if there is one
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.path.insert(0, str(options.otto))
