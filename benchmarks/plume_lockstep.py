@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import UnavailableError
-from benchmarks.user_parts import import_rival
+from benchmarks.user_parts import import_rival, rival_env
 from tropism.gym import PlumeEnv
 
 SIDE, RADIUS, EPISODES, STEPS = 24, 3.0, 3, 80
@@ -73,16 +73,7 @@ def environments(peer: Callable[[str], Any], factories: dict[str, Factory], star
     common = {"grid_size": size, "goal_radius": RADIUS, "max_steps": STEPS}
     mine, other = ({part: make() for part, make in factories.items()} for _ in range(2))
     ours = PlumeEnv(**common, **mine, source_location=source, start_location=start)
-    theirs = peer("envs.component_env").ComponentBasedEnvironment(
-        **common,
-        action_processor=other["action_model"],
-        observation_model=other["sensor_model"],
-        reward_function=other["reward_fn"],
-        concentration_field=other["plume"],
-        goal_location=source,
-        start_location=geometry.Coordinates(*start),
-        _warn_deprecated=False,
-    )
+    theirs = rival_env(peer, other, **common, goal_location=source, start_location=geometry.Coordinates(*start))
     for env, part in ((ours, mine["action_model"]), (theirs, other["action_model"])):
         env.reset(seed=0)
         if hasattr(part, "set_rng"):

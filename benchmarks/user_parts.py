@@ -70,35 +70,30 @@ def import_rival() -> Callable[[str], Any]:
     return lambda name: importlib.import_module(f"plume_nav_sim.{name}")
 
 
+def rival_env(rival: Callable[[str], Any], parts: dict[str, Any], **arguments: Any) -> Any:
+    """plume_nav_sim's environment with parts that have the names of `PlumeEnv`'s arguments."""
+    return rival("envs.component_env").ComponentBasedEnvironment(
+        action_processor=parts["action_model"],
+        observation_model=parts["sensor_model"],
+        reward_function=parts["reward_fn"],
+        concentration_field=parts["plume"],
+        _warn_deprecated=False,
+        **arguments,
+    )
+
+
 def contenders() -> dict[str, Any]:
     rival = import_rival()
     geometry = rival("core.geometry")
     size, source = geometry.GridSize(128, 128), geometry.Coordinates(64, 64)
     parts = {
-        "action": rival("actions").DiscreteGridActions(),
-        "sensor": rival("observations").ConcentrationSensor(),
-        "reward": rival("rewards").SparseGoalReward(source, 5.0),
+        "action_model": rival("actions").DiscreteGridActions(),
+        "sensor_model": rival("observations").ConcentrationSensor(),
+        "reward_fn": rival("rewards").SparseGoalReward(source, 5.0),
         "plume": rival("plume").GaussianPlume(grid_size=size),
     }
-    theirs = rival("envs.component_env").ComponentBasedEnvironment(
-        action_processor=parts["action"],
-        observation_model=parts["sensor"],
-        reward_function=parts["reward"],
-        concentration_field=parts["plume"],
-        grid_size=size,
-        goal_location=source,
-        goal_radius=5.0,
-        max_steps=1000,
-        _warn_deprecated=False,
-    )
-    ours = PlumeEnv(
-        grid_size=size,
-        source_location=source,
-        action_model=parts["action"],
-        sensor_model=parts["sensor"],
-        reward_fn=parts["reward"],
-        plume=parts["plume"],
-    )
+    theirs = rival_env(rival, parts, grid_size=size, goal_location=source, goal_radius=5.0, max_steps=1000)
+    ours = PlumeEnv(grid_size=size, source_location=source, **parts)
     return {
         PEER: theirs,
         "its four objects": ours,
