@@ -144,7 +144,9 @@ class _Demo:
     def write_report(self, lead: str | None = None) -> None:
         from tropism.train.report import ReportImage, write_report
 
-        summary = "A recurrent agent learned to find the source of a plume of few, scattered puffs by odour and wind alone."
+        summary = (
+            "A recurrent agent learned to find the source of a plume of few, scattered puffs by odour and wind alone."
+        )
         paths = (
             "Paths of each policy in the same three episodes, each over the plume at the end of that episode "
             "(white: found, orange: not found; the dot is the start, the ring the goal), and success by start."
