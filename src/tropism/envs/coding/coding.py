@@ -32,10 +32,6 @@ HOW_TO_ACT = (
 MAX_UPLOADS = 1000  # of an episode
 
 
-class CodingParams(EnvParams):
-    """No parameters can be changed."""
-
-
 class CodingState(NamedTuple):
     """`interpreter` has run the transcript; `step` makes another one if it was closed or has run more."""
 
@@ -94,8 +90,8 @@ class Coding(Environment):
         report = doctor.cached_report()
         return report.reason or start_failure(report.tier)
 
-    def default_params(self) -> CodingParams:
-        return CodingParams()
+    def default_params(self) -> EnvParams:
+        return EnvParams()
 
     def reset(self, key: int, params: Any) -> tuple[CodeObservation, CodingState]:
         random = Random(key)
