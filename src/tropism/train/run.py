@@ -17,7 +17,7 @@ from tropism.train import checkpoint
 from tropism.train.algorithm import Algorithm
 from tropism.train.faults import Chunk, FaultDescription
 from tropism.train.training import Training
-from tropism.train.updates import run_updates
+from tropism.train.updates import init_agents_compiled, run_updates
 
 REPORTS = 50  # per training run
 CHECKPOINT = "agent.tropism"
@@ -96,7 +96,7 @@ def train(
     """Train to the end and return the state and the learning curve; resuming gives the same result bit for bit."""
     for report, _ in train_in_chunks(training, out, resume, on_estimate, devices):
         show(report)
-    training, state, history = checkpoint.load(out / CHECKPOINT, training.network_class)
+    training, state, history = checkpoint.load(out / CHECKPOINT, training.network)
     checkpoint.write_atomically(out / "curve.json", f"{json.dumps({'id': training.id, 'curve': history})}\n".encode())
     return state, history
 
@@ -104,9 +104,9 @@ def train(
 def _start(training: Training, path: Path, resume: bool) -> tuple[Algorithm, Any, list[Any]]:
     algorithm = training.make_algorithm()
     if not resume:
-        return algorithm, training.start(algorithm), []
+        return algorithm, init_agents_compiled(algorithm, training.keys), []
     check_resumable(path, training)
-    _, state, history = checkpoint.load(path, training.network_class)
+    _, state, history = checkpoint.load(path, training.network)
     return algorithm, state, history
 
 

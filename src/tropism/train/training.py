@@ -10,7 +10,6 @@ from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve_environment
 from tropism.errors import ValidationError
 from tropism.train.algorithm import Algorithm, algorithm_class
-from tropism.train.updates import init_agents_compiled
 from tropism.train.user_network import network_name
 
 
@@ -34,18 +33,9 @@ class Training(NamedTuple):
             raise ValidationError("id", self.id, "a pure environment: training is compiled, which needs one")
         return algorithm_class(self.config.algorithm)(env, params, self.config, self.network)
 
-    @property
-    def network_class(self) -> type | None:
-        """The network, if it was passed as a class, which need not be importable."""
-        return self.network if isinstance(self.network, type) else None
-
     def with_network_name(self) -> "Training":
         """The settings as stored in a checkpoint, where the network is a name."""
         return self._replace(network=network_name(self.network))
-
-    def start(self, algorithm: Algorithm) -> Any:
-        """The state of the agents before the first update."""
-        return init_agents_compiled(algorithm, self.keys)
 
     @property
     def keys(self) -> NDArray[Any]:
