@@ -12,7 +12,7 @@ from benchmarks.worker import package_version
 from tropism.core.registry import presets
 from tropism.train.ppo import PPOConfig
 from tropism.train.training import Training
-from tropism.train.updates import init_agents_compiled, run_updates
+from tropism.train.updates import run_updates
 
 NUMBERS: dict[int, dict[str, Any]] = {16: presets("ppo")["CartPole-v1"], 4: {"num_envs": 4, "learning_rate": 2.5e-4}}
 
@@ -23,7 +23,7 @@ def train(num_envs: int, seed: int, total_steps: int, to_learnt: bool) -> dict[s
     config = PPOConfig(total_steps=total_steps, **NUMBERS[num_envs])
     training = Training("CartPole-v1", {}, {}, config, seed, 1)
     trainer = training.make_algorithm()
-    state = init_agents_compiled(trainer, training.keys)
+    state = training.start(trainer)
     episodes, update, compiling = LastEpisodes(), 0, 0.0
     while update < config.num_updates and not (to_learnt and episodes.learnt):
         state, progress = run_updates(trainer, state, 1)

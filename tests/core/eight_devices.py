@@ -10,7 +10,7 @@ import pytest
 from tropism import make, random_policy, rollout
 from tropism.errors import ValidationError
 from tropism.train import PPOConfig, Training, evaluate
-from tropism.train.updates import init_agents_compiled, run_updates
+from tropism.train.updates import run_updates
 
 IDS = {"CartPole-v1": {"max_steps": 7}, "PlumeNavMeander-v0": {"max_steps": 5}}  # both restart within the rollout
 
@@ -57,7 +57,7 @@ def compare_training() -> None:
         config = PPOConfig(total_steps=1024, num_envs=16, num_steps=16, hidden=16, recurrent=recurrent)
         training = Training(id, {}, {}, config, 0, seeds)
         algorithm = training.make_algorithm()
-        start = init_agents_compiled(algorithm, training.keys)
+        start = training.start(algorithm)
         one, eight = (run_updates(algorithm, start, 1, devices)[0] for devices in (None, "all"))
         assert len(eight.rollout.episode_return.sharding.device_set) == 8
         assert np.abs(flatten(one.agent) - flatten(start.agent)).max() > 1e-3
@@ -65,7 +65,7 @@ def compare_training() -> None:
         np.testing.assert_allclose(flatten(eight.rollout), flatten(one.rollout), rtol=1e-5, atol=1e-5)
     odd = Training("CartPole-v1", {}, {}, PPOConfig(total_steps=1024, num_envs=12, num_steps=16), 0, 1)
     with pytest.raises(ValidationError, match="num_envs is 12; expected a multiple of 8"):
-        run_updates(odd.make_algorithm(), init_agents_compiled(odd.make_algorithm(), odd.keys), 1, "all")
+        run_updates(odd.make_algorithm(), odd.start(odd.make_algorithm()), 1, "all")
 
 
 if __name__ == "__main__":

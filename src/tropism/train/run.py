@@ -17,7 +17,7 @@ from tropism.train import checkpoint
 from tropism.train.algorithm import Algorithm
 from tropism.train.faults import Chunk, FaultDescription
 from tropism.train.training import Training
-from tropism.train.updates import init_agents_compiled, run_updates
+from tropism.train.updates import run_updates
 
 REPORTS = 50  # per training run
 CHECKPOINT = "agent.tropism"
@@ -104,7 +104,7 @@ def train(
 def _start(training: Training, path: Path, resume: bool) -> tuple[Algorithm, Any, list[Any]]:
     algorithm = training.make_algorithm()
     if not resume:
-        return algorithm, init_agents_compiled(algorithm, training.keys), []
+        return algorithm, training.start(algorithm), []
     check_resumable(path, training)
     _, state, history = checkpoint.load(path, training.network)
     return algorithm, state, history

@@ -10,6 +10,7 @@ from tropism.core.episode import seed_words
 from tropism.core.resolve import resolve_environment
 from tropism.errors import ValidationError
 from tropism.train.algorithm import Algorithm, algorithm_class
+from tropism.train.updates import init_agents_compiled
 from tropism.train.user_network import network_name
 
 
@@ -36,6 +37,10 @@ class Training(NamedTuple):
     def with_network_name(self) -> "Training":
         """The settings as stored in a checkpoint, where the network is a name."""
         return self._replace(network=network_name(self.network))
+
+    def start(self, algorithm: Algorithm) -> Any:
+        """The state of the agents before the first update."""
+        return init_agents_compiled(algorithm, self.keys)
 
     @property
     def keys(self) -> NDArray[Any]:
