@@ -36,9 +36,6 @@ class Grid(Environment):
 
     size: int = eqx.field(static=True)
 
-    def __init__(self, size: Any = 5):
-        self.size = check_count("size", size, 2)
-
     @abstractmethod
     def observation(self, state: Any) -> Array: ...
 
@@ -98,6 +95,9 @@ class GridWorld(Grid):
     """
 
     language = Language(ACTIONS, ("row", "column"))
+
+    def __init__(self, size: Any = 5):
+        self.size = check_count("size", size, 2)
 
     def observation(self, state: Any) -> Float[Array, "2"]:
         return jnp.stack([state.row, state.col]).astype(jnp.float32) / (self.size - 1)

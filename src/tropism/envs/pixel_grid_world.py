@@ -7,6 +7,7 @@ from jaxtyping import Array, UInt8
 
 from tropism.core.registry import preset
 from tropism.core.spaces import Image
+from tropism.core.spaces.space import check_count
 from tropism.drawing import canvas as draw
 from tropism.envs.grid_world import Grid
 
@@ -22,6 +23,9 @@ class PixelGridWorld(Grid):
 
     Ends: terminated at the goal; truncated after `max_steps` steps.
     """
+
+    def __init__(self, size: Any = 5):
+        self.size = check_count("size", size, 2)
 
     def observation(self, state: Any) -> UInt8[Array, "height width 3"]:
         cell = jnp.arange(self.size * self.size).reshape(self.size, self.size, 1)
