@@ -36,6 +36,7 @@ from tropism.serve.session.requests import (
     RestoreRequest,
     StepRequest,
 )
+from tropism.serve.tools.endpoint import agent_rpc, caller_rpc
 
 
 async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
@@ -131,6 +132,16 @@ ROUTES = (
         "The observation of this agent.",
         PUBLIC | Trait.ROOT,
     ),
+    Route("POST", "/mcp", bytes, dict[str, Any], caller_rpc, "MCP, about the caller's sessions.", Trait.RPC),
+    Route(
+        "POST",
+        "/agent/{agent_id}/mcp",
+        bytes,
+        dict[str, Any],
+        agent_rpc,
+        "MCP, about the session of this agent.",
+        PUBLIC | Trait.ROOT | Trait.RPC,
+    ),
     Route("GET", "/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
     Route("GET", "/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
     Route("GET", "/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
@@ -147,13 +158,6 @@ _FIXED: dict[str, dict[str, Route]] = {}  # by path and method
 for _route in ROUTES:
     _FIXED.setdefault(_route.path, {})[_route.method] = _route
 _PATTERNS = [(_pattern(path), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path]
-_AGENT_MCP = re.compile(r"/agent/([^/]+)/mcp")  # the id is the agent's credential
-
-
-def agent_of(path: str) -> str | None:
-    """The agent id in the path of an agent's MCP endpoint."""
-    match = _AGENT_MCP.fullmatch(path)
-    return None if match is None else match[1]
 
 
 def is_public(path: str) -> bool:

@@ -221,16 +221,17 @@ class SessionRegistry:
             if not self._slots_by_owner[owner]:
                 del self._slots_by_owner[owner]
 
-    async def close(self, live: LiveSession) -> None:
-        """Close a session and delete it from the journal."""
+    async def close(self, live: LiveSession) -> int:
+        """Close a session and delete it from the journal; returns the steps of its last episode."""
+        step_count = live.session.step_count
         await self._wait_for_transition(live.id)
-        if not self._remove(live):
-            return
-        self._agents.remove(live.id)
-        with self._transition(live.id):
-            await self._record(live)
-            await live.run(live.can_run_inline("close", {}), live.close)
-            await self.journal.forget(live.log.claim.key)
+        if self._remove(live):
+            self._agents.remove(live.id)
+            with self._transition(live.id):
+                await self._record(live)
+                await live.run(live.can_run_inline("close", {}), live.close)
+                await self.journal.forget(live.log.claim.key)
+        return step_count
 
     def evict_lost(self, live: Any) -> None:
         """Evict this and all sessions whose last entries could not be written; the next request reloads them."""

@@ -116,9 +116,7 @@ class SessionTools:
             case _ if name == "get_state":
                 return await _perform(session, "state", {}, None)
             case _:
-                step_count = session.session.step_count
-                await self.sessions.close(session)
-                return {"closed": True, "step_count": step_count}
+                return {"closed": True, "step_count": await self.sessions.close(session)}
 
 
 async def _perform(
