@@ -11,7 +11,6 @@ from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
     Claim,
-    DurableCallback,
     Entry,
     Journal,
     RecoveryPoint,
@@ -119,9 +118,6 @@ class MemoryJournal(Journal):
         session = self._sessions.get(claim.key)
         current = session is not None and session.claim.token == claim.token and claim.key not in self._released
         return session if current else None
-
-    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
-        ticket.when_settled(callback)
 
     async def release(self, claim: Claim, snapshot: bytes | None) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from tropism.serve.storage.damage import current_boot_id, report_damage
 from tropism.serve.storage.eraser import Eraser, erase_discarded
 from tropism.serve.storage.lease import LeasedSession
 from tropism.serve.storage.protocol import (
+    FORGET_AFTER,
     LEASE_SECONDS,
     MAX_ENTRIES,
     MOVES,
@@ -55,7 +56,6 @@ Durability = Literal["process", "power"]
 
 logger = logging.getLogger("tropism.serve")
 
-FORGET_AFTER = 30 * 86_400.0  # seconds
 SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
 SWEEP_SIZE = 256  # sessions in one transaction
@@ -200,7 +200,7 @@ class SqliteJournal(Journal):
         now, number = self._now(), session.number
         if number is None:
             session.number = next(self._numbers)
-            return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now))]
+            return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now, 0, 0, None))]
         session.begin = begin = session.end
         return [
             (DELETE_OLD_PIECE, (number, begin)),

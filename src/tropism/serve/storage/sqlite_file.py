@@ -141,7 +141,7 @@ class SqliteFile:
         if self._log_size >= self._flush_at or self._log_bytes >= self._max_log_bytes:
             # If this fails, retry later: entries are durable in the log.
             self._flush_at = self._log_size + self._max_log_size
-            with suppress(*FILE_ERRORS):
+            with suppress(*FILE_ERRORS, ServerError):
                 self._flush_log()
 
     def _commit(self, file: sqlite3.Connection, statements: list[Statement], entries: bytes) -> None:
@@ -236,8 +236,8 @@ class SqliteFile:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
         if discarded := file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
-            self._delete_some(discarded)
-        self._shrink()
+            self.delete_some(discarded)
+        self.shrink()
 
     def discarded_sessions(self) -> list[tuple[int, int]]:
         """The numbers of sessions with entries to delete, none of which is in a log, and the seqs to delete up to."""
@@ -247,12 +247,8 @@ class SqliteFile:
 
     def delete_some(self, discarded: list[tuple[int, int]]) -> None:
         """Delete discarded entries for a while, and notes of closed sessions; sessions without any leave the list."""
-        with self._connection("written"):
-            self._delete_some(discarded)
-
-    def _delete_some(self, discarded: list[tuple[int, int]]) -> None:
         deadline = time.monotonic() + DELETION_SECONDS
-        with _transaction(self._file) as file:
+        with self._connection("written") as file, _transaction(file):
             self._wal_synced = False
             while discarded and time.monotonic() < deadline:
                 number, before = discarded[-1]
@@ -263,17 +259,14 @@ class SqliteFile:
 
     def shrink(self) -> bool:
         """Return some free pages to the file system, if most of the file is free; returns whether it was."""
-        with self._connection("written"):
-            return self._shrink()
-
-    def _shrink(self) -> bool:
-        ((free,), (pages,)) = (
-            self._file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
-        )
-        is_mostly_free = free > SHRINK_PAGES and 2 * free > pages
-        if is_mostly_free:
-            self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
-        return is_mostly_free
+        with self._connection("written") as file:
+            ((free,), (pages,)) = (
+                file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
+            )
+            is_mostly_free = free > SHRINK_PAGES and 2 * free > pages
+            if is_mostly_free:
+                file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
+            return is_mostly_free
 
     def _mark_doubtful(self, numbers: set[int | None]) -> None:
         """The sessions of damaged entries; None: of unknown ones."""

@@ -7,8 +7,7 @@ from tropism.serve.storage.protocol import Entry, Ticket
 Line = tuple[int, int, Entry]  # session, seq, entry
 Statement = tuple[str, tuple[Any, ...]]
 
-INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
-INSERT_SESSION_ROW = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
 SAVE_SNAPSHOT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
 ALL_SEQS = 2**62  # above every seq
