@@ -91,7 +91,7 @@ class App:
             request = HttpRequest(scope, root, environment, route.path[1:], route.request, parameters, data)
             response = await route.handler(self._api, request)
             if request.session is not None:
-                self.metrics.count(request.kind)
+                self.metrics.requests[request.kind] += 1
             return response
         except asyncio.CancelledError:  # the grace period of the shutdown is over
             reason = ServerError("STOPPING", "the server stopped before this request finished")
@@ -101,7 +101,7 @@ class App:
             # The path of the route: the path of a request may contain the id of a session or of an agent.
             where = path if request is None else f"/{request.kind}"
             reason = errors.to_server_error(error, path=where, **context)
-        self.metrics.count_error(reason.code)
+        self.metrics.errors[reason.code] += 1
         response = error_response(reason)
         if reason.code == "METHOD_NOT_ALLOWED":
             response.headers = [(b"allow", ", ".join(routes.allowed_methods(path)).encode())]
@@ -137,7 +137,3 @@ class App:
         await self.inspector.stop()
         await self.sessions.stop()
         await send({"type": "lifespan.shutdown.complete"})
-
-    async def drain(self) -> None:
-        """Accept no more requests, and wait for running ones."""
-        await self.sessions.drain()
