@@ -15,23 +15,12 @@ from typing import Any
 import msgspec
 
 from tropism.errors import ServerError
+from tropism.serve.storage import statements as sql
 from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.recovery import Note, decode_entry
 from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row, split_lines
 from tropism.serve.storage.schema import open_database, unusable_journal
-from tropism.serve.storage.statements import (
-    DELETE_DISCARDED,
-    DELETE_NOTE,
-    DELETE_OLD_PIECE,
-    MARK_ALL_DOUBTFUL,
-    MARK_DOUBTFUL,
-    SAVE_FACT,
-    SELECT_DISCARDED,
-    UPDATE_USED,
-    Line,
-    Statement,
-    WriteGroup,
-)
+from tropism.serve.storage.statements import Line, Statement, WriteGroup
 from tropism.serve.storage.wal import read_commits
 from tropism.wire.codec import encode
 
@@ -111,7 +100,7 @@ class SqliteFile:
 
     def save_facts(self, **facts: Any) -> None:
         group = WriteGroup()
-        group.statements += [(SAVE_FACT, fact) for fact in facts.items()]
+        group.statements += [(sql.SAVE_FACT, fact) for fact in facts.items()]
         self.write(group)
 
     def is_readable(self) -> bool:
@@ -155,14 +144,14 @@ class SqliteFile:
                     file.execute(*statement)
         self._wal_synced = False
 
-    def query(self, sql: str, *row: Any) -> list[Any]:
+    def query(self, statement: str, *row: Any) -> list[Any]:
         """The rows of a query."""
         with self._connection("read") as file:
-            return file.execute(sql, row).fetchall()
+            return file.execute(statement, row).fetchall()
 
-    def iterate(self, sql: str) -> Iterator[Any]:
+    def iterate(self, statement: str) -> Iterator[Any]:
         """The rows of a query, as far as they can be read; then SQLite's error."""
-        return iter(self._file.execute(sql))
+        return iter(self._file.execute(statement))
 
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
         """The entries of a session, which does not change meanwhile.
@@ -226,7 +215,7 @@ class SqliteFile:
                 for piece in split_lines(lines):
                     file.execute(INSERT_EPISODE, (number, piece[0][1], piece[-1][1], encode(piece).decode()))
                 if lines:
-                    file.execute(UPDATE_USED, (self.running_time(), number))
+                    file.execute(sql.UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
             file.execute("update append_log set moved = ?", (self._log.last,))
         self._wal_synced, moved = False, bool(self._log.pending)
@@ -235,7 +224,7 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
-        if discarded := file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
+        if discarded := file.execute(f"{sql.SELECT_DISCARDED} limit 1").fetchall():
             self.delete_some(discarded)
         self.shrink()
 
@@ -243,7 +232,7 @@ class SqliteFile:
         """The numbers of sessions with entries to delete, none of which is in a log, and the seqs to delete up to."""
         with self._connection("written") as file:
             self._flush_log()
-            return file.execute(SELECT_DISCARDED).fetchall()
+            return file.execute(sql.SELECT_DISCARDED).fetchall()
 
     def delete_some(self, discarded: list[tuple[int, int]]) -> None:
         """Delete discarded entries for a while, and notes of closed sessions; sessions without any leave the list."""
@@ -252,9 +241,9 @@ class SqliteFile:
             self._wal_synced = False
             while discarded and time.monotonic() < deadline:
                 number, before = discarded[-1]
-                notes = file.execute(DELETE_NOTE, (number,)).rowcount
-                if not notes and not file.execute(DELETE_OLD_PIECE, (number, before)).rowcount:
-                    file.execute(DELETE_DISCARDED, (number, before))
+                notes = file.execute(sql.DELETE_NOTE, (number,)).rowcount
+                if not notes and not file.execute(sql.DELETE_OLD_PIECE, (number, before)).rowcount:
+                    file.execute(sql.DELETE_DISCARDED, (number, before))
                     discarded.pop()
 
     def shrink(self) -> bool:
@@ -276,9 +265,9 @@ class SqliteFile:
         names = ", ".join(map(str, known)) or "unknown"
         logger.error("the journal is damaged: entries of the sessions numbered %s were discarded", names)
         for number in known:
-            self._file.execute(MARK_DOUBTFUL, (number,))
+            self._file.execute(sql.MARK_DOUBTFUL, (number,))
         if None in numbers:
-            self._file.execute(MARK_ALL_DOUBTFUL)
+            self._file.execute(sql.MARK_ALL_DOUBTFUL)
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:

@@ -1,7 +1,7 @@
 """The WebSocket API: one reply for each frame, in order."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -228,14 +228,8 @@ class Connection:
 
     async def _open_batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """Open a batch in place of the previous one; it counts as one session while the socket is open."""
-        if self.batch is None:
-            self.sessions.reserve_slot(self.owner)
-        try:
+        with self.sessions.slot(self.owner) if self.batch is None else nullcontext():
             self.batch = await Batch.open(self.environment, data, self.sessions)
-        except BaseException:
-            if self.batch is None:
-                self.sessions.release_slot(self.owner)
-            raise
         return self.batch.reset_reply()
 
     async def _respond_binary(self, raw: bytes) -> dict[str, Any]:
