@@ -2,10 +2,11 @@
 
 import os
 import shlex
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tropism.sandbox.host_targets import HostTargets, is_locked, received_descriptor, was_contacted, was_killed
+from tropism.sandbox.host_targets import HostTargets, is_locked, received_descriptor, was_contacted
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.sandbox import ExecutionResult
 
@@ -33,7 +34,7 @@ def passes_descriptor(targets: HostTargets, _: ExecutionResult) -> bool:
 
 
 def kills_decoy(targets: HostTargets, _: ExecutionResult) -> bool:
-    return was_killed(targets.decoy)
+    return targets.decoy.poll() == -signal.SIGKILL
 
 
 def exceeds_time(_: HostTargets, result: ExecutionResult) -> bool:

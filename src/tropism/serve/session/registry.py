@@ -148,8 +148,7 @@ class SessionRegistry:
         self._check_memory(environment)
         with self.slot(claim.record.owner):
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
-            if not environment.accepts_variant(claim.record.variant):
-                raise environment.variant_error()
+            environment.check_variant(claim.record.variant)
             await in_thread(self.threads, live.resume)
         return self._register(live)
 

@@ -107,14 +107,13 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
                 read_session(rescued, key)
                 kept += 1
             except DivergedError:
-                rescued.write(_deletion(number))
+                rescued.write(WriteGroup(close_statements(number)))
         erase_discarded(rescued)
     return kept, len(sessions) - kept
 
 
 def _copy_statements(file: SqliteFile, session: tuple[Any, ...], lines: list[Any]) -> WriteGroup:
-    number, group = session[0], WriteGroup()
-    group.statements.append((INSERT_SESSION, session))
+    number, group = session[0], WriteGroup([(INSERT_SESSION, session)])
     pieces, _ = _scan(file, "session, first, last, cast(entries as text)", "episodes", number)
     group.statements += [(INSERT_EPISODE, piece[1:]) for piece in pieces]
     if lines:
@@ -141,14 +140,8 @@ def _scan(file: SqliteFile, columns: str, table: str, session: int | None = None
 def forget(file: SqliteFile, name: str) -> None:
     """Delete a session, and erase it from the file at once."""
     ((number,),) = file.query(SELECT_NUMBER, find_key(file, name))
-    file.write(_deletion(number))
+    file.write(WriteGroup(close_statements(number)))
     erase_discarded(file)
-
-
-def _deletion(number: int) -> WriteGroup:
-    group = WriteGroup()
-    group.statements += close_statements(number)
-    return group
 
 
 def export(file: SqliteFile, name: str) -> Iterator[bytes]:

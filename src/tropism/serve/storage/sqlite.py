@@ -14,7 +14,6 @@ from tropism.serve.storage import statements as sql
 from tropism.serve.storage.contents import read_session
 from tropism.serve.storage.damage import current_boot_id, report_damage
 from tropism.serve.storage.eraser import Eraser, erase_discarded
-from tropism.serve.storage.lease import LeasedSession
 from tropism.serve.storage.protocol import (
     FORGET_AFTER,
     LEASE_SECONDS,
@@ -43,6 +42,19 @@ SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
 SWEEP_SIZE = 256  # sessions in one transaction
 ERASE_INTERVAL = 30.0  # seconds until a closed session is erased from the file
+
+
+class LeasedSession:
+    """A claimed session, and where it is in the file: the seqs of its episode's reset and of its next entry."""
+
+    __slots__ = ("begin", "claim", "end", "expires", "is_doubtful", "number")
+
+    def __init__(self, claim: Claim, expires: float):
+        self.claim = claim
+        self.expires = expires
+        self.number: int | None = None  # None until it is stored
+        self.begin = self.end = 0
+        self.is_doubtful = False
 
 
 class SqliteJournal(Journal):
@@ -311,12 +323,9 @@ class SqliteJournal(Journal):
 
     def _close_sessions(self, numbers: set[int]) -> None:
         """Delete the sessions with these numbers that are not live."""
-        group = WriteGroup()
         with self._file.lock:
-            leased = {session.number for session in self._leased.values()}
-            for number in numbers - leased:
-                group.statements += close_statements(number)
-            self._file.write(group)
+            closing = numbers - {session.number for session in self._leased.values()}
+            self._file.write(WriteGroup([each for number in closing for each in close_statements(number)]))
 
     async def close(self) -> None:
         error = self._commit()

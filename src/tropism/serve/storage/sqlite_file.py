@@ -99,9 +99,7 @@ class SqliteFile:
         return rows[0][0] if rows else None
 
     def save_facts(self, **facts: Any) -> None:
-        group = WriteGroup()
-        group.statements += [(sql.SAVE_FACT, fact) for fact in facts.items()]
-        self.write(group)
+        self.write(WriteGroup([(sql.SAVE_FACT, fact) for fact in facts.items()]))
 
     def is_readable(self) -> bool:
         """Whether the sessions can be read, perhaps from a full disk."""

@@ -53,10 +53,10 @@ class WriteGroup(Ticket):
 
     __slots__ = ("keys", "lines", "statements")
 
-    def __init__(self) -> None:
+    def __init__(self, statements: list[Statement] | None = None) -> None:
         super().__init__(pending=True)
         self.lines: list[Line] = []
-        self.statements: list[Statement] = []
+        self.statements: list[Statement] = [] if statements is None else statements
         self.keys: set[bytes] = set()
 
     @property
