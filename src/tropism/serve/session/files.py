@@ -3,7 +3,6 @@
 from base64 import b64encode
 from typing import Any
 
-from tropism.serve import errors
 from tropism.serve.session.recovery import RecoverableSession
 from tropism.serve.session.requests import EmptyRequest, FileRequest, UploadRequest, convert
 from tropism.serve.storage.protocol import Entry, RequestKey
@@ -28,9 +27,7 @@ def write_file(live: RecoverableSession, data: dict[str, Any], _: RequestKey | N
     size = len(encode(payload))
     live.log.check_room(size)
     session.write_file(request.path, request.data)
-    with live.write_lock:
-        if session is not live.session:
-            raise errors.late_step_error()
+    with live.writing(session):
         live.log.append((Entry("upload", payload, None, False),), size=size)
     return encode({"path": request.path, "size": len(request.data), "step_count": session.step_count})
 

@@ -194,12 +194,13 @@ class LiveSession(RecoverableSession):
             raise
         self.is_damaged = False
         payload = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-
-        def write() -> None:
-            payload.update(recordings.record_reset(self.environment.id, session, request.options, timestep))
-            self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
-
-        self.write_or_rollback(session, write, restore_point)
+        try:
+            with self.writing(session):
+                payload |= recordings.record_reset(self.environment.id, session, request.options, timestep)
+                self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
+        except BaseException:
+            self.rollback(session, restore_point)
+            raise
         return encoded
 
     def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
@@ -243,7 +244,7 @@ class LiveSession(RecoverableSession):
             self.mark_damaged(session, session.step_count != step_count, restore_point)
             raise
 
-        try:  # as in `write_or_rollback`, without its calls: most requests are steps
+        try:  # as `writing`, without its calls: most requests are steps
             with self.write_lock:
                 if session is not self.session:
                     raise errors.late_step_error()
@@ -292,9 +293,7 @@ class LiveSession(RecoverableSession):
         try:
             number = context.recordings.record_fork(self.environment.id, session, begin, None)
             snapshot = session.snapshot()
-            with self.write_lock:
-                if old is not self.session:
-                    raise errors.late_step_error()
+            with self.writing(old):
                 self.session = session
                 self.log.begin_episode((begin.with_payload(number), *steps), snapshot)
         except BaseException:
