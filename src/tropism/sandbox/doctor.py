@@ -105,10 +105,10 @@ def cached_report(*tiers: Tier) -> DoctorReport:
     return examine(tiers or TIERS, STARTUP_ATTACKS)
 
 
-def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS, progress: Progress | None = None) -> DoctorReport:
+def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS) -> DoctorReport:
     """Attack the sandbox of a shell."""
     reason = _shell_unavailable_reason()
-    return DoctorReport(None, (reason,), (), shell=True) if reason else _examine(SHELL_SPEC, attacks, [], progress)
+    return DoctorReport(None, (reason,), (), shell=True) if reason else _examine(SHELL_SPEC, attacks, [], None)
 
 
 @cache

@@ -51,16 +51,16 @@ _line_decoder = msgspec.json.Decoder(list[Line])
 
 
 class SqliteFile:
-    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `log_bytes`.
+    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `LOG_BYTES`.
 
     Entries alone are appended to the log, which takes a fraction of the time of a commit. Entries that are committed
     with other changes are in a table with them.
     """
 
-    def __init__(self, path: Path, log_size: int, log_bytes: int = LOG_BYTES):
+    def __init__(self, path: Path, log_size: int):
         self.path = path
         self.lock = threading.RLock()
-        self._max_log_size, self._max_log_bytes = log_size, log_bytes
+        self._max_log_size = log_size
         self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
         commits = read_commits(Path(f"{path}-wal"))
@@ -125,7 +125,7 @@ class SqliteFile:
             self._commit(file, group.statements, entries)
         self._log_size += len(group.lines)
         self._log_bytes += len(entries)
-        if self._log_size >= self._flush_at or self._log_bytes >= self._max_log_bytes:
+        if self._log_size >= self._flush_at or self._log_bytes >= LOG_BYTES:
             # If this fails, retry later: entries are durable in the log.
             self._flush_at = self._log_size + self._max_log_size
             with suppress(*FILE_ERRORS, ServerError):
