@@ -16,9 +16,9 @@ from tropism.core.compiled.packing import WORD, Layout, viewer
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.native.batch import NativeBatchProgram
-from tropism.core.native.choice import EngineName, check_engine, compile_natively, require_native, verdict_of
+from tropism.core.native.choice import EngineName, check_engine, compile_natively, require_native
 from tropism.core.native.lanes import LaneTable, bind_lanes, check_threads
-from tropism.core.native.verdicts import Verdict
+from tropism.core.native.verdicts import Verdict, verdict_of
 from tropism.core.native.verification import FIRST_SEED, first_difference
 from tropism.core.transforms.auto_reset import Mode
 

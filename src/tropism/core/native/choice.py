@@ -9,7 +9,7 @@ from tropism.core.environment import Environment
 from tropism.core.native import jit
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.program import NativeProgram
-from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
+from tropism.core.native.verdicts import verdict_of
 from tropism.core.native.verification import verify
 from tropism.errors import ValidationError
 
@@ -75,17 +75,3 @@ def compile_natively(env: Environment, build: Callable[[], Any]) -> tuple[Any, s
 def require_native(env: Environment, engine: EngineName, native: Any, reason: str) -> None:
     if native is None and engine == "native":
         raise ValidationError("engine", engine, "auto or xla", f"{type(env).__name__} has no native engine: {reason}")
-
-
-_verdicts: dict[str, Verdict] = {}
-
-
-def verdict_of(digest: str, compare: Callable[[], Verdict]) -> Verdict:
-    """From this process, from the disk, or by a comparison now."""
-    if digest not in _verdicts:
-        verdict = load_verdict(digest)
-        if verdict is None:
-            verdict = compare()
-            save_verdict(digest, verdict)
-        _verdicts[digest] = verdict
-    return _verdicts[digest]

@@ -19,7 +19,7 @@ from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, bind_lan
 from tropism.core.native.llvm import assemble_loops
 from tropism.core.native.program import ADDRESS, digest
 from tropism.core.native.scalarize import is_key, live_inputs, physical_dtype, physical_shape
-from tropism.core.rollout.lane import KEYS, act_one, draw_one, draws_for_batch, lane_shape, restart_one, step_one
+from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, lane_shape, restart_one, step_one
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
 
@@ -55,7 +55,6 @@ class NativeRolloutProgram:
 
     def __init__(self, plan: RolloutPlan, key: Any, params: Any):
         arrays, self._static = eqx.partition(plan, eqx.is_array)
-        self._for_batch = draws_for_batch(plan)
         trace = jax.make_jaxpr(lambda key, params: start_rollout(plan, key, params), return_shape=True)
         start, carry = trace(key, params)
         self.shapes = shapes = self._shapes(carry, (arrays, params))
@@ -63,7 +62,7 @@ class NativeRolloutProgram:
         (at,) = number_leaves(shapes)
         self.at = at = at._replace(lane=LANE_NUMBER)
         self._size = len(jax.tree.leaves(shapes))
-        loops = self._loops(shapes, at)
+        loops = self._loops(shapes, at, draws_for_batch(plan))
         largest = max(loop.builder.instructions for loop in loops.values())
         if largest > LARGEST_LOOP:
             raise Unsupported("program", f"{largest:,} instructions are more than {LARGEST_LOOP:,}")
@@ -82,7 +81,7 @@ class NativeRolloutProgram:
         assert self._steps
         return self
 
-    def _loops(self, shapes: Entries, at: Entries) -> dict[str, LaneLoop]:
+    def _loops(self, shapes: Entries, at: Entries, for_batch: bool) -> dict[str, LaneLoop]:
         """Actions, steps and restarts are loops of their own: LLVM vectorises the first two."""
         shared = jax.tree.leaves((at.shared, at.keys, at.time))
 
@@ -95,7 +94,7 @@ class NativeRolloutProgram:
                 self._act,
                 lambda e: (e.carry.obs, e.shared, e.keys, e.lane, e.carry.memories),
                 (at.action, carry.memories),
-                for_batch=self._for_batch,
+                for_batch=for_batch,
             ),
             "advance": loop(
                 self._advance,
@@ -128,7 +127,7 @@ class NativeRolloutProgram:
         return eqx.combine(arrays, self._static), params
 
     def _act(self, obs: Any, shared: Any, keys: Any, lane: Any, memory: Any) -> tuple[Any, Any]:
-        return (draw_one if self._for_batch else act_one)(*self._plan(shared), keys[0], lane, memory, obs)
+        return act_one(*self._plan(shared), keys[0], lane, memory, obs)
 
     def _advance(
         self, obs: Any, shared: Any, keys: Any, time: Any, lane: Any, rest: Any, action: Any
