@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, UInt32
 from tropism.core.compiled.options import supported_options
 from tropism.core.compiled.packing import Layout
 from tropism.core.compiled.process import check_process
-from tropism.core.compiled.program import host_device
-from tropism.core.compiled.reset_where import reset_where
+from tropism.core.compiled.program import first_step, host_device
+from tropism.core.compiled.reset_where import reset_where, select
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, next_episode_key, start_episode, start_next_episode, step_episode
 from tropism.core.transforms.auto_reset import Mode
@@ -54,21 +54,15 @@ class BatchProgram:
         self.params_layout = params_layout
         self.num_envs = num_envs
         self.mode: Mode = mode
-        self._step_info, first_info = jax.eval_shape(self._infos, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
-        self.reset_info = tuple(first_info)
         words = ShapeDtypeStruct((params_layout.size,), jnp.uint32)
+        _, timestep, first_info = jax.eval_shape(lambda words: first_step(env, params_layout.unpack(words)), words)
+        self._step_info, self.reset_info = timestep.info, tuple(first_info)
         self.example = example = jax.eval_shape(self._example, ShapeDtypeStruct((num_envs, 2), jnp.uint32), words)
         self.layout = Layout(example)
         self.head = Layout(example[0])
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
-
-    def _infos(self, words: Words) -> tuple[Any, Any]:
-        params = self.params_layout.unpack(words)
-        episode, first = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
-        action = self.env.action_space(params).sample(jax.random.key(0))
-        return step_episode(self.env, episode, action, params)[1].info, first.info
 
     def _example(self, keys: Words, words: Words) -> tuple[Carry, BatchStep]:
         params = self.params_layout.unpack(words)
@@ -146,9 +140,7 @@ class BatchProgram:
 
         begun, first = jax.vmap(reset_one, (0, 0, 0, _axis(params)))(carry.episode.key, keys, seeded, params)
         new = begun, first._replace(final_obs=out.final_obs, final_info=out.final_info)
-        return self.layout.pack(
-            jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), new, (carry, out))
-        )
+        return self.layout.pack(select(mask, new, (carry, out)))
 
     def begin(self, episode_key: Words, key: Words, seeded: Any, params: Any) -> tuple[Carry, BatchStep]:
         """Reset one environment with `key`, or without a seed to the episode that follows the one of `episode_key`."""
@@ -165,10 +157,6 @@ class BatchProgram:
 
 def _axis(params: Words) -> int | None:
     return 0 if params.ndim == 2 else None
-
-
-def _column(mask: Any, like: Any) -> Any:
-    return mask.reshape(mask.shape + (1,) * (jnp.ndim(like) - 1))
 
 
 @cache

@@ -1,5 +1,6 @@
 """Checks and casts the actions of a vector, and writes them where the compiled step reads them."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ class ActionBuffer:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        self._host = _allocate_aligned(shape, np.dtype(dtype))
+        self._host = allocate_aligned(shape, np.dtype(dtype))
         self._device = jax.device_put(self._host, batch_device())
         self.shared = self._device.unsafe_buffer_pointer() == self._host.ctypes.data
 
@@ -35,9 +36,10 @@ class ActionBuffer:
         return self._device
 
 
-def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
+def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array, not initialized, that JAX reads in place or takes over without copying it."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, UInt32
 
 from tropism.core.compiled.packing import Layout, Slot, SplitLayout
 from tropism.core.compiled.process import check_process
-from tropism.core.environment import Environment
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import Episode, Timestep, next_episode_key, start_episode, step_episode
 from tropism.errors import ValidationError
 
@@ -28,23 +28,13 @@ class Program:
     def __init__(self, env: Environment, params_layout: SplitLayout):
         self.env = env
         self.params_layout = params_layout
-        example = jax.eval_shape(lambda packed: self._first_step(params_layout.unpack(packed)), params_layout.shapes())
-        self.layout = Layout(example)
-        self.head = Layout(example[0])
+        shapes = jax.eval_shape(lambda packed: first_step(env, params_layout.unpack(packed)), params_layout.shapes())
+        episode, timestep, first_info = shapes
+        self.layout = Layout((episode, timestep))
+        self.head = Layout(episode)
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
-        self.reset_info = tuple(self._reset_info())
+        self.reset_info = tuple(first_info)
         self.native_form: Any = None  # set by core.native
-
-    def _first_step(self, params: Any) -> tuple[Episode, Timestep]:
-        episode, _ = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
-        action = self.env.action_space(params).sample(jax.random.key(0))
-        return step_episode(self.env, episode, action, params)
-
-    def _reset_info(self) -> list[str]:
-        def first_info(packed: Packed) -> Any:
-            return start_episode(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(packed))[1].info
-
-        return list(jax.eval_shape(first_info, self.params_layout.shapes()))
 
     @cached_property
     def reset(self) -> Any:
@@ -74,6 +64,13 @@ class Program:
 
     def _render(self, buffer: Words, params: Packed) -> Any:
         return self.env.render(self.head.unpack(buffer).state, self.params_layout.unpack(params))
+
+
+def first_step(env: Environment, params: Any) -> tuple[Episode, Timestep, Info]:
+    """An episode after its first step, which has the shapes of all later ones, and the info of its reset."""
+    episode, first = start_episode(env, jnp.zeros(2, jnp.uint32), params)
+    action = env.action_space(params).sample(jax.random.key(0))
+    return *step_episode(env, episode, action, params), first.info
 
 
 def _is_slot(x: Any) -> bool:

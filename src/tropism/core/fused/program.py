@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from tropism.core.compiled.cost import member_shape
 from tropism.core.fused.graph import LANE, STEP, GraphBuilder, Node, reachable
 from tropism.core.native.builder import DType, StridedView
 from tropism.core.native.rules import FAMILIES
@@ -20,7 +21,7 @@ from tropism.core.native.scalarize import (
     physical_shape,
     row_strides,
 )
-from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, lane_shape, restart_one, step_one
+from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, restart_one, step_one
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import ScanCarry
 
@@ -66,7 +67,7 @@ class LaneProgram:
         self._trace(plan, jax.tree.map(self._lane_input, carry._replace(totals=None)))
 
     def _lane_input(self, batch: Any) -> TracedLeaf:
-        leaf = lane_shape(batch)
+        leaf = member_shape(batch)
         first, self._count = self._count, self._count + int(np.prod(physical_shape(leaf)))
         nodes = [self.b.input(LANE, position, physical_dtype(leaf)) for position in range(first, self._count)]
         return TracedLeaf(leaf, as_scalars(nodes, physical_shape(leaf)))

@@ -1,6 +1,5 @@
 """The native form of a rollout: loops over its environments that act, step and restart, for many steps at once."""
 
-import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
@@ -12,14 +11,15 @@ import numpy as np
 from jax import ShapeDtypeStruct, random
 from numpy.typing import NDArray
 
-from tropism.core.compiled.cost import primitives
+from tropism.core.compiled.batch_actions import allocate_aligned
+from tropism.core.compiled.cost import member_shape, primitives
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.jit import Library
 from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, bind_lanes, check_threads, number_leaves
 from tropism.core.native.llvm import assemble_loops
 from tropism.core.native.program import ADDRESS, digest
 from tropism.core.native.scalarize import is_key, live_inputs, physical_dtype, physical_shape
-from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, lane_shape, restart_one, step_one
+from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, restart_one, step_one
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
 
@@ -28,7 +28,6 @@ TIME = ShapeDtypeStruct((), jnp.int32)
 WORDS = ShapeDtypeStruct((KEYS, 2), jnp.uint32)
 NETWORK = {"dot_general", "conv_general_dilated"}  # an unrolled matrix product is slower than XLA's
 LARGEST_LOOP = 8_000  # instructions; LLVM does not vectorise larger ones, and XLA is faster
-ALIGNMENT = 64  # bytes; JAX takes over an aligned array without copying it
 
 
 class Entries(NamedTuple):
@@ -111,7 +110,7 @@ class NativeRolloutProgram:
 
     def _shapes(self, carry: ScanCarry, shared: Any) -> Entries:
         shared = jax.tree.map(lambda leaf: ShapeDtypeStruct(leaf.shape, leaf.dtype), shared)
-        lane = jax.tree.map(lane_shape, carry._replace(totals=None))
+        lane = jax.tree.map(member_shape, carry._replace(totals=None))
         size, trace = len(jax.tree.leaves(lane.obs)), partial(jax.make_jaxpr, return_shape=True)
         acted, (action, _) = trace(self._act)(lane.obs, shared, WORDS, NUMBER, lane.memories)
         if network := primitives(acted.jaxpr) & NETWORK:
@@ -156,7 +155,7 @@ class NativeRolloutProgram:
         jax.tree.map(lambda at, leaf: table.set(at, np.ascontiguousarray(leaf)), self.at.shared, shared)
 
         def place(at: int, shape: Any) -> NDArray[Any]:
-            array = _empty_array((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
+            array = allocate_aligned((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
             table.set(at, array, stride=array.nbytes // rows if plan.collect else 0)
             return array
 
@@ -225,10 +224,3 @@ def _as_words(tree: Any) -> Any:
 
 def _as_keys(tree: Any, shapes: Any) -> Any:
     return jax.tree.map(lambda leaf, shape: random.wrap_key_data(leaf) if is_key(shape) else leaf, tree, shapes)
-
-
-def _empty_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    offset = -memory.ctypes.data % ALIGNMENT
-    return memory[offset : offset + size].view(dtype).reshape(shape)

@@ -18,10 +18,6 @@ KEYS = 3  # of a step: for the policy, the environments and their next episodes
 SAMPLES = 4  # environments of the test of `reduce`
 
 
-def lane_shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-
-
 def _wrap_key(words: Any) -> Any:
     return random.wrap_key_data(words, impl="threefry2x32")
 
