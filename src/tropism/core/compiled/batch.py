@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import ShapeDtypeStruct, lax
+from jax import ShapeDtypeStruct
 from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.options import supported_options
-from tropism.core.compiled.packing import Layout
+from tropism.core.compiled.packing import Layout, compute_at_once
 from tropism.core.compiled.process import check_process
-from tropism.core.compiled.program import first_step, host_device
+from tropism.core.compiled.program import first_step, host_device, pad_info
 from tropism.core.compiled.reset_where import reset_where, select
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, next_episode_key, start_episode, start_next_episode, step_episode
@@ -115,20 +115,12 @@ class BatchProgram:
         return Carry(episode, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info), over
 
     def _restart(self, source: Any) -> Any:
-        """`restart`, packed as in a session: otherwise XLA computes the observation apart from the state it shows,
-        and rounds it differently."""
-        restarted = self.restart(*source)
-        layout = Layout(restarted)
-        return layout.unpack(lax.optimization_barrier(layout.pack(restarted)))
+        return compute_at_once(self.restart(*source))
 
     def restart(self, episode: Episode, params: Any) -> tuple[Any, Episode, Any]:
         """Observation, episode and info at the start of the next episode."""
         obs, episode = start_next_episode(self.env, episode, params)
-        return obs, episode, self._pad_info(self.env.info(episode.state, params))
-
-    def _pad_info(self, first_info: Any) -> Any:
-        """The info of a reset with all keys of a step's info; the missing ones are zeros."""
-        return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._step_info), **first_info}
+        return obs, episode, pad_info(self.env.info(episode.state, params), self._step_info)
 
     def _reset(
         self, buffer: Words, keys: Words, seeded: Bool[Array, " batch"], mask: Bool[Array, " batch"], params: Words
@@ -146,7 +138,7 @@ class BatchProgram:
         """Reset one environment with `key`, or without a seed to the episode that follows the one of `episode_key`."""
         key = jnp.where(seeded, key, next_episode_key(episode_key))
         episode, first = start_episode(self.env, key, params)
-        return Carry(episode, jnp.bool_(False)), BatchStep(*first._replace(info=self._pad_info(first.info)))
+        return Carry(episode, jnp.bool_(False)), BatchStep(*first._replace(info=pad_info(first.info, self._step_info)))
 
     def _render(self, buffer: Words, params: Words) -> Any:
         def draw(state: Any, words: Words) -> Any:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt32
 
-from tropism.core.compiled.packing import Layout, Slot, SplitLayout
+from tropism.core.compiled.packing import Layout, SplitLayout
 from tropism.core.compiled.process import check_process
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import Episode, Timestep, next_episode_key, start_episode, step_episode
@@ -33,7 +33,7 @@ class Program:
         self.layout = Layout((episode, timestep))
         self.head = Layout(episode)
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
-        self.reset_info = tuple(first_info)
+        self._step_info, self.reset_info = timestep.info, tuple(first_info)
         self.native_form: Any = None  # set by core.native
 
     @cached_property
@@ -55,8 +55,7 @@ class Program:
 
     def pure_reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
         episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
-        missing = jax.tree.map(lambda slot: jnp.zeros(slot.shape, slot.dtype), self.timestep.info, is_leaf=_is_slot)
-        return self.layout.pack((episode, first._replace(info={**missing, **first.info})))
+        return self.layout.pack((episode, first._replace(info=pad_info(first.info, self._step_info))))
 
     def pure_step(self, buffer: Words, action: Any, params: Packed) -> Words:
         episode = self.head.unpack(buffer)
@@ -73,8 +72,9 @@ def first_step(env: Environment, params: Any) -> tuple[Episode, Timestep, Info]:
     return *step_episode(env, episode, action, params), first.info
 
 
-def _is_slot(x: Any) -> bool:
-    return isinstance(x, Slot)
+def pad_info(first_info: Info, step_info: Info) -> Info:
+    """The info of a reset with all keys of a step's info, which is given by shapes; the missing ones are zeros."""
+    return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), step_info), **first_info}
 
 
 _programs: dict[Any, Program] = {}

@@ -11,7 +11,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool
 
 from tropism.core.compiled.cost import estimate, member_shape
-from tropism.core.compiled.packing import Layout
+from tropism.core.compiled.packing import compute_at_once
 
 # "finished" gathers the finished members and replaces only those; "select" computes a replacement for every
 # member and discards the unneeded ones, as every method does under `grad`; "auto" chooses.
@@ -95,21 +95,17 @@ class _Batch:
     def gather(self, done: Bool[Array, " batch"], source: Any, value: Any) -> Any:
         finished, count = self._finished_indices(done)
 
+        def make_new(source: Any) -> Any:
+            return compute_at_once(self.make_new(source), LARGEST_PACKED)
+
         def replace_chunk(carry: Any) -> Any:
             start, value = carry
             members = lax.dynamic_slice(finished, (start,), (self.chunk,))
             chosen = jax.tree.map(lambda leaf, axis: leaf if axis is None else leaf[members], source, self.axes)
-            replacement = jax.vmap(self._make_at_once, in_axes=(self.axes,), axis_size=self.chunk)(chosen)
+            replacement = jax.vmap(make_new, in_axes=(self.axes,), axis_size=self.chunk)(chosen)
             return start + self.chunk, jax.tree.map(lambda new, old: _scatter(old, members, new), replacement, value)
 
         return lax.while_loop(lambda carry: carry[0] < count, replace_chunk, (jnp.int32(0), value))[1]
-
-    def _make_at_once(self, source: Any) -> Any:
-        """`make_new`, packed as in a session: otherwise XLA computes each leaf apart from the others, and rounds an
-        observation differently from the state it shows. Large ones are not packed, because the copy costs time."""
-        new = self.make_new(source)
-        layout = Layout(new)
-        return layout.unpack(lax.optimization_barrier(layout.pack(new))) if layout.size <= LARGEST_PACKED else new
 
     def _finished_indices(self, done: Bool[Array, " batch"]) -> Any:
         """Indices of the finished members, padded with an index outside the batch, and their number."""
