@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from tropism.core.devices import use_devices
 from tropism.core.environment import Environment
-from tropism.core.native.choice import EngineName, check_engine
+from tropism.core.native.choice import EngineName
 from tropism.core.rollout.episodes import MAX_STEPS, run_episodes
 from tropism.core.rollout.policy import Policy, observes_text, runs_on_host
 from tropism.core.rollout.stepped import SteppedPolicy
 from tropism.core.search_task import SearchTask, SearchTimes, TimedSearch, rate_interval
 from tropism.core.session.session import Session
+from tropism.core.spaces.space import check_option
 from tropism.errors import ValidationError
 from tropism.train.runner import EpisodeRunner, LocalRunner, StepOutcome
 
@@ -135,7 +136,7 @@ def evaluate(
     `engine="native"`, compiled episodes do too, with the same results: a policy of JAX's operations then costs a
     dispatch per step, so `auto` and `xla` run the whole batch on XLA.
     """
-    check_engine(engine)
+    check_option("engine", engine, EngineName)
     params, compiled = env.evaluation_params(params), is_compiled(env, policy)
     if not compiled or engine == "native":
         if devices is not None:
