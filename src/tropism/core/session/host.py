@@ -36,6 +36,7 @@ class HostEngine:
         self._env_step = partial(type(env).step, env)
         self._env_info, self._state_is_lost = _overridden(env, "info"), _overridden(env, "state_is_lost")
         self._recorded_outcome = _overridden(env, "recorded_outcome")
+        self._uses_keys = env.traits.reseedable
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -43,7 +44,7 @@ class HostEngine:
         self._seed = 0
         self._key = host_key_function(0)
         self._options: dict[str, Any] = {}
-        self._transcript: list[ReplayEntry] = []  # since the reset
+        self._transcript: list[Any] = []  # since the reset: actions, and a ReplayEntry for anything else
         self._time = 0
         self.is_damaged = False  # a failed call may have changed the state
 
@@ -71,9 +72,11 @@ class HostEngine:
             self._restore_state()
         time = self._time + 1
         try:
-            obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
-            outcome = None if self._recorded_outcome is None else self._recorded_outcome(state)
-            action = defensive_copy(value)
+            key = self._key(time) if self._uses_keys else 0
+            obs, state, reward, done, info = self._env_step(key, self._state, value, self._params)
+            entry = value if type(value) is int else defensive_copy(value)
+            if self._recorded_outcome is not None and (outcome := self._recorded_outcome(state)) is not None:
+                entry = ReplayEntry("step", entry, None, outcome)
             info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
             terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
             last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
@@ -82,7 +85,7 @@ class HostEngine:
             self.is_damaged = True
             raise
         self._state, self._time, self._last = state, time, last
-        self._transcript.append(ReplayEntry("step", action, None, outcome))
+        self._transcript.append(entry)
         return result
 
     def recall(self, outcome: Any) -> None:
@@ -91,7 +94,7 @@ class HostEngine:
 
     def recorded_outcome(self) -> Any:
         """The outcome of the last step, if a replay must not compute it again."""
-        return self._transcript[-1].outcome if self._transcript else None
+        return _as_entry(self._transcript[-1]).outcome if self._transcript else None
 
     def workspace(self) -> Workspace | None:
         return self.env.workspace(self.state(), self._params)
@@ -151,7 +154,7 @@ class HostEngine:
         def restore() -> HostEngine:
             # Copied, because an environment may hold mutable objects of the user.
             twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
-            twin.replay(*reset, transcript[:length], self._digest(last))
+            twin.replay(*reset, [_as_entry(item) for item in transcript[:length]], self._digest(last))
             return twin
 
         return restore
@@ -182,7 +185,7 @@ class HostEngine:
             header |= {"time": self._time, "last": [self.obs_space.to_json(obs), *rest]}
             return header, self.env.save_state(self._state, self._params)
         self._check_replayable()
-        transcript = [self._event(entry) for entry in self._transcript]
+        transcript = [self._event(_as_entry(item)) for item in self._transcript]
         return header | {"transcript": transcript, "digest": self._digest(self._last)}, b""
 
     def _check_replayable(self) -> None:
@@ -251,6 +254,11 @@ class HostEngine:
             self.env.close(state)
         except (Exception, SystemExit):  # a user's code may raise anything, and close() never fails
             log.exception("%s raised when it was closed", type(self.env).__name__)
+
+
+def _as_entry(item: Any) -> ReplayEntry:
+    """An item of a transcript as an entry."""
+    return item if type(item) is ReplayEntry else ReplayEntry("step", item)
 
 
 def _overridden(env: Environment, name: str) -> Callable[..., Any] | None:

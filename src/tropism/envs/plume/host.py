@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import host_device
-from tropism.core.environment import Environment, Info
+from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import Timestep, host_key, seed_words
 from tropism.core.host import Host
 from tropism.core.native.engine import make_compiled_engine
@@ -28,10 +29,10 @@ from tropism.envs.plume.host_parts import (
     start_pose,
     to_pose,
 )
-from tropism.envs.plume.host_state import PlumeHostState
+from tropism.envs.plume.host_state import HostEpisode, PlumeHostState
 from tropism.envs.plume.nav import PlumeNav, PlumeNavParams, PlumeNavState
 from tropism.envs.plume.parts import PlumeParts, PlumeView
-from tropism.envs.plume.steps import PRIVATE_INFO, HostSteps, search_info, take_step
+from tropism.envs.plume.steps import PRIVATE_INFO, search_info, take_step
 from tropism.errors import StateError, ValidationError
 from tropism.plume.rewards import SparseGoal
 from tropism.plume.scene import AgentPose
@@ -52,6 +53,8 @@ from tropism.plume.user_parts import (
 )
 
 RNG = -2  # in place of a step number: selects the key of the components' generator
+NUMBERS = (int, float)
+as_coordinates = partial(tuple.__new__, Coordinates)  # faster than `Coordinates._make`
 
 
 class HostSearch:
@@ -64,6 +67,7 @@ class HostSearch:
         self.shape, self.low, self.high, self.trail = base.shape, base.low, base.high, base.trail
         self.on_grid = base.motion.on_grid
         self.engine: XlaEngine | None = None  # moves the agent and the plume if both are the library's
+        self._validates = hasattr(parts.motion, "validate_action")
         self._small_obs = SmallBox.of(base.sensor.space(base.shape))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,113 +82,135 @@ class HostSearch:
     def reset(self, seed: int, params: Any) -> tuple[Any, PlumeHostState]:
         words, rng = seed_words(seed), np.random.default_rng(host_key(seed, RNG))
         source = Coordinates(*(float(side) for side in params.field.source))
-        episode, steps = self.parts.begin_episode(seed, rng, params), HostSteps(self, params)
-        agent = AgentState(Coordinates(0, 0))
-        state = PlumeHostState(self, episode, steps, words, rng, source, self._coordinates(*source), agent, None)
+        self.parts.begin_episode(seed, rng, params)
+        goal = self._coordinates(*source)
+        episode = HostEpisode(self, seed, params, self.parts.initial, words, rng, source, goal)
         with jax.default_device(host_device()):
-            if self.parts.uses_engine:
-                self._start_engine(state, seed, params)
-            else:
-                pose = start_pose(words, params.start, params.motion, params.arena, source, params.goal_radius)
-                state.pose, state.agent = pose, self._agent_state(pose, agent)
-                state.memory = params.sensor.start(self.shape)
+            state = self._start_engine(episode) if self.parts.uses_engine else self._place_agent(episode)
         state.trail = (state.agent.position,) * self.trail
-        self.update_surroundings(state, steps.goal_radius)
-        return self.observe(state, params), state
+        self._measure(state)
+        obs = self._sense(state)
+        self.parts.latest = state
+        return obs, state
 
-    def _start_engine(self, state: PlumeHostState, seed: int, params: Any) -> None:
+    def _place_agent(self, episode: HostEpisode) -> PlumeHostState:
+        params = episode.params
+        place = (params.start, params.motion, params.arena, episode.source, params.goal_radius)
+        pose = start_pose(episode.words, *place)
+        agent = self._agent_state(pose, AgentState(Coordinates(0, 0)))
+        state = PlumeHostState(episode, agent, agent.position)
+        state.pose, state.memory = pose, params.sensor.start(self.shape)
+        return state
+
+    def _start_engine(self, episode: HostEpisode) -> PlumeHostState:
         """Reset an engine of the same search with library parts in place of the user's sensor and reward."""
         user = {"sensor": (self.parts.sensor, Concentration()), "reward": (self.parts.reward, SparseGoal())}
         parts = {name: part for name, (own, part) in user.items() if own is not None}
-        library_params = replace(params, **parts)
+        params = replace(episode.params, **parts)
         if self.engine is None:
-            self.engine = make_compiled_engine(self.base.with_parts(**parts), library_params, "auto")
-        self._follow_engine(state, self.engine.reset(seed, library_params, {}))
+            self.engine = make_compiled_engine(self.base.with_parts(**parts), params, "auto")
+        return self._follow_engine(episode, AgentState(Coordinates(0, 0)), self.engine.reset(episode.seed, params, {}))
 
-    def _follow_engine(self, state: PlumeHostState, timestep: Timestep) -> None:
-        info, agent = timestep.info, state.agent.copy()
-        agent.position, agent.orientation = Coordinates(*info["agent_xy"]), info["heading"]
-        state.agent, state.pose, state.timestep = agent, None, timestep
-        state.absorbed = timestep.terminated and not info["goal_reached"]
-        self.parts.plume.follow(self.engine, agent.position, info["concentration_at_agent"])
+    def _follow_engine(self, episode: HostEpisode, before: AgentState, timestep: Timestep) -> PlumeHostState:
+        info = timestep.info
+        position = as_coordinates(info["agent_xy"])
+        agent = AgentState(position, info["heading"], before.step_count, before.total_reward)
+        state = PlumeHostState(episode, agent, before.position)
+        state.timestep, state.absorbed = timestep, timestep.terminated and not info["goal_reached"]
+        self.parts.plume.follow(self.engine, position, info["concentration_at_agent"])
+        return state
 
-    def step(self, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
-        self._check_action(action)
-        result = take_step(state.steps, state, action)
+    def step(self, state: PlumeHostState, action: Any) -> tuple[Any, ...]:
+        parts = self.parts
+        if state is not parts.latest:
+            state = self.resume(state)
+            return state.episode.search.step(state, action)
+        if self._validates and not parts.motion.validate_action(action):
+            raise ValidationError("action", action, f"one that {type(parts.motion).__name__}.validate_action accepts")
+        parts.latest = None
+        result = take_step(self, state, action)
+        parts.latest = result[1]
         state.episode.actions.append(action)
         return result
 
     def info(self, state: PlumeHostState) -> Info:
-        agent, goal = state.agent, tuple(state.goal)
+        agent, goal = state.agent, tuple(state.episode.goal)
         position, heading = tuple(agent.position), agent.orientation % 360.0
         return search_info(agent.goal_reached, position, heading, goal, state.distance, state.concentration)
 
     def resume(self, state: PlumeHostState) -> PlumeHostState:
         """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
-        episode, steps = state.episode, state.agent.step_count
-        if episode is self.parts.episode and steps == self.parts.now == len(episode.actions):
+        if state is self.parts.latest:
             return state
+        episode, steps = state.episode, state.agent.step_count
         if episode.initial_parts is None:
             advice = "give each session its own environment"
             message = f"cannot step: the components of this environment run another episode; {advice}"
             raise StateError("episode", steps, advice, message)
-        search = HostSearch(self.base, self.parts.at_episode_start(episode))
+        search = HostSearch(self.base, self.parts.at_start(episode.initial_parts))
         _, replayed = search.reset(episode.seed, episode.params)
         for action in episode.actions[:steps]:
-            replayed = search.step(replayed, action, episode.params)[1]
+            replayed = search.step(replayed, action)[1]
         return replayed
 
-    def _check_action(self, action: Any) -> None:
-        motion = self.parts.motion
-        if hasattr(motion, "validate_action") and not motion.validate_action(action):
-            raise ValidationError("action", action, f"one that {type(motion).__name__}.validate_action accepts")
+    def move(self, state: PlumeHostState, action: Any) -> PlumeHostState:
+        """The agent after its move, with the counters before the step, in the advanced plume and wind."""
+        before, episode = state.agent, state.episode
+        if self.parts.motion is not None:
+            after = PlumeHostState(episode, self._move_by_user(before, action), before.position)
+        elif self.engine is not None:
+            after = self._follow_engine(episode, before, self.engine.step(action))
+        else:
+            after = self._move_by_library(state, action)
+        after.memory = state.memory
+        if self.trail:
+            after.trail = (*state.trail[1:], after.agent.position)
+        self.parts.advance(before.step_count + 1)
+        self._measure(after)
+        return after
 
-    def move_agent(self, state: PlumeHostState, action: Any, params: Any) -> None:
-        """Move the agent of `state`; its counters are still those before the step."""
-        motion, before = self.parts.motion, state.agent
-        step = before.step_count + 1
-        if self.engine is not None:
-            self._follow_engine(state, self.engine.step(action))
-            return
-        if motion is None:
-            pose = self._run(move, params.motion, (state.words, step, action), (state,), params)
-            state.pose, state.absorbed = pose, bool(pose.absorbed)
-            state.agent = self._agent_state(pose, before)
-            return
-        result = motion.process_action(action, before.copy(), self.size)
-        state.agent = agent = self._validate_agent(result, before, step)
-        state.moved = (agent.position[0] - before.position[0], agent.position[1] - before.position[1])
-        state.pose = None
+    def _move_by_library(self, state: PlumeHostState, action: Any) -> PlumeHostState:
+        episode, before = state.episode, state.agent
+        known = (episode.words, before.step_count + 1, action)
+        pose = self._run(move, episode.params.motion, known, (state,), episode.params)
+        after = PlumeHostState(episode, self._agent_state(pose, before), before.position)
+        after.pose, after.absorbed = pose, bool(pose.absorbed)
+        return after
 
-    def _validate_agent(self, result: Any, before: AgentState, step: int) -> AgentState:
-        position: Any = getattr(result, "position", None)
-        point: Any = (position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position
-        if not self._is_inside(point):
-            point = as_array(point)
-            if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
-                expected = f"an agent with a position between {self.low} and {self.high}"
-                name = return_label(self.parts.motion, "process_action", step)
-                raise ValidationError(name, result if position is None else position, expected)
-            point = point.tolist()
-        agent = before.copy()
-        agent.position = Coordinates(*point)
-        agent.orientation = orientation = getattr(result, "orientation", before.orientation)
+    def _move_by_user(self, before: AgentState, action: Any) -> AgentState:
+        result = self.parts.motion.process_action(action, before.copy(), self.size)
+        try:
+            point = result.position.x, result.position.y
+        except AttributeError:
+            point = getattr(result, "position", None)
+        x, y = point if self._is_inside(point) else self._read_position(result, before.step_count + 1)
+        orientation = getattr(result, "orientation", before.orientation)
         if type(orientation) is not float or not math.isfinite(orientation):
-            label = return_label(self.parts.motion, "process_action", step)
-            agent.orientation = require_finite(f"the orientation in {label}", orientation)
-        return agent
+            label = return_label(self.parts.motion, "process_action", before.step_count + 1)
+            orientation = require_finite(f"the orientation in {label}", orientation)
+        return AgentState(as_coordinates((x, y)), orientation, before.step_count, before.total_reward)
+
+    def _read_position(self, result: Any, step: int) -> Any:
+        """The position of the agent that a user's motion returned, or an error."""
+        position: Any = getattr(result, "position", None)
+        point = as_array((position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position)
+        if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
+            expected = f"an agent with a position between {self.low} and {self.high}"
+            name = return_label(self.parts.motion, "process_action", step)
+            raise ValidationError(name, result if position is None else position, expected)
+        return point.tolist()
 
     def _is_inside(self, point: Any) -> bool:
         """Whether a point is a pair of plain numbers inside the arena."""
         if type(point) is not tuple or len(point) != 2:
             return False
         x, y = point
-        plain = type(x) in (int, float) and type(y) in (int, float)
+        plain = type(x) in NUMBERS and type(y) in NUMBERS
         return plain and self.low[0] <= x <= self.high[0] and self.low[1] <= y <= self.high[1]
 
-    def update_surroundings(self, state: PlumeHostState, goal_radius: float) -> None:
-        """Update the field, the concentration at the agent, the distance and whether the goal is reached."""
-        plume, agent = self.parts.plume, state.agent
+    def _measure(self, state: PlumeHostState) -> None:
+        """Set the concentration at the agent, the distance and whether the goal is reached."""
+        plume, agent, episode = self.parts.plume, state.agent, state.episode
         if state.timestep is not None:
             info = state.timestep.info
             state.concentration, state.distance = info["concentration_at_agent"], info["distance_to_goal"]
@@ -192,48 +218,62 @@ class HostSearch:
             return
         x, y = agent.position
         state.concentration = sample_plume(plume, x, y, self.parts.now)
-        state.distance = math.dist(agent.position, state.source)
-        agent.goal_reached = state.distance <= goal_radius
-        state.field = plume.state if isinstance(plume, PlumeView) else None
+        state.distance = math.dist(agent.position, episode.source)
+        agent.goal_reached = state.distance <= episode.goal_radius
+        if not self.parts.owns_plume:
+            state.field = plume.state
 
-    def reward(self, state: PlumeHostState, action: Any, after: PlumeHostState, params: Any) -> float:
+    def reward(self, before: PlumeHostState, action: Any, after: PlumeHostState) -> float:
         reward = self.parts.reward
-        if reward is None and after.timestep is not None:
+        if reward is not None:
+            value = reward.compute_reward(before.agent.copy(), action, after.agent.copy(), self.parts.plume)
+            if type(value) is float and math.isfinite(value):
+                return value
+            return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
+        if after.timestep is not None:
             return after.timestep.reward
-        if reward is None:
-            known = (action, after.agent.goal_reached)
-            return float(self._run(compute_reward, params.reward, known, (state, after), params))
-        value = reward.compute_reward(state.agent.copy(), action, after.agent.copy(), self.parts.plume)
-        if type(value) is float and math.isfinite(value):
-            return value
-        return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
+        params, known = after.episode.params, (action, after.agent.goal_reached)
+        return float(self._run(compute_reward, params.reward, known, (before, after), params))
 
-    def observe(self, state: PlumeHostState, params: Any) -> Any:
-        sensor, step = self.parts.sensor, self.parts.now
-        if sensor is None and state.timestep is not None:
+    def observe(self, state: PlumeHostState, reward: float) -> tuple[Any, PlumeHostState]:
+        agent = state.agent
+        agent.step_count += 1
+        agent.total_reward += reward
+        return self._sense(state), state
+
+    def _sense(self, state: PlumeHostState) -> Any:
+        sensor, episode = self.parts.sensor, state.episode
+        if sensor is not None:
+            obs = sensor.get_observation(self._surroundings(state))
+            if self._small_obs is not None and self._small_obs.contains(obs):
+                return obs.copy()
+            label = return_label(sensor, "get_observation", self.parts.now)
+            return episode.params.sensor.space(self.shape).coerce(obs, label)
+        if state.timestep is not None:
             return state.timestep.obs
-        if sensor is None:
-            known = (state.words, step, state.memory)
-            obs, state.memory = self._run(sense, params.sensor, known, (state,), params)
-            return jax.tree.map(np.array, obs)
-        obs = sensor.get_observation(self._surroundings(state))
-        if self._small_obs is not None and self._small_obs.contains(obs):
-            return obs.copy()
-        return params.sensor.space(self.shape).coerce(obs, return_label(sensor, "get_observation", step))
+        known = (episode.words, self.parts.now, state.memory)
+        obs, state.memory = self._run(sense, episode.params.sensor, known, (state,), episode.params)
+        return jax.tree.map(np.array, obs)
 
     def _surroundings(self, state: PlumeHostState) -> Surroundings:
-        parts = self.parts
-        values = {
-            "agent_state": state.agent.copy(),
-            "concentration_field": parts.plume,
-            "wind_field": parts.wind,
-            "goal_location": state.goal,
-            "grid_size": self.size,
-            "step_count": state.agent.step_count,
-            "max_steps": state.steps.max_steps,
-            "rng": state.rng,
-        }
-        return Surroundings(values, lambda: plume_raster(parts.plume, self.shape, parts.now))
+        episode, agent = state.episode, state.agent
+        return Surroundings(
+            {
+                "agent_state": agent.copy(),
+                "concentration_field": self.parts.plume,
+                "wind_field": self.parts.wind,
+                "goal_location": episode.goal,
+                "grid_size": self.size,
+                "step_count": agent.step_count,
+                "max_steps": episode.max_steps,
+                "rng": episode.rng,
+            }
+        )
+
+    def outcome(self, state: PlumeHostState) -> tuple[bool, Info]:
+        """Whether the episode is over; the engine adds the info of the state."""
+        agent = state.agent
+        return outcome(agent.goal_reached or state.absorbed, agent.step_count >= state.episode.max_steps)
 
     def _run(self, function: Any, part: Any, known: SceneParts, states: tuple[PlumeHostState, ...], params: Any) -> Any:
         """Run a part compiled, unless it uses a plume or a wind that is a Python object."""
@@ -264,7 +304,8 @@ class HostSearch:
         if (pose := state.pose) is None and self.engine is not None:
             pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
         elif pose is None:
-            pose = to_pose(state.agent.position, state.agent.orientation, state.moved)
+            (x, y), (x_before, y_before) = state.agent.position, state.previous
+            pose = to_pose((x, y), state.agent.orientation, (x - x_before, y - y_before))
         state.pose = pose
         return pose
 
@@ -317,8 +358,7 @@ class PlumeHost(Environment):
         return self.search.reset(key, params)
 
     def step(self, key: int, state: PlumeHostState, action: Any, params: Any) -> tuple[Any, ...]:
-        state = state.search.resume(state)
-        return state.search.step(state, action, params)
+        return state.episode.search.step(state, action)
 
     def info(self, state: PlumeHostState, params: Any) -> Info:
         return self.search.info(state)
@@ -331,8 +371,8 @@ class PlumeHost(Environment):
 
     def render(self, state: PlumeHostState, params: Any) -> NDArray[Any]:
         with jax.default_device(host_device()):
-            state = state.search.resume(state)
-            _, _, field, field_state = state.search.host_scene_parts(state, params)
+            state = state.episode.search.resume(state)
+            _, _, field, field_state = state.episode.search.host_scene_parts(state, params)
             return np.array(self.base.render(self._pure(state, field_state), replace(params, field=field)))
 
     def describe(self, state: PlumeHostState, obs: Any, params: Any) -> str:

@@ -1,32 +1,38 @@
 """The state of a search on the host."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tropism.core.episode import Timestep
-from tropism.envs.plume.parts import HostEpisode
-from tropism.envs.plume.steps import HostSteps
 from tropism.plume.scene import AgentPose
 from tropism.plume.user_parts import AgentState, Coordinates
 
 
 @dataclass(eq=False)
-class PlumeHostState:
-    """The state of an episode; a step changes a copy of it."""
+class HostEpisode:
+    """What stays the same in an episode, and the actions from which it is replayed."""
 
     search: Any  # its parts run this episode
-    episode: HostEpisode
-    steps: HostSteps
+    seed: int
+    params: Any
+    initial_parts: Any  # copies of the user's sensor, motion and reward at its start; None if they cannot be copied
     words: NDArray[Any]  # the seed's
     rng: np.random.Generator
     source: Coordinates
     goal: Coordinates  # the source, in whole numbers on a grid
-    agent: AgentState
-    pose: AgentPose | None  # the same agent, for library parts; None until one needs it
-    moved: tuple[float, float] = (0.0, 0.0)  # over the last step, by a user's action model
+    actions: list[Any] = field(default_factory=list[Any])
+
+    def __post_init__(self) -> None:
+        self.goal_radius, self.max_steps = float(self.params.goal_radius), int(self.params.max_steps)
+
+
+class PlumeHostState:
+    """The state after a step. Defaults are on the class: a step sets only what its parts use."""
+
+    pose: AgentPose | None = None  # the same agent, for library parts; None until one needs it
     absorbed: bool = False
     timestep: Timestep | None = None  # of the engine, if there is one
     field: Any = None  # the state of a library field
@@ -35,7 +41,7 @@ class PlumeHostState:
     distance: float = 0.0  # to the source
     trail: tuple[Coordinates, ...] = ()
 
-    def copy(self) -> "PlumeHostState":
-        twin = object.__new__(PlumeHostState)
-        twin.__dict__.update(self.__dict__)
-        return twin
+    def __init__(self, episode: HostEpisode, agent: AgentState, previous: Coordinates):
+        self.episode = episode
+        self.agent = agent  # never passed to a user's part, which gets copies
+        self.previous = previous  # the position before the step
