@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tropism.core.adapters.language import Language
 from tropism.core.compiled.program import host_device
-from tropism.core.environment import Environment, Info, outcome
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep, host_key, seed_words
 from tropism.core.host import Host
 from tropism.core.native.engine import make_compiled_engine
@@ -87,7 +87,7 @@ class HostSearch:
         episode = HostEpisode(self, seed, params, self.parts.initial, words, rng, source, goal)
         with jax.default_device(host_device()):
             state = self._start_engine(episode) if self.parts.uses_engine else self._place_agent(episode)
-        state.trail = (state.agent.position,) * self.trail
+        state.trail = (state.position,) * self.trail
         self._measure(state)
         obs = self._sense(state)
         self.parts.latest = state
@@ -97,9 +97,8 @@ class HostSearch:
         params = episode.params
         place = (params.start, params.motion, params.arena, episode.source, params.goal_radius)
         pose = start_pose(episode.words, *place)
-        agent = self._agent_state(pose, AgentState(Coordinates(0, 0)))
-        state = PlumeHostState(episode, agent, agent.position)
-        state.pose, state.memory = pose, params.sensor.start(self.shape)
+        state = self._at_pose(episode, pose)
+        state.memory = params.sensor.start(self.shape)
         return state
 
     def _start_engine(self, episode: HostEpisode) -> PlumeHostState:
@@ -109,15 +108,13 @@ class HostSearch:
         params = replace(episode.params, **parts)
         if self.engine is None:
             self.engine = make_compiled_engine(self.base.with_parts(**parts), params, "auto")
-        return self._follow_engine(episode, AgentState(Coordinates(0, 0)), self.engine.reset(episode.seed, params, {}))
+        return self._follow_engine(episode, self.engine.reset(episode.seed, params, {}))
 
-    def _follow_engine(self, episode: HostEpisode, before: AgentState, timestep: Timestep) -> PlumeHostState:
+    def _follow_engine(self, episode: HostEpisode, timestep: Timestep, before: Any = None) -> PlumeHostState:
         info = timestep.info
-        position = as_coordinates(info["agent_xy"])
-        agent = AgentState(position, info["heading"], before.step_count, before.total_reward)
-        state = PlumeHostState(episode, agent, before.position)
+        state = PlumeHostState(episode, as_coordinates(info["agent_xy"]), info["heading"], before)
         state.timestep, state.absorbed = timestep, timestep.terminated and not info["goal_reached"]
-        self.parts.plume.follow(self.engine, position, info["concentration_at_agent"])
+        self.parts.plume.follow(self.engine, state.position, info["concentration_at_agent"])
         return state
 
     def step(self, state: PlumeHostState, action: Any) -> tuple[Any, ...]:
@@ -134,15 +131,14 @@ class HostSearch:
         return result
 
     def info(self, state: PlumeHostState) -> Info:
-        agent, goal = state.agent, tuple(state.episode.goal)
-        position, heading = tuple(agent.position), agent.orientation % 360.0
-        return search_info(agent.goal_reached, position, heading, goal, state.distance, state.concentration)
+        position, heading, goal = tuple(state.position), state.orientation % 360.0, state.episode.goal_location
+        return search_info(state.goal_reached, position, heading, goal, state.distance, state.concentration)
 
     def resume(self, state: PlumeHostState) -> PlumeHostState:
         """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
         if state is self.parts.latest:
             return state
-        episode, steps = state.episode, state.agent.step_count
+        episode, steps = state.episode, state.step_count
         if episode.initial_parts is None:
             advice = "give each session its own environment"
             message = f"cannot step: the components of this environment run another episode; {advice}"
@@ -155,40 +151,43 @@ class HostSearch:
 
     def move(self, state: PlumeHostState, action: Any) -> PlumeHostState:
         """The agent after its move, with the counters before the step, in the advanced plume and wind."""
-        before, episode = state.agent, state.episode
         if self.parts.motion is not None:
-            after = PlumeHostState(episode, self._move_by_user(before, action), before.position)
+            after = self._move_by_user(state, action)
         elif self.engine is not None:
-            after = self._follow_engine(episode, before, self.engine.step(action))
+            after = self._follow_engine(state.episode, self.engine.step(action), state)
         else:
             after = self._move_by_library(state, action)
-        after.memory = state.memory
+        if self.parts.sensor is None:
+            after.memory = state.memory
         if self.trail:
-            after.trail = (*state.trail[1:], after.agent.position)
-        self.parts.advance(before.step_count + 1)
+            after.trail = (*state.trail[1:], after.position)
+        self.parts.advance(state.step_count + 1)
         self._measure(after)
         return after
 
     def _move_by_library(self, state: PlumeHostState, action: Any) -> PlumeHostState:
-        episode, before = state.episode, state.agent
-        known = (episode.words, before.step_count + 1, action)
+        episode = state.episode
+        known = (episode.words, state.step_count + 1, action)
         pose = self._run(move, episode.params.motion, known, (state,), episode.params)
-        after = PlumeHostState(episode, self._agent_state(pose, before), before.position)
-        after.pose, after.absorbed = pose, bool(pose.absorbed)
+        after = self._at_pose(episode, pose, state)
+        after.absorbed = bool(pose.absorbed)
         return after
 
-    def _move_by_user(self, before: AgentState, action: Any) -> AgentState:
-        result = self.parts.motion.process_action(action, before.copy(), self.size)
+    def _move_by_user(self, state: PlumeHostState, action: Any) -> PlumeHostState:
+        counters = state.step_count, state.total_reward, state.goal_reached
+        agent = AgentState(state.position, state.orientation, *counters)
+        result = self.parts.motion.process_action(action, agent, self.size)
         try:
             point = result.position.x, result.position.y
         except AttributeError:
             point = getattr(result, "position", None)
-        x, y = point if self._is_inside(point) else self._read_position(result, before.step_count + 1)
-        orientation = getattr(result, "orientation", before.orientation)
+        if not self._is_inside(point):
+            point = self._read_position(result, state.step_count + 1)
+        orientation = getattr(result, "orientation", state.orientation)
         if type(orientation) is not float or not math.isfinite(orientation):
-            label = return_label(self.parts.motion, "process_action", before.step_count + 1)
+            label = return_label(self.parts.motion, "process_action", state.step_count + 1)
             orientation = require_finite(f"the orientation in {label}", orientation)
-        return AgentState(as_coordinates((x, y)), orientation, before.step_count, before.total_reward)
+        return PlumeHostState(state.episode, as_coordinates(point), orientation, state)
 
     def _read_position(self, result: Any, step: int) -> Any:
         """The position of the agent that a user's motion returned, or an error."""
@@ -210,35 +209,34 @@ class HostSearch:
 
     def _measure(self, state: PlumeHostState) -> None:
         """Set the concentration at the agent, the distance and whether the goal is reached."""
-        plume, agent, episode = self.parts.plume, state.agent, state.episode
+        plume, episode = self.parts.plume, state.episode
         if state.timestep is not None:
             info = state.timestep.info
             state.concentration, state.distance = info["concentration_at_agent"], info["distance_to_goal"]
-            agent.goal_reached = info["goal_reached"]
+            state.goal_reached = info["goal_reached"]
             return
-        x, y = agent.position
+        x, y = state.position
         state.concentration = sample_plume(plume, x, y, self.parts.now)
-        state.distance = math.dist(agent.position, episode.source)
-        agent.goal_reached = state.distance <= episode.goal_radius
+        state.distance = math.dist(state.position, episode.source)
+        state.goal_reached = state.distance <= episode.goal_radius
         if not self.parts.owns_plume:
             state.field = plume.state
 
     def reward(self, before: PlumeHostState, action: Any, after: PlumeHostState) -> float:
         reward = self.parts.reward
         if reward is not None:
-            value = reward.compute_reward(before.agent.copy(), action, after.agent.copy(), self.parts.plume)
+            value = reward.compute_reward(before.agent, action, after.agent, self.parts.plume)
             if type(value) is float and math.isfinite(value):
                 return value
             return require_finite(return_label(reward, "compute_reward", self.parts.now), value)
         if after.timestep is not None:
             return after.timestep.reward
-        params, known = after.episode.params, (action, after.agent.goal_reached)
+        params, known = after.episode.params, (action, after.goal_reached)
         return float(self._run(compute_reward, params.reward, known, (before, after), params))
 
     def observe(self, state: PlumeHostState, reward: float) -> tuple[Any, PlumeHostState]:
-        agent = state.agent
-        agent.step_count += 1
-        agent.total_reward += reward
+        state.step_count += 1
+        state.total_reward += reward
         return self._sense(state), state
 
     def _sense(self, state: PlumeHostState) -> Any:
@@ -255,25 +253,28 @@ class HostSearch:
         obs, state.memory = self._run(sense, episode.params.sensor, known, (state,), episode.params)
         return jax.tree.map(np.array, obs)
 
-    def _surroundings(self, state: PlumeHostState) -> Surroundings:
-        episode, agent = state.episode, state.agent
-        return Surroundings(
-            {
-                "agent_state": agent.copy(),
-                "concentration_field": self.parts.plume,
-                "wind_field": self.parts.wind,
-                "goal_location": episode.goal,
-                "grid_size": self.size,
-                "step_count": agent.step_count,
-                "max_steps": episode.max_steps,
-                "rng": episode.rng,
-            }
-        )
+    def _surroundings(self, state: PlumeHostState) -> dict[str, Any]:
+        episode, parts = state.episode, self.parts
+        values = {
+            "agent_state": state.agent,
+            "concentration_field": parts.plume,
+            "wind_field": parts.wind,
+            "goal_location": episode.goal,
+            "grid_size": self.size,
+            "step_count": state.step_count,
+            "max_steps": episode.max_steps,
+            "rng": episode.rng,
+        }
+        if not parts.has_array:
+            return Surroundings(values)
+        values["plume_field"] = parts.raster(self.shape)
+        return values
 
     def outcome(self, state: PlumeHostState) -> tuple[bool, Info]:
-        """Whether the episode is over; the engine adds the info of the state."""
-        agent = state.agent
-        return outcome(agent.goal_reached or state.absorbed, agent.step_count >= state.episode.max_steps)
+        terminated, truncated = state.goal_reached or state.absorbed, state.step_count >= state.episode.max_steps
+        info = self.info(state)
+        info["terminated"], info["truncated"] = terminated, truncated
+        return terminated or truncated, info
 
     def _run(self, function: Any, part: Any, known: SceneParts, states: tuple[PlumeHostState, ...], params: Any) -> Any:
         """Run a part compiled, unless it uses a plume or a wind that is a Python object."""
@@ -296,7 +297,7 @@ class HostSearch:
         field, field_state = params.field, state.field if self.engine is None else self.engine.state().field
         if self.parts.owns_plume or self.parts.owns_wind:
             field = HostField(field.source, None if self.parts.owns_plume else field, self.parts, self.shape)
-            field_state = HostFieldState(state.agent.step_count, state.agent.position, state.concentration, state.field)
+            field_state = HostFieldState(state.step_count, state.position, state.concentration, state.field)
         return self.pose(state), params.arena, field, field_state
 
     def pose(self, state: PlumeHostState) -> AgentPose:
@@ -304,18 +305,17 @@ class HostSearch:
         if (pose := state.pose) is None and self.engine is not None:
             pose = jax.tree.map(jnp.asarray, self.engine.state().agent)
         elif pose is None:
-            (x, y), (x_before, y_before) = state.agent.position, state.previous
-            pose = to_pose((x, y), state.agent.orientation, (x - x_before, y - y_before))
+            (x, y), (x_before, y_before) = state.position, state.previous
+            pose = to_pose((x, y), state.orientation, (x - x_before, y - y_before))
         state.pose = pose
         return pose
 
-    def _agent_state(self, pose: AgentPose, before: AgentState) -> AgentState:
-        """Convert the library's agent to the one passed to user parts."""
+    def _at_pose(self, episode: HostEpisode, pose: AgentPose, before: Any = None) -> PlumeHostState:
         x, y = np.asarray(pose.xy).tolist()
-        agent = before.copy()
-        agent.position = self._coordinates(x, y)
-        agent.orientation = float(np.degrees(np.asarray(pose.heading))) % 360.0
-        return agent
+        heading = float(np.degrees(np.asarray(pose.heading))) % 360.0
+        state = PlumeHostState(episode, self._coordinates(x, y), heading, before)
+        state.pose = pose
+        return state
 
     def _coordinates(self, x: float, y: float) -> Coordinates:
         return Coordinates(round(x), round(y)) if self.on_grid else Coordinates(x, y)
@@ -328,7 +328,7 @@ class PlumeHost(Environment):
     objects run the episode that started last; earlier ones, in other sessions, continue with copies of them.
     """
 
-    host = Host(reseedable=False)
+    host = Host(reseedable=False, complete_info=True)
     private_info = PRIVATE_INFO
 
     search: HostSearch
@@ -387,4 +387,4 @@ class PlumeHost(Environment):
 
     def _pure(self, state: PlumeHostState, field: Any) -> PlumeNavState:
         trail = jnp.asarray(np.reshape(state.trail, (-1, 2)), float)
-        return PlumeNavState(jnp.int32(state.agent.step_count), self.search.pose(state), field, state.memory, trail)
+        return PlumeNavState(jnp.int32(state.step_count), self.search.pose(state), field, state.memory, trail)

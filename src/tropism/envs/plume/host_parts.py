@@ -35,7 +35,7 @@ class SmallBox:
 
     def __init__(self, space: Box):
         self.shape, self.dtype = space.shape, space.dtype
-        self.bounds = list(zip(space.low.tolist(), space.high.tolist(), strict=True))
+        self.low, self.high = space.low.tolist(), space.high.tolist()
 
     @classmethod
     def of(cls, space: Space) -> "SmallBox | None":
@@ -45,9 +45,12 @@ class SmallBox:
         return None
 
     def contains(self, obs: Any) -> bool:
-        if type(obs) is not np.ndarray or obs.dtype != self.dtype or obs.shape != self.shape:
+        if type(obs) is not np.ndarray or obs.dtype is not self.dtype or obs.shape != self.shape:
             return False
-        return all(low <= value <= high for value, (low, high) in zip(obs.tolist(), self.bounds, strict=True))
+        for value, low, high in zip(obs.tolist(), self.low, self.high, strict=True):
+            if not low <= value <= high:
+                return False
+        return True
 
 
 def _scene(parts: SceneParts) -> Scene:

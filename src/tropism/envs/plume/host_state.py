@@ -27,21 +27,36 @@ class HostEpisode:
 
     def __post_init__(self) -> None:
         self.goal_radius, self.max_steps = float(self.params.goal_radius), int(self.params.max_steps)
+        self.goal_location = tuple(self.goal)
 
 
 class PlumeHostState:
-    """The state after a step. Defaults are on the class: a step sets only what its parts use."""
+    """The state after a step. Defaults are on the class, so that a step sets only what its parts use."""
 
+    goal_reached = False
     pose: AgentPose | None = None  # the same agent, for library parts; None until one needs it
-    absorbed: bool = False
+    absorbed = False
     timestep: Timestep | None = None  # of the engine, if there is one
     field: Any = None  # the state of a library field
     memory: Any = ()  # a library sensor's
-    concentration: float = 0.0  # concentration at the agent
-    distance: float = 0.0  # to the source
+    concentration = 0.0  # concentration at the agent
+    distance = 0.0  # to the source
     trail: tuple[Coordinates, ...] = ()
+    _agent: AgentState | None = None
 
-    def __init__(self, episode: HostEpisode, agent: AgentState, previous: Coordinates):
+    def __init__(self, episode: HostEpisode, position: Coordinates, orientation: float, before: Any = None):
         self.episode = episode
-        self.agent = agent  # never passed to a user's part, which gets copies
-        self.previous = previous  # the position before the step
+        self.position = position
+        self.orientation = orientation  # degrees
+        self.previous, self.step_count, self.total_reward = position, 0, 0.0
+        if before is not None:  # the counters are updated at the end of the step
+            self.previous, self.step_count, self.total_reward = before.position, before.step_count, before.total_reward
+
+    @property
+    def agent(self) -> AgentState:
+        """The agent for the user's reward and sensor. They may keep it; changes that they make are undone."""
+        if (agent := self._agent) is None:
+            agent = self._agent = AgentState(self.position)
+        agent.position, agent.orientation, agent.goal_reached = self.position, self.orientation, self.goal_reached
+        agent.step_count, agent.total_reward = self.step_count, self.total_reward
+        return agent

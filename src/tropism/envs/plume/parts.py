@@ -17,7 +17,7 @@ from tropism.envs.plume.steps import FIELD
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
 from tropism.plume.scene import Arena
-from tropism.plume.user_parts import require
+from tropism.plume.user_parts import plume_raster, require
 from tropism.plume.wind import Constant, Wind
 
 WIND = -3  # in place of a step number: selects the key of a user's wind
@@ -44,6 +44,9 @@ class PlumeParts:
         self.now = 0
         self.latest: Any = None  # the state after the last step; None during a step
         self.initial: Any = None  # `copy_user_parts()` at the start of the current episode
+        # An array that a user's plume holds is passed to the sensor; one that it computes only if the sensor reads it.
+        self.has_array = isinstance(getattr(self.plume, "__dict__", {}).get("field_array"), np.ndarray)
+        self._raster: Any = None
         self._advancing = [part for part in (self.plume, self.wind) if hasattr(part, "advance_to_step")]
         self._origin = uuid.uuid4().hex  # shared by copies
 
@@ -77,6 +80,11 @@ class PlumeParts:
         for part in self._advancing:
             part.advance_to_step(step)
 
+    def raster(self, shape: tuple[int, int]) -> NDArray[Any]:
+        if self._raster is not (array := self.plume.field_array):
+            self._raster = array = plume_raster(self.plume, shape, self.now)
+        return array
+
     def _copy_user_parts(self) -> Any:
         """Copy the user's parts at the start of an episode. Plume and wind are excluded: a reset restores them."""
         shared = {id(part): part for part in (self.plume, self.wind)}
@@ -92,7 +100,7 @@ class PlumeParts:
         return copy.deepcopy(twin)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "latest": None, "initial": None}
+        state = {**self.__dict__, "latest": None, "initial": None, "_raster": None}
         if self.initial is not None:
             state["sensor"], state["motion"], state["reward"] = self.initial
         return state
