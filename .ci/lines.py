@@ -10,7 +10,7 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9935, 5900),
+    "core": (9945, 5900),
     "check": (1420, 1100),
     "isolation": (670, 650),
     "envs": (4090, 2900),

@@ -1,7 +1,7 @@
 """User-defined Python objects as parts of a search: their required members, arguments and return values."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,38 +42,32 @@ class GridSize(NamedTuple):
 
 @dataclass
 class AgentState:
-    """The agent as passed to user parts; each call gets its own copy."""
+    """The agent as passed to user parts. Without defaults, which would be class attributes and slow down reads."""
 
     position: Any  # Coordinates; user parts may set any pair
-    orientation: Any = 0.0  # degrees, 0 along +x and 90 along +y
-    step_count: int = 0
-    total_reward: float = 0.0
-    goal_reached: bool = False
-
-    def copy(self) -> "AgentState":
-        return AgentState(self.position, self.orientation, self.step_count, self.total_reward, self.goal_reached)
+    orientation: Any  # degrees, 0 along +x and 90 along +y
+    step_count: int
+    total_reward: float
+    goal_reached: bool
 
 
-class Surroundings(dict[str, Any]):
+class Surroundings(Mapping[str, Any]):
     """The input of a user's sensor. `plume_field`, the (height, width) array, is computed when it is read."""
 
-    def __missing__(self, name: str) -> Any:
-        if name != "plume_field":
-            raise KeyError(name)
-        width, height = self["grid_size"]
-        self[name] = plume_raster(self["concentration_field"], (height, width), self["step_count"])
-        return self[name]
+    def __init__(self, values: dict[str, Any], plume_field: Callable[[], NDArray[Any]]):
+        self._values = values
+        self._plume_field = plume_field
 
-    def __contains__(self, name: object) -> bool:
-        return name == "plume_field" or super().__contains__(name)
+    def __getitem__(self, name: str) -> Any:
+        if name == "plume_field" and name not in self._values:
+            self._values[name] = self._plume_field()
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*super().__iter__(), "plume_field")))
+        return iter({**self._values, "plume_field": None})
 
     def __len__(self) -> int:
-        return super().__len__() + (not super().__contains__("plume_field"))
-
-    get, keys, values, items = Mapping.get, Mapping.keys, Mapping.values, Mapping.items  # those that use the above
+        return len({*self._values, "plume_field"})
 
 
 def require(name: str, component: Any) -> Any:

@@ -31,32 +31,31 @@ class HostEpisode:
 
 
 class PlumeHostState:
-    """The state after a step. Defaults are on the class, so that a step sets only what its parts use."""
+    """The state after a step. Only what every step uses is set by the constructor."""
 
-    goal_reached = False
-    pose: AgentPose | None = None  # the same agent, for library parts; None until one needs it
     absorbed = False
+    pose: AgentPose | None = None  # the same agent, for library parts; None until one needs it
     timestep: Timestep | None = None  # of the engine, if there is one
     field: Any = None  # the state of a library field
     memory: Any = ()  # a library sensor's
-    concentration = 0.0  # concentration at the agent
-    distance = 0.0  # to the source
     trail: tuple[Coordinates, ...] = ()
     _agent: AgentState | None = None
 
-    def __init__(self, episode: HostEpisode, position: Coordinates, orientation: float, before: Any = None):
+    def __init__(self, episode: HostEpisode, position: Coordinates, orientation: float, previous: Coordinates):
         self.episode = episode
         self.position = position
         self.orientation = orientation  # degrees
-        self.previous, self.step_count, self.total_reward = position, 0, 0.0
-        if before is not None:  # the counters are updated at the end of the step
-            self.previous, self.step_count, self.total_reward = before.position, before.step_count, before.total_reward
+        self.previous = previous  # the position before the step
+        self.step_count, self.total_reward = 0, 0.0
+        self.concentration, self.distance, self.goal_reached = 0.0, 0.0, False
 
-    @property
     def agent(self) -> AgentState:
         """The agent for the user's reward and sensor. They may keep it; changes that they make are undone."""
         if (agent := self._agent) is None:
-            agent = self._agent = AgentState(self.position)
+            self._agent = agent = AgentState(
+                self.position, self.orientation, self.step_count, self.total_reward, self.goal_reached
+            )
+            return agent
         agent.position, agent.orientation, agent.goal_reached = self.position, self.orientation, self.goal_reached
         agent.step_count, agent.total_reward = self.step_count, self.total_reward
         return agent

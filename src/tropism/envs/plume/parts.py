@@ -17,7 +17,7 @@ from tropism.envs.plume.steps import FIELD
 from tropism.errors import ValidationError
 from tropism.plume.fields import Field
 from tropism.plume.scene import Arena
-from tropism.plume.user_parts import plume_raster, require
+from tropism.plume.user_parts import require
 from tropism.plume.wind import Constant, Wind
 
 WIND = -3  # in place of a step number: selects the key of a user's wind
@@ -44,10 +44,11 @@ class PlumeParts:
         self.now = 0
         self.latest: Any = None  # the state after the last step; None during a step
         self.initial: Any = None  # `copy_user_parts()` at the start of the current episode
-        # An array that a user's plume holds is passed to the sensor; one that it computes only if the sensor reads it.
-        self.has_array = isinstance(getattr(self.plume, "__dict__", {}).get("field_array"), np.ndarray)
-        self._raster: Any = None
-        self._advancing = [part for part in (self.plume, self.wind) if hasattr(part, "advance_to_step")]
+        self.holds_array = isinstance(getattr(self.plume, "__dict__", {}).get("field_array"), np.ndarray)
+        self.array: Any = None  # the last `field_array` of the user's plume that was checked
+        self.plume_advances = hasattr(self.plume, "advance_to_step")
+        clocked = (self.plume, None if wind is None else self.wind)  # without a wind, it is constant
+        self.advancing: list[Any] = [part for part in clocked if hasattr(part, "advance_to_step")]
         self._origin = uuid.uuid4().hex  # shared by copies
 
     def _wind_view(self, wind: Wind | None) -> Any:
@@ -69,21 +70,10 @@ class PlumeParts:
         elif hasattr(self.plume, "reset"):
             self.plume.reset(small_seed(seed))
         if isinstance(self.wind, WindView):
-            duration = step_duration(params.field, params.motion, params.sensor)
-            self.wind.dt = 1.0 if duration is None else duration
+            self.wind.params, self.wind.dt = params, None
             self.wind.reset(seed)
         elif hasattr(self.wind, "reset"):
             self.wind.reset(small_seed(host_key(seed, WIND)))
-
-    def advance(self, step: int) -> None:
-        self.now = step
-        for part in self._advancing:
-            part.advance_to_step(step)
-
-    def raster(self, shape: tuple[int, int]) -> NDArray[Any]:
-        if self._raster is not (array := self.plume.field_array):
-            self._raster = array = plume_raster(self.plume, shape, self.now)
-        return array
 
     def _copy_user_parts(self) -> Any:
         """Copy the user's parts at the start of an episode. Plume and wind are excluded: a reset restores them."""
@@ -100,7 +90,7 @@ class PlumeParts:
         return copy.deepcopy(twin)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "latest": None, "initial": None, "_raster": None}
+        state = {**self.__dict__, "latest": None, "initial": None, "array": None}
         if self.initial is not None:
             state["sensor"], state["motion"], state["reward"] = self.initial
         return state
@@ -226,12 +216,16 @@ class WindView(_SteppedPart):
     def __init__(self, wind: Wind | None = None):
         super().__init__()
         self.wind = Constant() if wind is None else wind
-        self.dt: Any = 1.0
+        self.params: Any = None
+        self.dt: Any = None  # computed when it is needed
 
     def initial_state(self) -> Any:
         return _init(self.wind, self.words)
 
     def next_state(self, state: Any, step: int) -> Any:
+        if self.dt is None:
+            seconds = step_duration(self.params.field, self.params.motion, self.params.sensor)
+            self.dt = 1.0 if seconds is None else seconds
         return _advance_wind(self.wind, self.words, step, state, self.dt)
 
     def sample(self, position: Any) -> NDArray[Any]:
