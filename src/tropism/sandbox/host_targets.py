@@ -240,7 +240,3 @@ def _memory_address(pid: int) -> int:
     """The first mapped address of this process."""
     with open(f"/proc/{pid}/maps") as maps:
         return int(maps.read().partition("-")[0] or "0", 16)
-
-
-def was_killed(process: "subprocess.Popen[bytes]") -> bool:
-    return process.poll() == -signal.SIGKILL
