@@ -2,6 +2,7 @@
 
 TropismError
 ├── ValidationError(ValueError)          a value from a caller is invalid
+│   ├── ActionError                        an environment rejected an action, and has not changed
 │   ├── MissingFileError                   a workspace has no such file
 │   ├── ObservationError                   an environment returned a value that it does not declare
 │   └── UnknownEnvironmentError(KeyError)  no such environment id
@@ -40,6 +41,10 @@ class TropismError(Exception):
 
 class ValidationError(TropismError, ValueError):
     """A value from a caller is not what was expected."""
+
+
+class ActionError(ValidationError):
+    """An environment rejected an action of its space, before it changed anything."""
 
 
 class ObservationError(ValidationError):

@@ -1,5 +1,6 @@
 """An environment is a pure function of (key, state, action, params)."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -137,6 +138,10 @@ class Environment(Module):
 
     def recall(self, state: Any, outcome: Any) -> None:
         """Called before a step is replayed, with its recorded outcome if it had one."""
+
+    def copy_at_start(self, state: Any) -> "Environment":
+        """A copy that can replay the episode of `state`; a host environment may hold mutable objects of the user."""
+        return copy.deepcopy(self)
 
     def save_state(self, state: Any, params: Any) -> bytes:
         """The state as bytes, if `host.copyable`."""

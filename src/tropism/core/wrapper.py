@@ -1,6 +1,8 @@
 """The base class of environments that wrap another one."""
 
+import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tropism.core.adapters.language import Language
@@ -24,7 +26,11 @@ class Wrapper(Environment):
 
     @property
     def host(self) -> Host | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.env.host
+        """The traits of `env`, whose steps do not have the info that a subclass adds."""
+        host, kind = self.env.host, type(self)
+        if host is None or (kind.info is Wrapper.info and kind.step is Wrapper.step):
+            return host
+        return replace(host, complete_info=False)
 
     @property
     def endless(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -103,6 +109,9 @@ class Wrapper(Environment):
 
     def recall(self, state: Any, outcome: Any) -> None:
         self.env.recall(self.unwrap(state, None)[0], outcome)
+
+    def copy_at_start(self, state: Any) -> Environment:
+        return copy.deepcopy(self, {id(self.env): self.env.copy_at_start(self.unwrap(state, None)[0])})
 
     def save_state(self, state: Any, params: Any) -> bytes:
         return self.env.save_state(*self.unwrap(state, params))

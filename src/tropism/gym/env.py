@@ -106,19 +106,9 @@ class GymEnv(gymnasium.Env[Any, Any]):
             obs = self._to_gym(obs)
         if self._window is not None:
             self._window.show(session.render())
-        return (
-            obs,
-            reward,
-            terminated,
-            truncated,
-            {
-                **info,
-                "seed": self._seed,
-                "step_count": session.step_count,
-                "episode_count": session.episode_count,
-                "total_reward": session.total_reward,
-            },
-        )
+        info["seed"], info["step_count"] = self._seed, session.step_count
+        info["episode_count"], info["total_reward"] = session.episode_count, session.total_reward
+        return obs, reward, terminated, truncated, info
 
     def render(self) -> Any:
         """A (H, W, 3) uint8 picture in `rgb_array` mode; None in `human` mode, where a window shows it."""

@@ -84,6 +84,10 @@ class IsolatedEnvironment(Wrapper):
     def recorded_outcome(self, state: EpisodeProcess) -> None:
         """None: a replay computes everything again."""
 
+    def copy_at_start(self, state: EpisodeProcess) -> Environment:
+        """Each process starts with `env` as it is here, where no episode changes it."""
+        return Environment.copy_at_start(self, state)
+
     def close(self, state: EpisodeProcess) -> None:
         state.close()
 

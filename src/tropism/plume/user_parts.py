@@ -1,7 +1,7 @@
 """User-defined Python objects as parts of a search: their required members, arguments and return values."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tropism.core.spaces import Space
 from tropism.core.spaces.space import as_array
-from tropism.errors import StateError, ValidationError
+from tropism.errors import ObservationError, StateError, ValidationError
 from tropism.plume.fields.field import Field
 from tropism.plume.motion import Boundary, Motion
 from tropism.plume.rewards import Reward
@@ -54,13 +54,14 @@ class AgentState:
 class Surroundings(Mapping[str, Any]):
     """The input of a user's sensor. `plume_field`, the (height, width) array, is computed when it is read."""
 
-    def __init__(self, values: dict[str, Any], plume_field: Callable[[], NDArray[Any]]):
+    def __init__(self, values: dict[str, Any], shape: tuple[int, int]):
         self._values = values
-        self._plume_field = plume_field
+        self._shape = shape
 
     def __getitem__(self, name: str) -> Any:
         if name == "plume_field" and name not in self._values:
-            self._values[name] = self._plume_field()
+            values = self._values
+            values[name] = plume_raster(values["concentration_field"], self._shape, values["step_count"])
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -89,7 +90,7 @@ def require_finite(name: str, value: Any) -> float:
         return value
     number = as_array(value)
     if number is None or number.size != 1 or not np.isfinite(number).all():
-        raise ValidationError(name, value, "a finite number")
+        raise ObservationError(name, value, "a finite number")
     return float(number.reshape(()))
 
 
@@ -110,7 +111,7 @@ def sample_wind(wind: Any, x: Any, y: Any, step: int) -> NDArray[Any]:
     value = wind.sample(Coordinates(x, y))
     velocity = as_array(value)
     if velocity is None or velocity.shape != (2,) or not np.isfinite(velocity).all():
-        raise ValidationError(return_label(wind, "sample", step), value, "two finite numbers, the velocity (x, y)")
+        raise ObservationError(return_label(wind, "sample", step), value, "two finite numbers, the velocity (x, y)")
     return velocity
 
 
@@ -124,7 +125,7 @@ def plume_raster(plume: Any, shape: tuple[int, int], step: int) -> NDArray[Any]:
         return value
     array = as_array(value)
     if array is None or array.shape != shape:
-        raise ValidationError(f"{type(plume).__name__}.field_array", value, f"an array of shape {shape}")
+        raise ObservationError(f"{type(plume).__name__}.field_array", value, f"an array of shape {shape}")
     return array
 
 

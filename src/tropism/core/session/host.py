@@ -1,6 +1,5 @@
 """Runs a host environment with plain calls. An episode is defined by its seed, options and actions."""
 
-import copy
 import json
 import logging
 from base64 import b64decode, b64encode
@@ -18,7 +17,7 @@ from tropism.core.session.copying import defensive_copy
 from tropism.core.session.replay import ReplayEntry, replay
 from tropism.core.spaces import Discrete
 from tropism.core.workspace import Workspace
-from tropism.errors import DivergedError, StateError, ValidationError
+from tropism.errors import ActionError, DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +75,8 @@ class HostEngine:
         time = self._time + 1
         try:
             key = self._key(time) if self._uses_keys else 0
+            entry = value if type(value) is int else defensive_copy(value)  # before the environment can change it
             obs, state, reward, done, info = self._env_step(key, self._state, value, self._params)
-            entry = value if type(value) is int else defensive_copy(value)
             if self._recorded_outcome is not None and (outcome := self._recorded_outcome(state)) is not None:
                 entry = ReplayEntry("step", entry, None, outcome)
             if not self._completes_info:
@@ -85,12 +84,14 @@ class HostEngine:
             terminated, truncated = bool(info.pop("terminated", done)), bool(info.pop("truncated", False))
             last = (obs, reward := float(reward), terminated, truncated, info)
             shown = defensive_copy(obs) if self.copies else obs
+        except ActionError:
+            raise
         except BaseException:
             self.is_damaged = True
             raise
         self._state, self._time, self._last = state, time, last
         self._transcript.append(entry)
-        return as_timestep((shown, reward, terminated, truncated, info))
+        return as_timestep((shown, reward, terminated, truncated, info.copy() if self.copies else info))
 
     def recall(self, outcome: Any) -> None:
         """Set the outcome of the next step, which is replayed."""
@@ -112,8 +113,8 @@ class HostEngine:
 
     def last(self) -> Timestep:
         """A copy, so that changes by the caller do not affect the digest of a snapshot."""
-        obs, *rest = self._last
-        return Timestep(defensive_copy(obs), *rest)
+        obs, *rest, info = self._last
+        return Timestep(defensive_copy(obs), *rest, dict(info))
 
     def params(self) -> Any:
         return self._params
@@ -153,12 +154,11 @@ class HostEngine:
             dumped = self.dump()
             return lambda: self._load_copy(dumped)
         self._check_replayable()
-        reset, last = (self._seed, self._options), self._last
+        reset, last, state = (self._seed, self._options), self._last, self._state
         transcript, length = self._transcript, len(self._transcript)
 
         def restore() -> HostEngine:
-            # Copied, because an environment may hold mutable objects of the user.
-            twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
+            twin = HostEngine(self.env.copy_at_start(state), self._base_params, self.copies)
             twin.replay(*reset, [_as_entry(item) for item in transcript[:length]], self._digest(last))
             return twin
 

@@ -1,5 +1,6 @@
 """PlumeNav with a user's Python objects as parts: the same search, stepped on the host."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,9 @@ class PlumeHost(Environment):
 
     def action_space(self, params: Any) -> Space:
         return self.base.action_space(params)
+
+    def copy_at_start(self, state: PlumeHostState) -> Environment:
+        return copy.deepcopy(self, {id(self.search): state.episode.search.copy_at_start(state.episode)})
 
     def render(self, state: PlumeHostState, params: Any) -> NDArray[Any]:
         with jax.default_device(host_device()):

@@ -15,6 +15,7 @@ from tropism.core.environment import Info
 from tropism.core.episode import Timestep, host_key, seed_words
 from tropism.core.native.engine import make_compiled_engine
 from tropism.core.session.compiled import XlaEngine
+from tropism.core.session.copying import defensive_copy
 from tropism.core.spaces.space import as_array
 from tropism.envs.plume.host_parts import (
     SceneParts,
@@ -29,7 +30,7 @@ from tropism.envs.plume.host_state import HostEpisode, PlumeHostState
 from tropism.envs.plume.nav import PlumeNav
 from tropism.envs.plume.parts import PlumeParts
 from tropism.envs.plume.steps import search_info
-from tropism.errors import StateError, ValidationError
+from tropism.errors import ActionError, ObservationError, StateError, ValidationError
 from tropism.plume.rewards import SparseGoal
 from tropism.plume.scene import AgentPose
 from tropism.plume.sensors import Concentration
@@ -124,7 +125,8 @@ class HostSearch:
             state = self.resume(state)
             return state.episode.search.step(state, action)
         if self._validates and not parts.motion.validate_action(action):
-            raise ValidationError("action", action, f"one that {type(parts.motion).__name__}.validate_action accepts")
+            raise ActionError("action", action, f"one that {type(parts.motion).__name__}.validate_action accepts")
+        taken = action if type(action) is int else defensive_copy(action)  # a component may change the one it gets
         parts.latest = None  # until the step has succeeded
         after = self._move(state, action)
         after.step_count, after.total_reward = state.step_count, state.total_reward
@@ -137,14 +139,14 @@ class HostSearch:
             part.advance_to_step(step)
         if self.engine is None:
             self._measure(after)
-        reward = self._reward(state, action, after)
+        reward = self._reward(state, taken, after)
         after.step_count = step
         after.total_reward += reward
         obs = self._sense(after)
         terminated, truncated = after.goal_reached or after.absorbed, step >= episode.max_steps
         info = self.info(after)
         info["terminated"], info["truncated"] = terminated, truncated
-        episode.actions.append(action)
+        episode.actions.append(taken)
         parts.latest = after
         return obs, after, reward, terminated or truncated, info
 
@@ -156,16 +158,20 @@ class HostSearch:
         """The state with parts at its step; if they have advanced, copies of them that replay its episode."""
         if state is self.parts.latest:
             return state
-        episode, steps = state.episode, state.step_count
-        if episode.initial_parts is None:
-            advice = "give each session its own environment"
-            message = f"cannot step: the components of this environment run another episode; {advice}"
-            raise StateError("episode", steps, advice, message)
-        search = HostSearch(self.base, self.parts.at_start(episode.initial_parts))
+        episode = state.episode
+        search = self.copy_at_start(episode)
         _, replayed = search.reset(episode.seed, episode.params)
-        for action in episode.actions[:steps]:
+        for action in episode.actions[: state.step_count]:
             replayed = search.step(replayed, action)[1]
         return replayed
+
+    def copy_at_start(self, episode: HostEpisode) -> "HostSearch":
+        """A search with copies of the parts as they were before this episode."""
+        if episode.initial_parts is None:
+            advice = "reset, and give each session its own environment"
+            message = f"its components run another episode or raised, and cannot be copied; {advice}"
+            raise StateError("episode", episode.seed, advice, f"cannot continue this episode: {message}")
+        return HostSearch(self.base, self.parts.at_start(episode.initial_parts))
 
     def _move_by_engine(self, state: PlumeHostState, action: Any) -> PlumeHostState:
         engine: Any = self.engine
@@ -202,10 +208,11 @@ class HostSearch:
         """The position of the agent that a user's motion returned, or an error."""
         position: Any = getattr(result, "position", None)
         point = as_array((position.x, position.y) if hasattr(position, "x") and hasattr(position, "y") else position)
-        if point is None or point.shape != (2,) or not np.all((point >= self.low) & (point <= self.high)):
+        known = point is not None and point.dtype.kind in "iuf" and point.shape == (2,)
+        if point is None or not known or not np.all((point >= self.low) & (point <= self.high)):
             expected = f"an agent with a position between {self.low} and {self.high}"
             name = return_label(self.parts.motion, "process_action", step)
-            raise ValidationError(name, result if position is None else position, expected)
+            raise ObservationError(name, result if position is None else position, expected)
         return point.tolist()
 
     def _measure(self, state: PlumeHostState) -> None:
@@ -224,6 +231,7 @@ class HostSearch:
     def _reward(self, before: PlumeHostState, action: Any, after: PlumeHostState) -> float:
         reward = self.parts.reward
         if reward is not None:
+            action = action if type(action) is int else defensive_copy(action)
             value = reward.compute_reward(before.agent(), action, after.agent(), self.parts.plume)
             if type(value) is float and math.isfinite(value):
                 return value
@@ -240,7 +248,10 @@ class HostSearch:
             if self._is_plain_obs(obs):
                 return obs.copy()
             label = return_label(sensor, "get_observation", self.parts.now)
-            return episode.params.sensor.space(self.shape).coerce(obs, label)
+            try:
+                return episode.params.sensor.space(self.shape).coerce(obs, label)
+            except ValidationError as error:
+                raise ObservationError(error.name, error.value, error.expected, error.message) from None
         if state.timestep is not None:
             return state.timestep.obs
         known = (episode.words, self.parts.now, state.memory)
@@ -261,8 +272,9 @@ class HostSearch:
             "rng": episode.rng,
         }
         if not parts.holds_array:
-            return Surroundings(values, lambda: plume_raster(plume, self.shape, parts.now))
-        if parts.array is not plume.field_array:
+            return Surroundings(values, self.shape)
+        array = plume.field_array
+        if array is None or array is not parts.array:
             parts.array = plume_raster(plume, self.shape, parts.now)
         values["plume_field"] = parts.array
         return values

@@ -80,7 +80,7 @@ class PlumeParts:
         shared = {id(part): part for part in (self.plume, self.wind)}
         try:
             return copy.deepcopy((self.sensor, self.motion, self.reward), shared)
-        except TypeError:  # a part holds an object that cannot be copied, such as a file; neither can the environment
+        except Exception:  # noqa: BLE001  a user's object, such as a file, may raise anything when it is copied
             return None
 
     def at_start(self, initial: Any) -> "PlumeParts":
