@@ -99,7 +99,7 @@ def numbers(timestep: Any) -> Any:
 def test_user_parts_equal_to_library_parts_give_the_compiled_search(names: tuple[str, ...]):
     """The plume fades, so a reward or an observation before it advances, or before the agent moves, is different."""
     own = {name: USER[name]() for name in names}
-    place = {**SMALL, "start_location": (12, 12)}
+    place: dict[str, Any] = {**SMALL, "start_location": (12, 12)}
     env, compiled = PlumeEnv(**{**place, **LIBRARY, **own}), PlumeEnv(**place, **LIBRARY)
     assert compiled.session.env.pure
     assert numbers(env.reset(seed=0)) == pytest.approx(numbers(compiled.reset(seed=0)), abs=1e-6)

@@ -113,8 +113,8 @@ class HostEngine:
 
     def last(self) -> Timestep:
         """A copy, so that changes by the caller do not affect the digest of a snapshot."""
-        obs, *rest, info = self._last
-        return Timestep(defensive_copy(obs), *rest, dict(info))
+        obs, reward, terminated, truncated, info = self._last
+        return Timestep(defensive_copy(obs), reward, terminated, truncated, dict(info))
 
     def params(self) -> Any:
         return self._params
