@@ -4,10 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random
-
 from benchmarks.assay_training import HALF, Compressed, ManyPlumes
 from benchmarks.odour_network import HIDDEN, LONGEST, OdourNetwork
+from jax import random
+
 from tropism.core.rollout.policy import as_policy
 from tropism.core.spaces import Box
 from tropism.plume.fields import Puffs
@@ -42,6 +42,5 @@ def test_units_of_the_odour_network_remember_for_2_to_150_steps() -> None:
         assert cell is not None
         still = (jnp.zeros_like(cell.weight_ih), jnp.zeros_like(cell.weight_hh))
         still_cell = eqx.tree_at(lambda cell: (cell.weight_ih, cell.weight_hh), cell, still)
-        memories = jnp.stack([jnp.zeros(HIDDEN), jnp.ones(HIDDEN)])
-        forgotten, remembered = jax.vmap(lambda memory: still_cell(jnp.zeros(HIDDEN), memory))(memories)
+        forgotten, remembered = (still_cell(jnp.zeros(HIDDEN), jnp.full(HIDDEN, fill)) for fill in (0.0, 1.0))
         np.testing.assert_allclose(remembered - forgotten, 1 - 1 / np.geomspace(2, LONGEST, HIDDEN), rtol=1e-4)
