@@ -4,6 +4,7 @@ import fcntl
 import os
 import stat
 import subprocess
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,9 +70,9 @@ def test_a_process_of_the_workers_that_races_for_links_changes_nothing_of_root(t
     victim.write_text("precious")
     victim.chmod(0o600)
     before = victim.stat()
-    interpreter = mounts_for(()).interpreter
-    launcher = Launcher([interpreter])
-    command = [interpreter, "-S", "-c", RACE, targets.folder, str(victim)]
+    mounts = mounts_for(())
+    launcher = Launcher(mounts.readable)
+    command = [mounts.interpreter, "-S", "-c", RACE, targets.folder, str(victim)]
     racer = launcher.run(lambda: start_unprivileged(command, output=subprocess.PIPE))
     assert racer.stdout.read(1) == b"x"
     ends, lost = time.monotonic() + 1, 0
@@ -88,6 +89,13 @@ def test_a_process_of_the_workers_that_races_for_links_changes_nothing_of_root(t
     assert lost > 0
     assert (after.st_uid, after.st_mode, after.st_mtime_ns) == (before.st_uid, before.st_mode, before.st_mtime_ns)
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_ENABLE_SHARED"), reason="this Python has no shared library")
+def test_the_decoy_runs_with_the_library_of_the_server_even_in_a_folder_of_root(targets: HostTargets):
+    maps = Path(f"/proc/{targets.decoy.pid}/maps").read_text()
+    library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
+    assert str(library.resolve()) in maps
 
 
 def test_a_folder_replaced_by_a_link_is_not_followed(targets: HostTargets, tmp_path: Path):

@@ -138,8 +138,8 @@ class _Demo:
         policy = policy_of(str(self.out), session, greedy=False)
         seed = EVALUATION_SEED + int(lengths.argmax())
         policy.reset(seed)
-        frames = film.frames(session, lambda session: policy.act(session.timestep.obs), 300, seed)
-        film.save(self.out / "agent.gif", frames)
+        episode = film.play(session, lambda session: policy.act(session.timestep.obs), 300, seed)
+        film.save(self.out / "agent.gif", map(film.render_frame, episode))
 
     def write_report(self, lead: str | None = None) -> None:
         from tropism.train.report import ReportImage, write_report

@@ -114,7 +114,7 @@ class Shell(Environment):
         limits = Limits(wall=timeout, cpu=timeout, memory=memory, files=files, output=output, threads=processes)
         if timeout > replace(limits, wall=max_timeout).wall:
             raise ValidationError("max_timeout", max_timeout, f"at least {timeout}, the default timeout")
-        doctor.check_shell()
+        doctor.cached_shell_report().require()
         self.max_steps = check_count("max_steps", max_steps)
         self.max_timeout = max_timeout
         self.sandbox_spec = SandboxSpec("A", tuple(filter(None, names)), limits, shell=True)

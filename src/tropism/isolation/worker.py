@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -159,7 +159,7 @@ class WorkerEpisode:
             method, params, arguments = pickle.loads(request)
             if params:
                 (self.params,) = params
-            value, state = METHODS[method](self, *arguments)
+            value, state = self.call(method, *arguments)
         except Exception as error:  # noqa: BLE001  sent to the caller
             return _encode_error(error)
         try:
@@ -170,50 +170,35 @@ class WorkerEpisode:
         self.state = state
         return reply
 
-    def make(self, env: Environment) -> tuple[None, Any]:
-        self.env = env
-        return None, None
+    def call(self, method: str, *arguments: Any) -> tuple[Any, Any]:
+        """What a method of the environment returns, and the state after it."""
+        match method:
+            case "make":
+                (self.env,) = arguments
+                return None, None
+            case "reset":
+                return self.env.reset(arguments[0], self.params)
+            case "step":
+                key, action = arguments
+                obs, state, *outcome = self.env.step(key, self.state, action, self.params)
+                return (obs, *outcome), state
+            case "info":
+                return self.env.info(self.state, self.params), self.state
+            case "render":
+                return self.env.render(self.state, self.params), self.state
+            case "agent_position_in_image":
+                return self.env.agent_position_in_image(self.state, self.params), self.state
+            case "state_fields":
+                return self.env.state_fields(self.state, self.params), self.state
+            case "describe":
+                return self.env.describe(self.state, arguments[0], self.params), self.state
+            case _:
+                return self.close(), None
 
-    def reset(self, key: Any) -> tuple[Any, Any]:
-        return self.env.reset(key, self.params)
-
-    def step(self, key: Any, action: Any) -> tuple[Any, Any]:
-        obs, state, *outcome = self.env.step(key, self.state, action, self.params)
-        return (obs, *outcome), state
-
-    def info(self) -> tuple[Any, Any]:
-        return self.env.info(self.state, self.params), self.state
-
-    def render(self) -> tuple[Any, Any]:
-        return self.env.render(self.state, self.params), self.state
-
-    def agent_position_in_image(self) -> tuple[Any, Any]:
-        return self.env.agent_position_in_image(self.state, self.params), self.state
-
-    def state_fields(self) -> tuple[Any, Any]:
-        return self.env.state_fields(self.state, self.params), self.state
-
-    def describe(self, obs: Any) -> tuple[Any, Any]:
-        return self.env.describe(self.state, obs, self.params), self.state
-
-    def close(self) -> tuple[None, None]:
+    def close(self) -> None:
         state, self.state = self.state, None
         if state is not None:
             self.env.close(state)
-        return None, None
-
-
-METHODS: dict[str, Callable[..., tuple[Any, Any]]] = {
-    "make": WorkerEpisode.make,
-    "reset": WorkerEpisode.reset,
-    "step": WorkerEpisode.step,
-    "info": WorkerEpisode.info,
-    "render": WorkerEpisode.render,
-    "agent_position_in_image": WorkerEpisode.agent_position_in_image,
-    "describe": WorkerEpisode.describe,
-    "state_fields": WorkerEpisode.state_fields,
-    "close": WorkerEpisode.close,
-}
 
 
 def _encode_error(error: Exception) -> bytes:

@@ -22,12 +22,6 @@ SUFFIXES = (".gif", ".mp4", ".png")
 Act = Callable[[Session], Any]
 
 
-def frames(session: Session, act: Act, steps: int, seed: int) -> Iterator[NDArray[Any]]:
-    """The frames of one episode, from the reset on."""
-    for _ in play(session, act, steps, seed):
-        yield render_frame(session)
-
-
 def play(session: Session, act: Act, steps: int, seed: int) -> Iterator[Session]:
     """Run one episode, yielding the session after the reset and after each step."""
     timestep = session.reset(seed=seed)

@@ -129,9 +129,6 @@ class Manifest:
         except (KeyError, TypeError) as error:
             raise ValidationError("manifest", path, f"a manifest written by Tropism ({error!r})") from None
 
-    def with_shard(self, shard: Shard) -> "Manifest":
-        return replace(self, shards=(*self.shards, shard))
-
     def check_same_environment(self, other: "Manifest", folder: Path) -> None:
         """Reject recordings of another environment."""
         ours, theirs = (json.loads(json.dumps(each.subject)) for each in (self, other))

@@ -4,6 +4,7 @@ import fcntl
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class Writer:
             pq.write_table(rows, temporary, compression="zstd", use_dictionary=REPEATED)
             shard = Shard(path.name, rows.num_rows, _seeds(rows), sha256(temporary))
             temporary.replace(path)
-            self.manifest = self.manifest.with_shard(shard)
+            self.manifest = replace(self.manifest, shards=(*self.manifest.shards, shard))
             self.manifest.write(self.folder)
         tail.unlink()
 

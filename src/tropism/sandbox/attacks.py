@@ -55,10 +55,7 @@ end.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, file)], 0, DATAGRAM)
 READING = (
     Attack("read a host file", "print(open(FILE).read())"),
     Attack("read it through /proc", "print(open(f'/proc/{SERVER}/root{FILE}').read())", needs_root=True),
-    Attack(
-        "read it through a link",
-        "import os; os.symlink(FILE, NEW); print(open(NEW).read()); os.unlink(NEW)",
-    ),
+    Attack("read it through a link", "import os; os.symlink(FILE, NEW); print(open(NEW).read()); os.unlink(NEW)"),
     Attack("read the server's environment", "print(open(f'/proc/{SERVER}/environ').read() and DONE)", needs_root=True),
     Attack("read its own environment", "import os; print(os.environ.get('TROPISM_SANDBOX_SECRET'))"),
     Attack("read a process's memory map", "print(open(f'/proc/{DECOY}/maps').read() and DONE)"),
@@ -176,10 +173,7 @@ PROCESSES = (
     Attack("signal the server", "import os; os.kill(SERVER, 0); print(DONE)", needs_root=True),
     Attack("signal every process", "import os; os.kill(-1, 0); print(DONE)"),
     Attack("trace a process", LIBC + "if libc.ptrace(0x4206, DECOY, 0, 0) == 0: print(DONE)"),
-    Attack(
-        "read another process's memory",
-        SYSCALL + PEEK,
-    ),
+    Attack("read another process's memory", SYSCALL + PEEK),
     Attack(
         "limit another process", "import resource; resource.prlimit(DECOY, resource.RLIMIT_CORE, (0, 0)); print(DONE)"
     ),
@@ -195,21 +189,14 @@ PRIVILEGES = (
         harmless=False,
     ),
     Attack("nested user namespace", LIBC + "if libc.unshare(0x10000000) == 0: print(DONE)"),
-    Attack(
-        "own network namespace",
-        LIBC + "if libc.unshare(0x40000000) == 0: print(DONE)",
-        needs_root=True,
-    ),
+    Attack("own network namespace", LIBC + "if libc.unshare(0x40000000) == 0: print(DONE)", needs_root=True),
     Attack("change the root folder", "import os; os.chroot('/'); print(DONE)", needs_root=True),
     Attack(
         "rename the host",
         LIBC + "n = os.uname().nodename.encode()\nif libc.sethostname(n, len(n)) == 0: print(DONE)",
         needs_root=True,
     ),
-    Attack(
-        "lift a limit",
-        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)",
-    ),
+    Attack("lift a limit", "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print(DONE)"),
     Attack(
         "keep a key in the kernel",
         SYSCALL + "if libc.syscall(217 if arm else 248, b'user', b'tropism', b'x', 1, -2) > 0: print(DONE)",
@@ -219,21 +206,13 @@ PRIVILEGES = (
         LIBC + "i = libc.shmget(0, 4096, 0o1600)\nif i >= 0: libc.shmctl(i, 0, None); print(DONE)",
     ),
     Attack("a file in memory", "import os; os.memfd_create('x'); print(DONE)"),
-    Attack(
-        "load a kernel program",
-        SYSCALL + BPF,
-        needs_root=True,
-    ),
+    Attack("load a kernel program", SYSCALL + BPF, needs_root=True),
     Attack(
         "queue work in the kernel",
         SYSCALL + "if libc.syscall(425, 4, ctypes.create_string_buffer(120)) >= 0: print(DONE)",
         harmless=False,
     ),
     Attack("drop the parent's death signal", LIBC + "if libc.prctl(1, 0, 0, 0, 0) == 0: print(DONE)"),
-    Attack(
-        "call through the 32-bit interface",
-        COMPAT_SYSCALL,
-        changes_worker=True,
-    ),
+    Attack("call through the 32-bit interface", COMPAT_SYSCALL, changes_worker=True),
 )
 ATTACKS = (*READING, *WRITING, *NETWORK, *PROCESSES, *PRIVILEGES, *RESOURCES, *SHARED, *SUBMISSIONS)

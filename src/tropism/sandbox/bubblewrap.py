@@ -3,11 +3,8 @@
 from tropism.errors import SandboxError
 from tropism.sandbox.launcher import open_program
 from tropism.sandbox.limits import Limits
-from tropism.sandbox.monitor import ALWAYS_POSSIBLE
 from tropism.sandbox.mounts import DEVICES, Mounts
 from tropism.sandbox.shell import shell_options
-
-CANNOT_BLOCK = ALWAYS_POSSIBLE
 
 
 def command(mounts: Mounts, limits: Limits, shell: bool = False) -> list[str]:

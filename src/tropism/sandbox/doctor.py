@@ -61,6 +61,12 @@ class DoctorReport:
         names = ", ".join(each.attack.name for each in self.outcomes if each.succeeded)
         return f"the sandbox of tier {self.tier} failed to block: {names}"
 
+    def require(self) -> Tier:
+        """The tier in which untrusted code may be run; raises SandboxError if there is none."""
+        if self.tier is None or not self.ok:
+            raise SandboxError("sandbox", self.tier, "a sandbox that blocks every attack", self.reason)
+        return self.tier
+
     @property
     def cannot_block(self) -> tuple[str, ...]:
         """For a shell, only what it adds to its tier."""
@@ -99,10 +105,10 @@ def cached_report(*tiers: Tier) -> DoctorReport:
     return examine(tiers or TIERS, STARTUP_ATTACKS)
 
 
-def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS, progress: Progress | None = None) -> DoctorReport:
+def examine_shell(attacks: Iterable[Attack] = SHELL_ATTACKS) -> DoctorReport:
     """Attack the sandbox of a shell."""
     reason = _shell_unavailable_reason()
-    return DoctorReport(None, (reason,), (), shell=True) if reason else _examine(SHELL_SPEC, attacks, [], progress)
+    return DoctorReport(None, (reason,), (), shell=True) if reason else _examine(SHELL_SPEC, attacks, [], None)
 
 
 @cache
@@ -118,13 +124,6 @@ def _shell_unavailable_reason() -> str | None:
     except SandboxError as error:
         return str(error)
     return None if result.exit_code == 0 else f"bash does not run in the sandbox ({result.stderr.strip()})"
-
-
-def check_shell() -> None:
-    """Raise SandboxError if commands may not be run."""
-    report = cached_shell_report()
-    if not report.ok:
-        raise SandboxError("sandbox", report.tier, "a sandbox that blocks every attack", report.reason)
 
 
 def run_attacks(
@@ -175,18 +174,10 @@ def attempt(attack: Attack, targets: HostTargets, sandbox: Sandbox) -> AttackOut
     if attack.later and sandbox.is_started:
         time.sleep(PAUSE)
         result = sandbox.run(attack.later, attack.limits)
-    return AttackOutcome(attack, attack.oracle(targets, result), result)
+    return AttackOutcome(attack, attack.has_succeeded(targets, result), result)
 
 
 def _submit(attack: Attack, sandbox: Sandbox) -> AttackOutcome:
     """Grade the code of an attack like the solution of a task."""
     [passed] = Grading(sandbox.spec, attack.code, (FUNCTION,)).run_tests((HIDDEN_TEST,))
     return AttackOutcome(attack, passed, sandbox.start().run(attack.code, attack.limits))
-
-
-def check(*tiers: Tier) -> Tier:
-    """The tier in which untrusted code may be run; raises SandboxError if there is none."""
-    report = cached_report(*tiers)
-    if report.tier is None or not report.ok:
-        raise SandboxError("sandbox", report.tier, "a sandbox that blocks every attack", report.reason)
-    return report.tier

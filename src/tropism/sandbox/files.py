@@ -8,10 +8,10 @@ import os
 import secrets
 import stat
 import tarfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from tropism.errors import MissingFileError, ValidationError
 from tropism.sandbox.launcher import WORKER_UID
@@ -27,8 +27,6 @@ PATH = f"a relative path of at most {MAX_DEPTH} parts, such as 'src/main.py', wi
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-T = TypeVar("T")
 
 
 class SandboxFiles:
@@ -48,10 +46,8 @@ class SandboxFiles:
 
     def read(self, path: str) -> bytes:
         *folders, name = check_path(path)
-        return _reporting(path, lambda: self._read(path, folders, name))
-
-    def _read(self, path: str, folders: list[str], name: str) -> bytes:
         with (
+            _reporting(path),
             self._worker.open_folder() as outer,
             _descend(outer, folders) as folder,
             _open(folder, name, READ_FLAGS) as fd,
@@ -67,11 +63,13 @@ class SandboxFiles:
         """Create or replace a file; folders are created as needed. If it fails, the old file is unchanged."""
         *folders, name = check_path(path)
         _check_size(path, len(data))
-        _reporting(path, lambda: self._write(folders, name, data))
-
-    def _write(self, folders: list[str], name: str, data: bytes) -> None:
         temporary = f".{secrets.token_hex(8)}"
-        with self._worker.open_folder() as outer, _worker_user(), _descend(outer, folders, create=True) as folder:
+        with (
+            _reporting(path),
+            self._worker.open_folder() as outer,
+            _worker_user(),
+            _descend(outer, folders, create=True) as folder,
+        ):
             try:
                 with _open(folder, temporary, WRITE_FLAGS) as fd, open(fd, "wb", closefd=False) as file:
                     file.write(data)
@@ -187,10 +185,11 @@ def _check_size(path: str, size: int) -> None:
         raise ValidationError("file", size, f"at most {MAX_FILE} bytes", message)
 
 
-def _reporting(path: str, function: Callable[[], T]) -> T:
-    """Call the function; errors of the file system become errors about the path."""
+@contextlib.contextmanager
+def _reporting(path: str) -> Generator[None]:
+    """Errors of the file system become errors about the path."""
     try:
-        return function()
+        yield
     except FileNotFoundError:
         raise MissingFileError("path", path, "a file of the workspace") from None
     except OSError as error:

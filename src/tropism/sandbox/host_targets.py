@@ -217,10 +217,11 @@ def _bind(family: int, kind: int, address: Any) -> socket.socket:
 
 def _start_decoy() -> "subprocess.Popen[bytes]":
     """Start a sleeping process of the workers' user; `close` ends it."""
-    interpreter = mounts_for(()).interpreter
-    launcher = Launcher([interpreter])  # Python is always there; a program such as `sleep` might not be
+    mounts = mounts_for(())
+    launcher = Launcher(mounts.readable)  # Python and its library may be in a folder that only root can enter
+    command = [mounts.interpreter, "-S", "-c", DECOY]  # Python is always there; a program such as `sleep` might not be
     try:
-        decoy = launcher.run(lambda: start_unprivileged([interpreter, "-S", "-c", DECOY], output=subprocess.PIPE))
+        decoy = launcher.run(lambda: start_unprivileged(command, output=subprocess.PIPE))
         assert decoy.stdout is not None
         if not select.select([decoy.stdout], [], [], START_TIMEOUT)[0] or not decoy.stdout.read(1):
             _end(decoy)
@@ -239,7 +240,3 @@ def _memory_address(pid: int) -> int:
     """The first mapped address of this process."""
     with open(f"/proc/{pid}/maps") as maps:
         return int(maps.read().partition("-")[0] or "0", 16)
-
-
-def was_killed(process: "subprocess.Popen[bytes]") -> bool:
-    return process.poll() == -signal.SIGKILL

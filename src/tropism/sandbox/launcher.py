@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from tropism.errors import SandboxError
+from tropism.sandbox.worker import check_result
 
 WORKER_UID = 61_999  # user and group of workers if the server is root; unassigned on common systems
 NO_RANDOM_ADDRESSES = 0x0040000  # personality: a replayed step prints the same addresses
@@ -138,8 +139,8 @@ def prepare_thread(paths: Iterable[str]) -> None:
     root_only = _root_only_folders(paths) if os.geteuid() == 0 else {}
     if not root_only:
         return
-    _check(libc.unshare(NEW_MOUNTS), "a private file system for the sandbox")
-    _check(libc.mount(None, b"/", None, SLAVE | RECURSIVE, None), "a private file system for the sandbox")
+    check_result(libc.unshare(NEW_MOUNTS), "a private file system for the sandbox")
+    check_result(libc.mount(None, b"/", None, SLAVE | RECURSIVE, None), "a private file system for the sandbox")
     for folder, inner in root_only.items():
         _hide_folder(libc, folder, inner)
 
@@ -159,7 +160,7 @@ def _root_only_folders(paths: Iterable[str]) -> dict[str, list[str]]:
 def _hide_folder(libc: Any, folder: str, inner: list[str]) -> None:
     """Mount an empty file system over the folder and bind the inner paths into it, read-only."""
     fds = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in sorted(inner)}
-    _check(libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=755,size=1m"), folder)
+    check_result(libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=755,size=1m"), folder)
     for path, fd in fds.items():
         if os.path.exists(path):  # inside a path that is already bound
             continue
@@ -168,8 +169,8 @@ def _hide_folder(libc: Any, folder: str, inner: list[str]) -> None:
         _make_traversable(folder, place)
         if place != path:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
-        _check(libc.mount(f"/proc/self/fd/{fd}".encode(), path.encode(), None, BIND, None), path)
-        _check(libc.mount(None, path.encode(), None, BIND | REMOUNT | READ_ONLY, None), path)
+        check_result(libc.mount(f"/proc/self/fd/{fd}".encode(), path.encode(), None, BIND, None), path)
+        check_result(libc.mount(None, path.encode(), None, BIND | REMOUNT | READ_ONLY, None), path)
     for fd in fds.values():
         os.close(fd)
 
@@ -179,8 +180,3 @@ def _make_traversable(folder: str, place: str) -> None:
     while place != folder:
         os.chmod(place, 0o755)
         place = os.path.dirname(place)
-
-
-def _check(result: int, what: str) -> None:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")

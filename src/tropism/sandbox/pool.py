@@ -22,14 +22,14 @@ from tropism.sandbox import bubblewrap, landlock, seccomp, shell
 from tropism.sandbox.cgroup import ControlGroup
 from tropism.sandbox.launcher import Launcher, start_unprivileged
 from tropism.sandbox.limits import MEBIBYTE, Limits
-from tropism.sandbox.monitor import MAX_PAGE_TABLES
+from tropism.sandbox.monitor import ALWAYS_POSSIBLE, MAX_PAGE_TABLES
 from tropism.sandbox.mounts import mounts_for
 from tropism.sandbox.process import Worker
 from tropism.sandbox.worker import HEADER, NO_TOKEN
 
 Tier = Literal["A", "B"]
 TIERS: tuple[Tier, ...] = ("A", "B")
-CANNOT_BLOCK: dict[Tier, tuple[str, ...]] = {"A": bubblewrap.CANNOT_BLOCK, "B": landlock.CANNOT_BLOCK}
+CANNOT_BLOCK: dict[Tier, tuple[str, ...]] = {"A": ALWAYS_POSSIBLE, "B": landlock.CANNOT_BLOCK}
 SESSION_MEMORY = 16 * MEBIBYTE  # of an idle worker and its files; benchmarks/sandbox_load.py measures it
 SPARE_WORKERS = max(2, os.cpu_count() or 1)  # workers started in advance
 OTHER_PROCESSES: dict[Tier, int] = {"A": 1, "B": 0}  # in a worker's group: bubblewrap

@@ -20,6 +20,8 @@ from tropism.sandbox.remote_calls import SubmissionError, describe_exception, pa
 # Between two objects of the submission. With a plain value on one side, the submission must not decide the result:
 # an object that equals everything would pass every test.
 BINARY = ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "and_", "or_", "xor")
+# Operations whose result the submission decides.
+FORWARDED = ("setattr", "call", "getitem", "setitem", "iter", "len", "bool", "str", "repr", "hash")
 END = object()
 # Exceptions that Python itself interprets could end the loops of a test, or the test.
 INTERPRETED = (StopIteration, StopAsyncIteration)
@@ -38,14 +40,11 @@ def next_item(iterator: Any) -> list[Any]:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "import": importlib.import_module,
     "names": public_names,
-    "get": getattr,
-    "set": setattr,
     "call": lambda function, *args, **kwargs: function(*args, **kwargs),
-    "item": operator.getitem,
-    "set_item": operator.setitem,
     "next": next_item,
-    **{function.__name__: function for function in (len, iter, str, repr, bool, hash, isinstance)},
-    **{name: getattr(operator, name) for name in BINARY},
+    "isinstance": isinstance,
+    **{function.__name__: function for function in (getattr, setattr, len, iter, str, repr, bool, hash)},
+    **{name: getattr(operator, name) for name in ("getitem", "setitem", *BINARY)},
 }
 
 
@@ -137,52 +136,29 @@ class Remote:
 
 
 class RemoteObject:
-    """An object of the submission."""
+    """An object of the submission. Most of its methods are added below."""
 
     def __init__(self, remote: Remote, number: int):
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_operate", remote.operate)
 
     def __getattr__(self, name: str) -> Any:
-        return self._operate("get", self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._operate("set", self, name, value)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._operate("call", self, *args, **kwargs)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._operate("item", self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._operate("set_item", self, key, value)
-
-    def __iter__(self) -> Any:
-        return self._operate("iter", self)
+        return self._operate("getattr", self, name)
 
     def __next__(self) -> Any:
         for item in self._operate("next", self):
             return item
         raise StopIteration
 
-    def __len__(self) -> int:
-        return self._operate("len", self)
-
-    def __bool__(self) -> bool:
-        return self._operate("bool", self)
-
-    def __str__(self) -> str:
-        return self._operate("str", self)
-
-    def __repr__(self) -> str:
-        return self._operate("repr", self)
-
-    def __hash__(self) -> int:
-        return self._operate("hash", self)
-
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, RemoteObject) and self._operate("isinstance", value, self)
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def operate(self: RemoteObject, *args: Any, **kwargs: Any) -> Any:
+        return self._operate(name, self, *args, **kwargs)
+
+    return operate
 
 
 def _binary(name: str) -> Callable[[RemoteObject, Any], Any]:
@@ -192,6 +168,8 @@ def _binary(name: str) -> Callable[[RemoteObject, Any], Any]:
     return operate
 
 
+for _name in FORWARDED:
+    setattr(RemoteObject, f"__{_name}__", _forward(_name))
 for _name in BINARY:
     setattr(RemoteObject, f"__{_name.strip('_')}__", _binary(_name))
 
@@ -214,4 +192,4 @@ class RemoteModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         reference = self._remote.operate("import", module.__name__)
         vars(module)["__all__"] = self._remote.operate("names", reference)
-        vars(module)["__getattr__"] = partial(self._remote.operate, "get", reference)
+        vars(module)["__getattr__"] = partial(self._remote.operate, "getattr", reference)

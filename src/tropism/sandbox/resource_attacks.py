@@ -210,10 +210,7 @@ SHARED = (
         "use up the shared pipe quota",
         "import fcntl, os; pipe = os.pipe(); fcntl.fcntl(pipe[1], 1031, 1 << 20); print(DONE)",
     ),
-    Attack(
-        "use up the shared timer quota",
-        f"{TIMERS}for _ in range(100): start_timer(10**18)\nprint(DONE)",
-    ),
+    Attack("use up the shared timer quota", f"{TIMERS}for _ in range(100): start_timer(10**18)\nprint(DONE)"),
     Attack(
         "answer for a later step",
         FORGE,

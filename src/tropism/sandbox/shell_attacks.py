@@ -11,7 +11,6 @@ from tropism.sandbox.attack import (
     exceeds_time,
     kills_decoy,
     leaves_processes,
-    prints_secret_twice,
     reaches_socket,
 )
 
@@ -20,7 +19,7 @@ Command = partial(Attack, shell=True, at_startup=False)
 Hog = partial(Attack, shell=True, harmless=False, at_startup=False)
 
 WITH_PYTHON = "python3 -c \"import socket; socket.create_connection(('${TCP% *}', ${TCP#* }))\""
-HOLD_MEMORY = "python3 -c \"x = bytearray(b'x' * (300 << 20)); import time; time.sleep(1); print('$DONE')\""
+HOLD_MEMORY = "python3 -c \"x = bytearray(b'x' * (300 << 20)); import time; time.sleep(1); print('held')\""
 LEAVE = "setsid bash -c 'trap \"\" HUP TERM INT; sleep 60; : '$DONE </dev/null >/dev/null 2>&1 &"
 GROUP_FILES = "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs"
 
@@ -36,11 +35,7 @@ SHELL_ATTACKS = (
     Quick("create a host file with a command", "touch $NEW", oracle=creates_file),
     Quick("connect over TCP with bash", "exec 3<>/dev/tcp/${TCP/ //}", oracle=reaches_socket("tcp")),
     Command("connect over TCP with Python", WITH_PYTHON, oracle=reaches_socket("tcp")),
-    Command(
-        "connect over TCP with git",
-        "timeout 1 git ls-remote git://${TCP/ /:}/x",
-        oracle=reaches_socket("tcp"),
-    ),
+    Command("connect over TCP with git", "timeout 1 git ls-remote git://${TCP/ /:}/x", oracle=reaches_socket("tcp")),
     Quick("kill a process of the host with a command", "kill -9 $DECOY; sleep 0.1", oracle=kills_decoy),
     Command("leave a process behind", f"{LEAVE} sleep 0.2", oracle=leaves_processes),
     Quick("leave an orphan behind", f"( ( {LEAVE} ) & ) ; sleep 0.2", oracle=leaves_processes),
@@ -49,27 +44,19 @@ SHELL_ATTACKS = (
         "head -c 1 /proc/$PPID/maps >/dev/null && echo $DONE",
         needs_root=True,
     ),
-    Quick(
-        "enter a user namespace with a command",
-        "unshare --user true && echo $DONE",
-    ),
+    Quick("enter a user namespace with a command", "unshare --user true && echo $DONE"),
     Command(
-        "mount a file system with a command",
-        "unshare --mount mount -t tmpfs none /tmp && echo $DONE",
-        needs_root=True,
+        "mount a file system with a command", "unshare --mount mount -t tmpfs none /tmp && echo $DONE", needs_root=True
     ),
     Command("become root with a command", "setpriv --reuid=0 --clear-groups echo $DONE", needs_root=True),
     Quick(
-        "leave the control group",
-        f"for file in {GROUP_FILES}; do [ -w $file ] && echo $DONE; done",
-        needs_root=True,
+        "leave the control group", f"for file in {GROUP_FILES}; do [ -w $file ] && echo $DONE; done", needs_root=True
     ),
     Command("lower the limit of another process", "prlimit --pid $DECOY --core=0 && echo $DONE"),
     Hog("fork bomb of a shell", 'b() { b | b & }; b; sleep 1; set -- /proc/[0-9]*; [ $# -gt 200 ] && echo "$DONE"'),
     Hog(
         "hold memory in several processes",
-        f"{HOLD_MEMORY} & {HOLD_MEMORY} & wait",
-        oracle=prints_secret_twice,
+        f"[ $({{ {HOLD_MEMORY} & {HOLD_MEMORY} & wait; }} | wc -l) -gt 1 ] && echo $DONE",
     ),
     Hog(
         "fill the disk with a command",

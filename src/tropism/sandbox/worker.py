@@ -93,12 +93,12 @@ def confine(config: dict[str, Any]) -> None:
     """Irrevocably drop every right that untrusted code must not have."""
     libc = ctypes.CDLL(None, use_errno=True)
     if config["without_namespaces"]:  # otherwise the namespace ends this process with its parent
-        _check(libc.prctl(DEATH_SIGNAL, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+        check_result(libc.prctl(DEATH_SIGNAL, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
         if os.getppid() != config["parent"]:
             raise OSError("the parent has ended")
     for name, limit in config["limits"].items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
-    _check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    check_result(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
     if config["landlock"] is not None:
         _landlock(libc, **config["landlock"])
     _seccomp(libc, bytes.fromhex(config["filter"]))
@@ -108,15 +108,15 @@ def _landlock(libc: Any, handled: list[int], readable: list[str]) -> None:
     """Restrict file access to reading the paths in `readable`."""
     attributes = struct.pack("<3Q", *handled)
     ruleset = libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
-    _check(ruleset, "landlock_create_ruleset")
+    check_result(ruleset, "landlock_create_ruleset")
     for path in readable:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         access = READ_FILE | READ_FOLDER if os.path.isdir(path) else READ_FILE
-        _check(
+        check_result(
             libc.syscall(LANDLOCK_ADD, ruleset, PATH_BENEATH, struct.pack("<Qi", access, fd), 0), "landlock_add_rule"
         )
         os.close(fd)
-    _check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    check_result(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
 
 
@@ -124,10 +124,10 @@ def _seccomp(libc: Any, program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     filter = struct.pack("<H6xQ", len(program) // 8, ctypes.addressof(buffer))  # noqa: A001  the kernel's term
     set_mode_filter, all_threads = 1, 1
-    _check(libc.syscall(SECCOMP[os.uname().machine], set_mode_filter, all_threads, filter), "seccomp")
+    check_result(libc.syscall(SECCOMP[os.uname().machine], set_mode_filter, all_threads, filter), "seccomp")
 
 
-def _check(result: int, call: str) -> None:
+def check_result(result: int, call: str) -> None:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")
 

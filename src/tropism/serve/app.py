@@ -19,7 +19,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.settings import Settings
 from tropism.serve.storage.protocol import Journal
-from tropism.serve.tools.endpoint import McpPath
+from tropism.serve.tools.endpoint import serve_socket
 from tropism.serve.websocket.connection import Connection
 
 
@@ -47,7 +47,6 @@ class App:
         self.metrics = Metrics(self.sessions)
         self._api = HttpApi(self.sessions, self.inspector, self.metrics, self.absent)
         self._middleware = AuthMiddleware(self._route, self.settings)
-        self._mcp = McpPath(self.sessions, self.settings)
         self.sockets = SocketCount(self.settings.max_sockets)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -60,10 +59,6 @@ class App:
         root, environment, path = self._resolve(scope)
         if scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send, environment, path)
-        elif (agent_id := routes.agent_of(scope["path"])) is not None:
-            await self._mcp.serve_agent(scope, receive, send, agent_id)
-        elif path == "/mcp" and environment is not None:
-            await self._mcp.serve(scope, receive, send, environment)
         else:
             await send_response(scope, send, await self._respond(scope, receive, root, environment, path))
 
@@ -96,7 +91,7 @@ class App:
             request = HttpRequest(scope, root, environment, route.path[1:], route.request, parameters, data)
             response = await route.handler(self._api, request)
             if request.session is not None:
-                self.metrics.count(request.kind)
+                self.metrics.requests[request.kind] += 1
             return response
         except asyncio.CancelledError:  # the grace period of the shutdown is over
             reason = ServerError("STOPPING", "the server stopped before this request finished")
@@ -106,7 +101,7 @@ class App:
             # The path of the route: the path of a request may contain the id of a session or of an agent.
             where = path if request is None else f"/{request.kind}"
             reason = errors.to_server_error(error, path=where, **context)
-        self.metrics.count_error(reason.code)
+        self.metrics.errors[reason.code] += 1
         response = error_response(reason)
         if reason.code == "METHOD_NOT_ALLOWED":
             response.headers = [(b"allow", ", ".join(routes.allowed_methods(path)).encode())]
@@ -125,7 +120,7 @@ class App:
         try:
             with suppress(asyncio.CancelledError):  # the server has stopped and closed the socket
                 if path == "/mcp":
-                    await self._mcp.serve_socket(scope, receive, send, environment)
+                    await serve_socket(self.sessions, environment, scope, receive, send)
                 else:
                     connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
                     await connection.serve(scope, receive, send)
@@ -142,7 +137,3 @@ class App:
         await self.inspector.stop()
         await self.sessions.stop()
         await send({"type": "lifespan.shutdown.complete"})
-
-    async def drain(self) -> None:
-        """Accept no more requests, and wait for running ones."""
-        await self.sessions.drain()

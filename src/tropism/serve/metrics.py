@@ -8,18 +8,12 @@ TYPE = "text/plain; version=0.0.4"
 
 
 class Metrics:
-    """Counts requests and errors since the server started."""
+    """Counts requests by kind and errors by code, since the server started."""
 
     def __init__(self, sessions: SessionRegistry):
         self.sessions = sessions
         self.requests: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-
-    def count(self, kind: str) -> None:
-        self.requests[kind] += 1
-
-    def count_error(self, code: str) -> None:
-        self.errors[code] += 1
 
     def text(self) -> str:
         lines = [

@@ -128,7 +128,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=CLOSE_TIMEOUT,
             )
         )
-        self._application = app
+        self._sessions = app.sessions
         self._ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
@@ -144,7 +144,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         """Reply to running steps before sockets close."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._application.drain(), DRAIN_TIMEOUT)
+            await asyncio.wait_for(self._sessions.drain(), DRAIN_TIMEOUT)
         await super().shutdown(sockets)
 
 

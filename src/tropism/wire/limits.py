@@ -18,8 +18,6 @@ CONTAINER_BYTES = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 
 def check_structure(raw: bytes | str) -> None:
     """Reject JSON that is nested too deep or has too many containers; brackets inside strings do not count."""
-    if len(raw) <= MAX_DEPTH:
-        return
     opened = raw.count("[") + raw.count("{") if isinstance(raw, str) else raw.count(b"[") + raw.count(b"{")
     if opened <= MAX_DEPTH:
         return

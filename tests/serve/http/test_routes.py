@@ -74,7 +74,7 @@ def test_replies_are_of_the_declared_type(server: Running, caller: httpx.Client,
     if isinstance(route.reply, tuple):
         assert response.headers["content-type"].partition(";")[0] in route.reply
         return
-    if Trait.ROOT in route.traits:  # not in the document of an environment
+    if route.traits & (Trait.ROOT | Trait.RPC):  # not in the document of an environment
         spaces = server.app.environments[ID].form.schema()
         schema = json_schema(route.reply, {name.title(): space for name, space in spaces.items()})
     else:
@@ -112,12 +112,14 @@ def test_a_parameter_may_have_any_text(caller: httpx.Client):
 
 def test_public_routes_need_no_token_and_others_do(tmp_path: Path):
     public = {route.path for route in ROUTES if Trait.PUBLIC in route.traits}
-    agents = {"/agent/{agent_id}/step", "/agent/{agent_id}/observation"}  # the id is the credential
+    agents = {f"/agent/{{agent_id}}/{name}" for name in ("step", "observation", "mcp")}  # the id is the credential
     assert public == {"/", "/docs", "/health", "/ready", "/page/{file}"} | agents
     with running(ID, record=tmp_path, tokens=("secret",)) as server, server.http() as stranger:
         for route in ROUTES:
             path = route.path.format(view="a", agent_id="a", number=0, file="app.js", path="a")
-            status = stranger.request(route.method, path).status_code
+            status = stranger.request(
+                route.method, path, json={"jsonrpc": "2.0", "method": "ping", "id": 1}
+            ).status_code
             expected = 404 if route.path in agents else 200 if Trait.PUBLIC in route.traits else 401
             assert status == expected, path
             assert stranger.request(route.method, f"/envs/{ID}{path}").status_code == 401

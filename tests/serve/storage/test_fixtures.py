@@ -34,13 +34,13 @@ def local_session(id: str, seed: int, steps: int) -> Session:
     session = Session(*make(id))
     session.reset(seed=seed)
     for _ in range(steps):
-        session.step(JsonForm(session).read_action(session, ACTIONS[id]))
+        session.step(JsonForm(session).action(ACTIONS[id]))
     return session
 
 
 def next_outcome(id: str, session: Session) -> dict[str, Any]:
     form = JsonForm(session)
-    timestep = session.step(form.read_action(session, ACTIONS[id]))
+    timestep = session.step(form.action(ACTIONS[id]))
     return outcome(json.loads(encode(form.reply(session, timestep))))
 
 

@@ -83,8 +83,8 @@ class Coding(Environment):
         self.tasks = resolve_tasks(tasks)
         self.max_steps = check_count("max_steps", max_steps)
         names = packages.split(",") if isinstance(packages, str) else packages
-        tiers = () if tier is None else (tier,)
-        self.sandbox_spec = SandboxSpec(doctor.check(*tiers), tuple(filter(None, names)), Limits(**limits))
+        chosen = doctor.cached_report(*(() if tier is None else (tier,))).require()
+        self.sandbox_spec = SandboxSpec(chosen, tuple(filter(None, names)), Limits(**limits))
         has_files = any(isinstance(task, Task) and task.command for task in self.tasks)
         if has_files and self.sandbox_spec.tier == "B":
             raise ValidationError("tasks", tasks, "tasks without files: tier B has no workspace")

@@ -97,9 +97,7 @@ class HttpApi:
     async def close(self, request: HttpRequest) -> Response:
         session = await self._session(request)
         request.parse()
-        step_count = session.session.step_count
-        await self.sessions.close(session)
-        return json_response(CloseReply(closed=True, step_count=step_count))
+        return json_response(CloseReply(closed=True, step_count=await self.sessions.close(session)))
 
     def _session_headers(self, session: LiveSession, root: str) -> Headers:
         """The id of a session in a header, and in a cookie for the paths of its environment."""

@@ -82,6 +82,7 @@ class Trait(Flag):
     REQUEST_ID = auto()  # takes a request_id, which makes it idempotent
     PUBLIC = auto()  # needs no token: a browser loads the page before it has one
     ROOT = auto()  # not under /envs/{id}
+    RPC = auto()  # JSON-RPC, whose messages an OpenAPI document cannot describe
 
 
 class Route(NamedTuple):

@@ -31,7 +31,7 @@ def document(routes: Iterable[Route], environment: ServedEnvironment, root: str)
     spaces = {name.title(): schema for name, schema in environment.form.schema().items()}
     paths: dict[str, Any] = {}
     for route in routes:
-        if Trait.ROOT not in route.traits:
+        if not route.traits & (Trait.ROOT | Trait.RPC):
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, spaces)
     about = {"title": environment.id, "version": PROTOCOL, "description": environment.summary, "x-server": __version__}
     schemes = {"token": {"type": "http", "scheme": "bearer"}}

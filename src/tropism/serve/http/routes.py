@@ -1,6 +1,7 @@
 """The route table, from which dispatch, 405 replies, the OpenAPI document and a table in docs/serve.md are made."""
 
 import re
+from functools import partial
 from typing import Any
 
 from tropism.errors import ServerError
@@ -36,6 +37,9 @@ from tropism.serve.session.requests import (
     RestoreRequest,
     StepRequest,
 )
+from tropism.serve.tools.endpoint import agent_rpc, caller_rpc
+
+get, post, put = (partial(Route, method) for method in ("GET", "POST", "PUT"))
 
 
 async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
@@ -46,30 +50,24 @@ async def openapi_document(api: HttpApi, request: HttpRequest) -> Response:
 def _timeline_routes(path: str) -> tuple[Route, ...]:
     """The requests about the current episode of a session, or about a recorded episode."""
     return (
-        Route("GET", f"{path}/history", HistoryRequest, TimelineReply, HttpApi.timeline, "Its rows, one per step."),
-        Route(
-            "GET", f"{path}/picture", PictureRequest, PNG, HttpApi.timeline_picture, "Its picture at a step, if any."
-        ),
-        Route("POST", f"{path}/fork", ForkStepRequest, ForkReply, HttpApi.fork_timeline, "Fork it at a step."),
+        get(f"{path}/history", HistoryRequest, TimelineReply, HttpApi.timeline, "Its rows, one per step."),
+        get(f"{path}/picture", PictureRequest, PNG, HttpApi.timeline_picture, "Its picture at a step, if any."),
+        post(f"{path}/fork", ForkStepRequest, ForkReply, HttpApi.fork_timeline, "Fork it at a step."),
     )
 
 
 PNG, TEXT, HTML = ("image/png",), ("text/plain",), ("text/html",)
 FILES = (*HTML, "text/css", "text/javascript", "image/svg+xml")
 SESSION, ONCE, PUBLIC = Trait.SESSION, Trait.SESSION | Trait.REQUEST_ID, Trait.PUBLIC
+AGENT = PUBLIC | Trait.ROOT  # the agent id in the path is the credential
 ROUTES = (
-    Route(
-        "POST", "/reset", ResetRequest, ResetReply, HttpApi.reset, "Begin an episode; the first opens a session.", ONCE
-    ),
-    Route("POST", "/step", StepRequest, TimestepReply, HttpApi.step, "Take one action.", ONCE),
-    Route(
-        "GET", "/state", EmptyRequest, StateReply, HttpApi.perform, "The episode and the steps taken in it.", SESSION
-    ),
-    Route("POST", "/snapshot", EmptyRequest, SnapshotReply, HttpApi.perform, "Save a snapshot.", ONCE),
-    Route("POST", "/restore", RestoreRequest, ResetReply, HttpApi.perform, "Restore a snapshot.", ONCE),
-    Route("POST", "/fork", ForkRequest, ForkReply, HttpApi.perform, "Fork the session.", ONCE),
-    Route(
-        "GET",
+    post("/reset", ResetRequest, ResetReply, HttpApi.reset, "Begin an episode; the first opens a session.", ONCE),
+    post("/step", StepRequest, TimestepReply, HttpApi.step, "Take one action.", ONCE),
+    get("/state", EmptyRequest, StateReply, HttpApi.perform, "The episode and the steps taken in it.", SESSION),
+    post("/snapshot", EmptyRequest, SnapshotReply, HttpApi.perform, "Save a snapshot.", ONCE),
+    post("/restore", RestoreRequest, ResetReply, HttpApi.perform, "Restore a snapshot.", ONCE),
+    post("/fork", ForkRequest, ForkReply, HttpApi.perform, "Fork the session.", ONCE),
+    get(
         "/history",
         HistoryRequest,
         HistoryReply,
@@ -77,64 +75,56 @@ ROUTES = (
         "The episode so far: seed, options and actions.",
         SESSION,
     ),
-    Route("GET", "/files", EmptyRequest, FilesReply, HttpApi.perform, "The files of the episode.", SESSION),
-    Route("GET", "/files/{path}", EmptyRequest, (BINARY,), HttpApi.read_file, "The content of a file.", SESSION),
-    Route("PUT", "/files/{path}", bytes, FileReply, HttpApi.write_file, "Create or replace a file.", SESSION),
-    Route("POST", "/close", EmptyRequest, CloseReply, HttpApi.close, "Close the session.", SESSION),
-    Route("GET", "/schema", None, SchemaReply, HttpApi.schema, "JSON Schemas of actions, observations and states."),
-    Route("GET", "/metadata", None, EnvironmentReply, HttpApi.metadata, "Name and description of the environment."),
-    Route("GET", "/picture", None, PNG + TEXT, HttpApi.picture, "A picture of the environment, or else its text."),
-    Route(
-        "GET",
+    get("/files", EmptyRequest, FilesReply, HttpApi.perform, "The files of the episode.", SESSION),
+    get("/files/{path}", EmptyRequest, (BINARY,), HttpApi.read_file, "The content of a file.", SESSION),
+    put("/files/{path}", bytes, FileReply, HttpApi.write_file, "Create or replace a file.", SESSION),
+    post("/close", EmptyRequest, CloseReply, HttpApi.close, "Close the session.", SESSION),
+    get("/schema", None, SchemaReply, HttpApi.schema, "JSON Schemas of actions, observations and states."),
+    get("/metadata", None, EnvironmentReply, HttpApi.metadata, "Name and description of the environment."),
+    get("/picture", None, PNG + TEXT, HttpApi.picture, "A picture of the environment, or else its text."),
+    get(
         "/list_environments",
         None,
         list[EnvironmentReply],
         HttpApi.list_environments,
         "The environments of this server.",
     ),
-    Route("GET", "/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
-    Route("GET", "/ready", None, ReadyReply, HttpApi.ready, "Whether the server accepts requests; else 503.", PUBLIC),
-    Route("GET", "/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
-    Route(
-        "GET",
-        "/sessions",
-        None,
-        SessionsReply,
-        HttpApi.list_sessions,
-        "The caller's 200 most recently used live sessions.",
-    ),
+    get("/health", None, HealthReply, HttpApi.health, "The health of the server.", PUBLIC),
+    get("/ready", None, ReadyReply, HttpApi.ready, "Whether the server accepts requests; else 503.", PUBLIC),
+    get("/metrics", None, TEXT, HttpApi.counters, "Counters in Prometheus's text format."),
+    get("/sessions", None, SessionsReply, HttpApi.list_sessions, "The caller's 200 most recently used live sessions."),
     *_timeline_routes("/sessions/{view}"),
-    Route(
-        "GET",
-        "/recordings",
-        RecordingsRequest,
-        RecordingsReply,
-        HttpApi.list_recordings,
-        "The latest recorded episodes.",
-    ),
+    get("/recordings", RecordingsRequest, RecordingsReply, HttpApi.list_recordings, "The latest recorded episodes."),
     *_timeline_routes("/recordings/{number}"),
-    Route(
-        "POST",
+    post(
         "/agent/{agent_id}/step",
         StepRequest,
         TimestepReply,
         HttpApi.agent_step,
         "Take one action in the session of this agent.",
-        PUBLIC | Trait.ROOT | Trait.REQUEST_ID,
+        AGENT | Trait.REQUEST_ID,
     ),
-    Route(
-        "GET",
+    get(
         "/agent/{agent_id}/observation",
         EmptyRequest,
         TimestepReply,
         HttpApi.agent_observation,
         "The observation of this agent.",
-        PUBLIC | Trait.ROOT,
+        AGENT,
     ),
-    Route("GET", "/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
-    Route("GET", "/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
-    Route("GET", "/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
-    Route("GET", "/page/{file}", None, FILES, HttpApi.page, "The files of the page.", PUBLIC | Trait.ROOT),
+    post("/mcp", bytes, dict[str, Any], caller_rpc, "MCP, about the caller's sessions.", Trait.RPC),
+    post(
+        "/agent/{agent_id}/mcp",
+        bytes,
+        dict[str, Any],
+        agent_rpc,
+        "MCP, about the session of this agent.",
+        AGENT | Trait.RPC,
+    ),
+    get("/openapi.json", None, dict[str, Any], openapi_document, "This interface as an OpenAPI document."),
+    get("/docs", None, HTML, HttpApi.page, "This interface as a page.", PUBLIC),
+    get("/", None, HTML, HttpApi.page, "The page.", PUBLIC | Trait.ROOT),
+    get("/page/{file}", None, FILES, HttpApi.page, "The files of the page.", PUBLIC | Trait.ROOT),
 )
 
 
@@ -147,13 +137,6 @@ _FIXED: dict[str, dict[str, Route]] = {}  # by path and method
 for _route in ROUTES:
     _FIXED.setdefault(_route.path, {})[_route.method] = _route
 _PATTERNS = [(_pattern(path), _FIXED.pop(path)) for path in list(_FIXED) if "{" in path]
-_AGENT_MCP = re.compile(r"/agent/([^/]+)/mcp")  # the id is the agent's credential
-
-
-def agent_of(path: str) -> str | None:
-    """The agent id in the path of an agent's MCP endpoint."""
-    match = _AGENT_MCP.fullmatch(path)
-    return None if match is None else match[1]
 
 
 def is_public(path: str) -> bool:

@@ -1,7 +1,7 @@
 """What a server records of its sessions: by default nothing."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tropism.core.episode import Timestep
 from tropism.core.session.session import Session
@@ -14,40 +14,30 @@ RestorePoint = Callable[[], Session]
 RECORDING_KEY = "recording"  # in the entry of a reset: the number of the episode's recording
 
 
-@runtime_checkable
-class RecordableSession(Protocol):
-    """A session of a server; `recording_number` is that of its current episode."""
-
-    environment: ServedEnvironment
-    session: Session
-
-    @property
-    def recording_number(self) -> int | None: ...
-
-
 class Recordings:
     """Records nothing; a subclass records.
 
     Each `record_` method writes before it returns, or raises; then the caller rolls the session back. `record_reset`
-    and `record_fork` return fields for the entry of the reset.
+    and `record_fork` return fields for the entry of the reset. `id` is that of the environment, `number` that of the
+    recording of the session's episode.
     """
 
     records = False
 
-    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
+    def restore_point(self, kind: str, session: Session, number: int | None, directly: bool) -> RestorePoint | None:
         """Restores the session if its next reset or step cannot be recorded; None if it cannot be restored.
 
         Not needed for a step that is not recorded `directly`, but by `record_episode`.
         """
         return None
 
-    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
+    def record_reset(self, id: str, session: Session, options: Any, timestep: Timestep) -> dict[str, int]:
         return {}
 
-    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None: ...
+    def record_step(self, id: str, session: Session, number: int | None, action: Any, timestep: Timestep) -> None: ...
 
     def record_fork(self, id: str, session: Session, origin: Entry, seed: int | None) -> dict[str, int]:
-        """`session` of environment `id` continues an episode that began with `origin`."""
+        """The session continues an episode that began with `origin`."""
         return {}
 
     def record_episode(self, environment: ServedEnvironment, entries: list[Entry], start: int) -> None:

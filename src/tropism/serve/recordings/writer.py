@@ -15,7 +15,7 @@ from tropism.core.session.session import EnvironmentState, Session
 from tropism.errors import ServerError, ValidationError
 from tropism.record import Manifest, Writer
 from tropism.serve.recordings.catalog import RecordingCatalog, RecordingSource
-from tropism.serve.recordings.protocol import RECORDING_KEY, RecordableSession, Recordings, RestorePoint
+from tropism.serve.recordings.protocol import RECORDING_KEY, Recordings, RestorePoint
 from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.replay import Source, check_reply, replay_entries
 from tropism.serve.storage.protocol import Entry
@@ -41,23 +41,22 @@ class RecordingWriter(Recordings):
             self.close()
             raise
 
-    def restore_point(self, kind: str, live: RecordableSession, directly: bool) -> RestorePoint | None:
-        session, env = live.session, live.environment.env
-        if kind == "step" and session.lifecycle is EnvironmentState.READY and live.recording_number is None:
+    def restore_point(self, kind: str, session: Session, number: int | None, directly: bool) -> RestorePoint | None:
+        if kind == "step" and session.lifecycle is EnvironmentState.READY and number is None:
             raise ServerError("NOT_RECORDED", NOT_FROM_START)
         if not directly:
             return None
         if session.lifecycle is EnvironmentState.CREATED:
             return session.new_like
-        can_restore = env.traits.replayable and session.lifecycle is not EnvironmentState.CLOSED
+        can_restore = session.env.traits.replayable and session.lifecycle is not EnvironmentState.CLOSED
         return session.restore_point() if can_restore else None
 
-    def record_reset(self, live: RecordableSession, options: Any, timestep: Timestep) -> dict[str, int]:
-        session, write = live.session, self._writers[live.environment.id].begin
+    def record_reset(self, id: str, session: Session, options: Any, timestep: Timestep) -> dict[str, int]:
+        write = self._writers[id].begin
         return {RECORDING_KEY: _write(lambda: write(session.seed, options, timestep, session.episode_id))}
 
-    def record_step(self, live: RecordableSession, action: Any, timestep: Timestep) -> None:
-        session, number, write = live.session, live.recording_number, self._writers[live.environment.id].step
+    def record_step(self, id: str, session: Session, number: int | None, action: Any, timestep: Timestep) -> None:
+        write = self._writers[id].step
         assert number is not None, "`restore_point` has checked"
         coerced = session.action_space.coerce(action)
         _write(lambda: write(number, session.step_count, coerced, timestep))

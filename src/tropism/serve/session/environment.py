@@ -70,17 +70,15 @@ class ServedEnvironment:
         """Its arguments and its params by name, as far as they are serialisable, as JSON."""
         return json.dumps({"environment": identify(self.env), "params": write_params(self._template.params)})
 
-    def accepts_variant(self, variant: str) -> bool:
-        """Whether a session of this variant can continue here; params that it lacks must have their defaults."""
+    def check_variant(self, variant: str) -> None:
+        """Raise unless a session of this variant can continue here; params that it lacks must have their defaults."""
         if variant == self.variant:
-            return True
+            return
         stored, own = json.loads(variant), json.loads(self.variant)
         defaults = json.loads(json.dumps(write_params(self.env.default_params())))
-        return stored["environment"] == own["environment"] and defaults | stored["params"] == own["params"]
-
-    def variant_error(self) -> DivergedError:
-        message = f"this session was opened with other arguments or params of {self.id} than those served now"
-        return DivergedError("session", self.variant, "the same arguments and params", message)
+        if stored["environment"] != own["environment"] or defaults | stored["params"] != own["params"]:
+            message = f"this session was opened with other arguments or params of {self.id} than those served now"
+            raise DivergedError("session", self.variant, "the same arguments and params", message)
 
     @cached_property
     def form(self) -> JsonForm:

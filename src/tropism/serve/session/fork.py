@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -52,11 +52,9 @@ class ServerContext(Protocol):
         """At capacity, evict the idlest session of this owner, other than `keep`, that can be resumed."""
         ...
 
-    def reserve_slot(self, owner: str) -> None:
-        """Reserve one session slot, or raise if the server or the owner has none left."""
+    def slot(self, owner: str) -> AbstractContextManager[None]:
+        """Reserve one session slot, or raise if there is none left; it is released if the block raises."""
         ...
-
-    def release_slot(self, owner: str) -> None: ...
 
     def add_fork(
         self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
@@ -119,40 +117,21 @@ def replay_to_step(source: Source, step: int, seed: Any) -> tuple[Session, list[
 
 
 def fork(
-    context: ServerContext,
-    environment: ServedEnvironment,
-    owner: str,
-    make_fork: MakeFork,
-    seed: Any,
+    context: ServerContext, environment: ServedEnvironment, owner: str, make_fork: MakeFork, seed: Any
 ) -> RegisteredSession:
     """Make a fork and register it. The slot is reserved before any work is done."""
-    context.reserve_slot(owner)
-    try:
+    with context.slot(owner):
         session, entries = make_fork()
-        return _register(context, environment, owner, session, entries, seed)
-    except BaseException:
-        context.release_slot(owner)
-        raise
+        try:
+            begin, *steps = without_request_ids(entries)
+            number = context.recordings.record_fork(environment.id, session, begin, seed)
+            begin = begin.with_payload({"episode_id": session.episode_id} | number)
+            reseed = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
+            return context.add_fork(environment, owner, session, [begin, *steps, *reseed])
+        except BaseException:
+            session.close()
+            raise
 
 
 def fork_reply(fork: RegisteredSession) -> bytes:
     return encode(all_ids(fork.id) | session_state(fork.session))
-
-
-def _register(
-    context: ServerContext,
-    environment: ServedEnvironment,
-    owner: str,
-    session: Session,
-    entries: list[Entry],
-    seed: Any,
-) -> RegisteredSession:
-    begin, *steps = without_request_ids(entries)
-    try:
-        number = context.recordings.record_fork(environment.id, session, begin, seed)
-        begin = begin.with_payload({"episode_id": session.episode_id} | number)
-        reseed = [] if seed is None else [Entry("reseed", {"seed": seed}, 0.0, False)]
-        return context.add_fork(environment, owner, session, [begin, *steps, *reseed])
-    except BaseException:
-        session.close()
-        raise

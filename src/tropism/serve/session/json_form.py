@@ -68,11 +68,6 @@ class JsonForm:
         names = "'value'" if self._message_field is None else f"'value' or {self._message_field!r}"
         raise ValidationError("action", data, f"one field: {names}, {self.action_space!r}; or 'text', a string")
 
-    def read_action(self, session: Session, data: dict[str, Any]) -> Any:
-        """The action with these fields, or in text form."""
-        text = self.action_text(data)
-        return self.action(data) if text is None else session.parse(text)
-
     def action_message(self) -> type | None:
         """The message type of actions; None if they are bare values, or the fields of a Dict."""
         return self.action_space.cls if isinstance(self.action_space, Record | Model) else self._language.action_type

@@ -182,7 +182,7 @@ class LiveSession(RecoverableSession):
 
     def reset(self, data: dict[str, Any], key: RequestKey | None = None) -> bytes:
         request, session, recordings = parse_reset(data), self.session, self._context.recordings
-        restore_point = recordings.restore_point("reset", self, True)
+        restore_point = recordings.restore_point("reset", session, None, True)
         began = False
         try:
             timestep = session.reset(seed=request.seed, options=request.options, episode_id=request.episode_id)
@@ -194,21 +194,18 @@ class LiveSession(RecoverableSession):
             raise
         self.is_damaged = False
         payload = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
-
-        def write() -> None:
-            payload.update(recordings.record_reset(self, request.options, timestep))
-            self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
-
-        self.write_or_rollback(session, write, restore_point)
+        try:
+            with self.writing(session):
+                payload |= recordings.record_reset(self.environment.id, session, request.options, timestep)
+                self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
+        except BaseException:
+            self.rollback(session, restore_point)
+            raise
         return encoded
 
     def reset_reply(self, reply: dict[str, Any], episode_id: str | None) -> dict[str, Any]:
         """The reply to a reset, with the ids of this session."""
         return reply | ids.all_ids(self.id) | {"episode_id": episode_id, "environment": self.environment.id}
-
-    @property
-    def recording_number(self) -> int | None:
-        return self.log.recording_number
 
     async def record(self) -> None:
         """Complete the recording of the episode, once its entries are durable."""
@@ -231,7 +228,9 @@ class LiveSession(RecoverableSession):
         log, recordings, size = self.log, self._context.recordings, len(encode(data))
         log.check_room(size)
         directly = recordings.records and log.records_directly
-        restore_point = recordings.restore_point("step", self, directly) if recordings.records else None
+        restore_point = None
+        if recordings.records:
+            restore_point = recordings.restore_point("step", session, log.recording_number, directly)
         if restore_point is None and log.memory.full and self.environment.replayable:
             restore_point = session.restore_point()  # the entries in memory do not lead here
         step_count = session.step_count
@@ -245,12 +244,12 @@ class LiveSession(RecoverableSession):
             self.mark_damaged(session, session.step_count != step_count, restore_point)
             raise
 
-        try:  # as in `write_or_rollback`, without its calls: most requests are steps
+        try:  # as `writing`, without its calls: most requests are steps
             with self.write_lock:
                 if session is not self.session:
                     raise errors.late_step_error()
                 if directly:
-                    recordings.record_step(self, action, timestep)
+                    recordings.record_step(self.environment.id, session, log.recording_number, action, timestep)
                 log.append((entry,), periodic_snapshot(session, self._snapshot_every), size)
                 self.steps_written += 1
         except BaseException:
@@ -294,9 +293,7 @@ class LiveSession(RecoverableSession):
         try:
             number = context.recordings.record_fork(self.environment.id, session, begin, None)
             snapshot = session.snapshot()
-            with self.write_lock:
-                if old is not self.session:
-                    raise errors.late_step_error()
+            with self.writing(old):
                 self.session = session
                 self.log.begin_episode((begin.with_payload(number), *steps), snapshot)
         except BaseException:

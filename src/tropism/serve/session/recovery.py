@@ -1,7 +1,8 @@
 """The recovery of a live session: from requests that failed, and from writes that failed."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from tropism.core.session.session import Session
 from tropism.errors import StateError
@@ -55,17 +56,13 @@ class RecoverableSession:
             self.session, self.is_damaged, self._restore_point = restored, False, None
         damaged.close()
 
-    def write_or_rollback(
-        self, session: Session, write: Callable[[], None], restore_point: RestorePoint | None
-    ) -> None:
-        try:
-            with self.write_lock:
-                if session is not self.session:
-                    raise errors.late_step_error()
-                write()
-        except BaseException:
-            self.rollback(session, restore_point)
-            raise
+    @contextmanager
+    def writing(self, session: Session) -> Generator[None]:
+        """Hold the write lock; raises if a timeout has replaced this session."""
+        with self.write_lock:
+            if session is not self.session:
+                raise errors.late_step_error()
+            yield
 
     def rollback(self, session: Session, restore_point: RestorePoint | None) -> None:
         """Undo a reset or step that could not be written; without a restore point, the episode ends."""

@@ -71,13 +71,8 @@ class SessionRegistry:
         """A new session of this environment, before its first reset."""
         await self.make_room(owner, environment)
         self._check_memory(environment)
-        self.reserve_slot(owner)
-        try:
-            session = await environment.open(self.threads)
-        except BaseException:
-            self.release_slot(owner)
-            raise
-        return self._add(environment, owner, session)
+        with self.slot(owner):
+            return self._add(environment, owner, await environment.open(self.threads))
 
     def add_fork(
         self, environment: ServedEnvironment, owner: str, session: Session, entries: list[Entry]
@@ -151,15 +146,10 @@ class SessionRegistry:
     async def _resume_claimed(self, id: str, environment: ServedEnvironment, claim: Claim) -> LiveSession:
         await self.make_room(claim.record.owner, environment)
         self._check_memory(environment)
-        self.reserve_slot(claim.record.owner)
-        try:
+        with self.slot(claim.record.owner):
             live = LiveSession(id, environment, await environment.open(self.threads), self, claim)
-            if not environment.accepts_variant(claim.record.variant):
-                raise environment.variant_error()
+            environment.check_variant(claim.record.variant)
             await in_thread(self.threads, live.resume)
-        except BaseException:
-            self.release_slot(claim.record.owner)
-            raise
         return self._register(live)
 
     @contextmanager
@@ -199,8 +189,9 @@ class SessionRegistry:
             message = f"this machine has memory for {environment.max_sessions} sessions of {environment.id}"
             raise ServerError("CAPACITY_REACHED", f"{message}; try again later")
 
-    def reserve_slot(self, owner: str) -> None:
-        """Reserve one session slot, or raise if the server or the owner has none left."""
+    @contextmanager
+    def slot(self, owner: str) -> Generator[None]:
+        """Reserve one session slot, or raise if there is none left; it is released if the block raises."""
         limit, quota = self.settings.max_sessions, self.settings.max_sessions_per_token
         with self._slots_lock:
             if self.stopping:
@@ -213,6 +204,11 @@ class SessionRegistry:
                 raise ServerError("QUOTA_REACHED", f"this token has {quota} sessions open; close one first")
             self._slots_used += 1
             self._slots_by_owner[owner] = self._slots_by_owner.get(owner, 0) + 1
+        try:
+            yield
+        except BaseException:
+            self.release_slot(owner)
+            raise
 
     def release_slot(self, owner: str) -> None:
         with self._slots_lock:
@@ -221,16 +217,17 @@ class SessionRegistry:
             if not self._slots_by_owner[owner]:
                 del self._slots_by_owner[owner]
 
-    async def close(self, live: LiveSession) -> None:
-        """Close a session and delete it from the journal."""
+    async def close(self, live: LiveSession) -> int:
+        """Close a session and delete it from the journal; returns the steps of its last episode."""
+        step_count = live.session.step_count
         await self._wait_for_transition(live.id)
-        if not self._remove(live):
-            return
-        self._agents.remove(live.id)
-        with self._transition(live.id):
-            await self._record(live)
-            await live.run(live.can_run_inline("close", {}), live.close)
-            await self.journal.forget(live.log.claim.key)
+        if self._remove(live):
+            self._agents.remove(live.id)
+            with self._transition(live.id):
+                await self._record(live)
+                await live.run(live.can_run_inline("close", {}), live.close)
+                await self.journal.forget(live.log.claim.key)
+        return step_count
 
     def evict_lost(self, live: Any) -> None:
         """Evict this and all sessions whose last entries could not be written; the next request reloads them."""

@@ -71,7 +71,7 @@ def replay_to_end(environment: ServedEnvironment, session: Session, entries: Ite
 
 
 def compare_reward(session: Session, entry: Entry) -> None:
-    """Of a live episode only rewards are stored."""
+    """Raise if the reward of a replayed step differs from the stored one."""
     reward = session.timestep.reward
     if entry.kind == "step" and entry.reward is not None and reward != entry.reward and reward == reward:
         message = f"the replay has the reward {reward} at step {session.step_count}, not {entry.reward}"

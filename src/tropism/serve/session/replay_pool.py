@@ -28,30 +28,27 @@ class ReplayPool:
             isolated: _executor(MAX_WAITING if isolated else REPLAY_THREADS) for isolated in (False, True)
         }
         self._has_shares = tokens > 1
-        self._waiting: Counter[bool] = Counter()
-        self._waiting_by_owner: Counter[tuple[bool, str]] = Counter()
+        self._waiting: Counter[tuple[bool, str]] = Counter()  # by kind and owner
         self._turns: dict[tuple[bool, str], asyncio.Semaphore] = {}  # of owners who have replays
 
     async def run(self, environment: ServedEnvironment, owner: str, function: Callable[..., T], *arguments: Any) -> T:
         isolated = environment.env.traits.isolated
         key = (isolated, owner)
         self._check_space(key)
-        self._waiting[isolated] += 1
-        self._waiting_by_owner[key] += 1
+        self._waiting[key] += 1
         try:
             async with self._turns.setdefault(key, asyncio.Semaphore(self._threads_per_owner(isolated))):
                 return await in_thread(self._executors[isolated], function, *arguments)
         finally:
-            self._waiting[isolated] -= 1
-            self._waiting_by_owner[key] -= 1
-            if not self._waiting_by_owner[key]:
-                del self._waiting_by_owner[key], self._turns[key]
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key], self._turns[key]
 
     def _check_space(self, key: tuple[bool, str]) -> None:
         limit = MAX_WAITING // WAITING_SHARE
-        if self._has_shares and self._waiting_by_owner[key] >= limit:
+        if self._has_shares and self._waiting[key] >= limit:
             raise ServerError("QUOTA_REACHED", f"{limit} episodes of this token are being replayed; try again later")
-        if self._waiting[key[0]] >= MAX_WAITING:
+        if sum(count for (isolated, _), count in self._waiting.items() if isolated == key[0]) >= MAX_WAITING:
             raise ServerError("CAPACITY_REACHED", "too many episodes are being replayed; try again later")
 
     def _threads_per_owner(self, isolated: bool) -> int:

@@ -28,11 +28,9 @@ def report_damage(file: SqliteFile, durability: str, boot_id: str) -> None:
     elif rebooted:
         message = "the machine stopped while a server with --durability process was running: commits may be lost; %s"
         logger.warning(message, CONSEQUENCE)
-    group = WriteGroup()
-    if rebooted or file.discarded_commits:
-        group.statements.append((MARK_ALL_DOUBTFUL, ()))
     try:
-        file.write(group)
+        if rebooted or file.discarded_commits:
+            file.write(WriteGroup([(MARK_ALL_DOUBTFUL, ())]))
         file.save_facts(boot_id=boot_id, durability=durability, is_open=True)
         file.sync()
     except (ServerError, OSError) as error:  # a full disk: the sessions can be read and closed

@@ -13,11 +13,18 @@ from tropism.serve.storage.protocol import session_key
 from tropism.serve.storage.rows import decode_row
 from tropism.serve.storage.sqlite import LOG_SIZE
 from tropism.serve.storage.sqlite_file import INSERT_EPISODE, SqliteFile
-from tropism.serve.storage.statements import INSERT_SESSION_ROW, MARK_DOUBTFUL, WriteGroup, close_statements
+from tropism.serve.storage.statements import (
+    INSERT_NOTE,
+    INSERT_SESSION,
+    MARK_DOUBTFUL,
+    SELECT_NUMBER,
+    WriteGroup,
+    close_statements,
+)
 from tropism.wire.codec import encode
 
-SESSION_COLUMNS = "number, key, environment, variant, owner, used, begin, reached, snapshot"
-NOTE_COLUMNS = "number, session, kind, begin, seq, cast(entry as text)"
+SESSION_COLUMNS = "key, environment, variant, owner, used, begin, reached, snapshot"
+NOTE_COLUMNS = "session, kind, begin, seq, cast(entry as text)"
 
 
 class SessionSummary(NamedTuple):
@@ -84,7 +91,7 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
     if target.exists():
         raise ValidationError("target", str(target), "a path without a file")
     with open_journal(path) as damaged, closing(SqliteFile(target, LOG_SIZE)) as rescued:
-        sessions, certain = _scan(damaged, SESSION_COLUMNS.removeprefix("number, "), "sessions")
+        sessions, certain = _scan(damaged, SESSION_COLUMNS, "sessions")
         logged, log_certain = _scan(damaged, "cast(entries as blob)", "log")
         lines = [decode_row(row) for row in (*(row for _, row in logged), *damaged.pending_rows())]
         doubtful = {number for _, numbers in lines for number in numbers}
@@ -100,22 +107,19 @@ def salvage(path: Path, target: Path) -> tuple[int, int]:
                 read_session(rescued, key)
                 kept += 1
             except DivergedError:
-                rescued.write(_deletion(number))
+                rescued.write(WriteGroup(close_statements(number)))
         erase_discarded(rescued)
     return kept, len(sessions) - kept
 
 
 def _copy_statements(file: SqliteFile, session: tuple[Any, ...], lines: list[Any]) -> WriteGroup:
-    number, group = session[0], WriteGroup()
-    group.statements.append((INSERT_SESSION_ROW, session))
+    number, group = session[0], WriteGroup([(INSERT_SESSION, session)])
     pieces, _ = _scan(file, "session, first, last, cast(entries as text)", "episodes", number)
     group.statements += [(INSERT_EPISODE, piece[1:]) for piece in pieces]
     if lines:
         group.statements.append((INSERT_EPISODE, (number, lines[0][1], lines[-1][1], encode(lines).decode())))
-    notes, _ = _scan(file, NOTE_COLUMNS.removeprefix("number, "), "notes", number)
-    group.statements += [
-        ("insert into notes(session, kind, begin, seq, entry) values (?, ?, ?, ?, ?)", note[1:]) for note in notes
-    ]
+    notes, _ = _scan(file, NOTE_COLUMNS, "notes", number)
+    group.statements += [(INSERT_NOTE, note[1:]) for note in notes]
     return group
 
 
@@ -135,15 +139,9 @@ def _scan(file: SqliteFile, columns: str, table: str, session: int | None = None
 
 def forget(file: SqliteFile, name: str) -> None:
     """Delete a session, and erase it from the file at once."""
-    ((number,),) = file.query("select number from sessions where key = ?", find_key(file, name))
-    file.write(_deletion(number))
+    ((number,),) = file.query(SELECT_NUMBER, find_key(file, name))
+    file.write(WriteGroup(close_statements(number)))
     erase_discarded(file)
-
-
-def _deletion(number: int) -> WriteGroup:
-    group = WriteGroup()
-    group.statements += close_statements(number)
-    return group
 
 
 def export(file: SqliteFile, name: str) -> Iterator[bytes]:

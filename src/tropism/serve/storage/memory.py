@@ -11,7 +11,6 @@ from tropism.serve.storage.protocol import (
     LEASE_SECONDS,
     MAX_ENTRIES,
     Claim,
-    DurableCallback,
     Entry,
     Journal,
     RecoveryPoint,
@@ -25,42 +24,35 @@ MAX_RELEASED = 100_000  # sessions; the oldest are deleted first
 
 
 class StoredSession:
-    """The entries of a session before and after its snapshot."""
+    """The entries of a session; those of its episode begin at `begin`, those after its snapshot at `reached`."""
 
-    __slots__ = ("after", "before", "claim", "expires", "history_length", "last", "snapshot", "stored")
+    __slots__ = ("begin", "claim", "entries", "expires", "reached", "snapshot")
 
     def __init__(self, claim: Claim, expires: float):
         self.claim = claim
         self.expires = expires
-        self.stored = False  # until the first append
         self.snapshot: bytes | None = None
-        self.before: list[Entry] = []
-        self.after: list[Entry] = []
-        self.last: list[Entry] = []  # the last entry before the snapshot, if `before` lacks it
-        self.history_length = 0  # entries of the current episode in `before`, without notes
+        self.entries: list[Entry] = []
+        self.begin = self.reached = 0
 
     def begin_episode(self) -> None:
         """Drop all entries that did not lead to a snapshot."""
-        kept = [*self.before, *self.after]
-        while kept and kept[-1].kind != "snapshot":
-            kept.pop()
-        self.before = [entry for entry in kept if entry.kind != "reply"]
-        self.after, self.last, self.snapshot, self.history_length = [], [], None, 0
+        while self.entries and self.entries[-1].kind != "snapshot":
+            self.entries.pop()
+        self.entries = [entry for entry in self.entries if entry.kind != "reply"]
+        self.begin = self.reached = len(self.entries)
+        self.snapshot = None
 
     def save(self, snapshot: bytes, max_entries: int) -> None:
-        """Entries so far need not be replayed; those beyond the history are dropped."""
-        for entry in self.after:
-            if entry.is_note:
-                self.before.append(entry)
-            elif self.history_length < max_entries:
-                self.before.append(entry)
-                self.history_length += 1
-            else:
-                self.last = [entry]
-        self.after, self.snapshot = [], snapshot
+        """Entries so far need not be replayed; those beyond the history are dropped, except for the last."""
+        if len(self.entries) - self.begin > max_entries:
+            episode = range(self.begin, len(self.entries))
+            surplus = {*[index for index in episode if not self.entries[index].is_note][max_entries:-1]}
+            self.entries = [entry for index, entry in enumerate(self.entries) if index not in surplus]
+        self.reached, self.snapshot = len(self.entries), snapshot
 
     def point(self) -> RecoveryPoint:
-        return RecoveryPoint(self.snapshot, (*self.before, *self.last), tuple(self.after))
+        return RecoveryPoint(self.snapshot, self.entries[: self.reached], self.entries[self.reached :])
 
 
 class MemoryJournal(Journal):
@@ -91,7 +83,7 @@ class MemoryJournal(Journal):
     async def claim(self, key: bytes, worker: str) -> Claim | None:
         with self._lock:
             session = self._sessions.get(key)
-            if session is None or not session.stored:
+            if session is None or not session.entries:
                 return None
             if session.claim.worker != worker and key not in self._released and time.monotonic() < session.expires:
                 raise leased_error()
@@ -107,8 +99,7 @@ class MemoryJournal(Journal):
                 return Ticket(revoked_error())
             if entries[0].kind == "reset":
                 session.begin_episode()
-            session.after.extend(entries)
-            session.stored = True
+            session.entries.extend(entries)
             session.expires = time.monotonic() + self._lease_seconds
             if snapshot is not None:
                 session.save(snapshot, self._max_entries)
@@ -119,9 +110,6 @@ class MemoryJournal(Journal):
         session = self._sessions.get(claim.key)
         current = session is not None and session.claim.token == claim.token and claim.key not in self._released
         return session if current else None
-
-    def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
-        ticket.when_settled(callback)
 
     async def release(self, claim: Claim, snapshot: bytes | None) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ from tropism.serve.storage.postgres_writer import (
     write_group,
 )
 from tropism.serve.storage.protocol import (
+    FORGET_AFTER,
     LEASE_SECONDS,
     MAX_ENTRIES,
     NOTES,
@@ -40,7 +41,6 @@ from tropism.serve.storage.protocol import (
 from tropism.serve.storage.recovery import Note, decode_entry, order_entries
 from tropism.wire.codec import encode
 
-FORGET_AFTER = 30 * 86_400.0  # seconds
 HANDOVER_SECONDS = 5.0  # to wait until another worker has released a session
 PAUSES = (0.01, 0.25)  # seconds between two attempts to claim a session: the first, and the longest
 FIRST_TOKEN = 1

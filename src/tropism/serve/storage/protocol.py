@@ -13,6 +13,7 @@ from tropism.errors import ServerError
 
 MAX_ENTRIES = 100_000  # per episode; later ones are applied, but not part of its history
 LEASE_SECONDS = 30.0
+FORGET_AFTER = 30 * 86_400.0  # seconds
 KEY_BYTES = 16
 NOTES = ("snapshot", "reply")  # kinds of entries
 MOVES = ("reset", "step")  # kinds of entries that a request with a known position makes
@@ -131,7 +132,6 @@ class Journal(Protocol):
     @abstractmethod
     def open(self, key: bytes, record: SessionRecord, worker: str) -> Claim:
         """The claim of a new session, which is stored with its first append; any thread."""
-        ...
 
     def add_alias(self, claim: Claim, alias: bytes, sealed_id: bytes) -> None:
         """Name a new session by an alias too, before its first append; only a shared journal stores it."""
@@ -149,7 +149,6 @@ class Journal(Protocol):
         Earlier claims of the session are revoked. Another worker whose lease is live is asked to release the session;
         fails if it does not.
         """
-        ...
 
     @abstractmethod
     def append(self, claim: Claim, entries: Sequence[Entry], snapshot: bytes | None = None) -> Ticket:
@@ -158,12 +157,10 @@ class Journal(Protocol):
         A reset begins a new episode; entries of earlier ones are deleted unless they led to a snapshot. `snapshot` is
         the session's state after these entries, from which a replay can start. With a stale claim the ticket fails.
         """
-        ...
 
-    @abstractmethod
     def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
         """Call back on the event loop when the entries of this ticket are durable, or with its error."""
-        ...
+        ticket.when_settled(callback)
 
     async def durable(self, ticket: Ticket) -> None:
         """Return when the entries of this ticket are durable; raises its error."""
@@ -176,12 +173,10 @@ class Journal(Protocol):
     @abstractmethod
     async def release(self, claim: Claim, snapshot: bytes | None) -> None:
         """End the lease; `snapshot` is the session's state. Without effect if the claim is stale."""
-        ...
 
     @abstractmethod
     async def forget(self, key: bytes) -> None:
         """Delete a session and revoke its claim."""
-        ...
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from tropism.errors import ServerError
+from tropism.serve.storage import statements as sql
 from tropism.serve.storage.contents import read_session
 from tropism.serve.storage.damage import current_boot_id, report_damage
 from tropism.serve.storage.eraser import Eraser, erase_discarded
-from tropism.serve.storage.lease import LeasedSession
 from tropism.serve.storage.protocol import (
+    FORGET_AFTER,
     LEASE_SECONDS,
     MAX_ENTRIES,
     MOVES,
@@ -30,36 +31,30 @@ from tropism.serve.storage.protocol import (
 )
 from tropism.serve.storage.schema import unusable_journal
 from tropism.serve.storage.sqlite_file import SqliteFile
-from tropism.serve.storage.statements import (
-    BEGIN_EPISODE,
-    CLEAR_DOUBT,
-    DELETE_BETWEEN,
-    DELETE_OLD_PIECE,
-    DELETE_REPLIES,
-    DISCARD_OLD_PIECES,
-    INSERT_NOTE,
-    INSERT_SESSION,
-    SAVE_SNAPSHOT,
-    SELECT_DISCARDED,
-    SELECT_EXPIRED,
-    SELECT_LAST_NUMBER,
-    SELECT_NUMBER,
-    UPDATE_USED,
-    Statement,
-    WriteGroup,
-    close_statements,
-)
+from tropism.serve.storage.statements import Statement, WriteGroup, close_statements
 from tropism.wire.codec import encode
 
 Durability = Literal["process", "power"]
 
 logger = logging.getLogger("tropism.serve")
 
-FORGET_AFTER = 30 * 86_400.0  # seconds
 SWEEP_INTERVAL = 3600.0  # seconds between sweeps for expired sessions
 LOG_SIZE = 4096  # entries
 SWEEP_SIZE = 256  # sessions in one transaction
 ERASE_INTERVAL = 30.0  # seconds until a closed session is erased from the file
+
+
+class LeasedSession:
+    """A claimed session, and where it is in the file: the seqs of its episode's reset and of its next entry."""
+
+    __slots__ = ("begin", "claim", "end", "expires", "is_doubtful", "number")
+
+    def __init__(self, claim: Claim, expires: float):
+        self.claim = claim
+        self.expires = expires
+        self.number: int | None = None  # None until it is stored
+        self.begin = self.end = 0
+        self.is_doubtful = False
 
 
 class SqliteJournal(Journal):
@@ -98,11 +93,11 @@ class SqliteJournal(Journal):
         self._file = SqliteFile(self.path, log_size)
         self._now, self._sync_disk = self._file.running_time, self._file.sync
         try:
-            ((last,),) = self._file.query(SELECT_LAST_NUMBER)
+            ((last,),) = self._file.query(sql.SELECT_LAST_NUMBER)
             self._numbers = count((last or 0) + 1)
             report_damage(self._file, durability, boot_id or current_boot_id())
             self._try_maintenance()
-            if self._file.query(SELECT_DISCARDED):
+            if self._file.query(sql.SELECT_DISCARDED):
                 self._eraser.request()
         except ServerError as error:
             self._file.close()
@@ -143,7 +138,7 @@ class SqliteJournal(Journal):
 
     def _load(self, claim: Claim) -> Claim | None:
         with self._file.lock:
-            known = self._file.query(SELECT_NUMBER, claim.key)  # before the log is sorted, which is slow
+            known = self._file.query(sql.SELECT_NUMBER, claim.key)  # before the log is sorted, which is slow
             if not known or claim.key in self._undeleted:
                 return None
             with suppress(ServerError):  # on a full disk the log is read as it is
@@ -156,7 +151,7 @@ class SqliteJournal(Journal):
             if leased is None:
                 raise leased_error()
             leased.begin, leased.end, leased.is_doubtful = stored.begin, stored.end, stored.is_doubtful
-            self._group.statements.append((UPDATE_USED, (self._now(), stored.number)))
+            self._group.statements.append((sql.UPDATE_USED, (self._now(), stored.number)))
             return claim._replace(record=stored.record, point=stored.point, is_doubtful=stored.is_doubtful)
 
     def _current(self, claim: Claim) -> LeasedSession | None:
@@ -181,12 +176,12 @@ class SqliteJournal(Journal):
             if number is None:
                 return Ticket(revoked_error())
             if session.is_doubtful and entries[0].kind in MOVES:
-                group.statements.append((CLEAR_DOUBT, (number,)))
+                group.statements.append((sql.CLEAR_DOUBT, (number,)))
                 session.is_doubtful = False
             for entry in entries:
                 if entry.kind in NOTES:
                     row = (number, entry.kind, session.begin, session.end, encode(entry).decode())
-                    group.statements.append((INSERT_NOTE, row))
+                    group.statements.append((sql.INSERT_NOTE, row))
                 else:
                     group.lines.append((number, session.end, entry))
                     session.end += 1
@@ -200,21 +195,21 @@ class SqliteJournal(Journal):
         now, number = self._now(), session.number
         if number is None:
             session.number = next(self._numbers)
-            return [(INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now))]
+            return [(sql.INSERT_SESSION, (session.number, session.claim.key, *session.claim.record, now, 0, 0, None))]
         session.begin = begin = session.end
         return [
-            (DELETE_OLD_PIECE, (number, begin)),
-            (DISCARD_OLD_PIECES, (number, begin)),
-            (DELETE_REPLIES, (number,)),
-            (BEGIN_EPISODE, (begin, begin, now, number)),
+            (sql.DELETE_OLD_PIECE, (number, begin)),
+            (sql.DISCARD_OLD_PIECES, (number, begin)),
+            (sql.DELETE_REPLIES, (number,)),
+            (sql.BEGIN_EPISODE, (begin, begin, now, number)),
         ]
 
     def _save_snapshot(self, session: LeasedSession, snapshot: bytes) -> list[Statement]:
         """Save a snapshot to replay from; deletes entries that neither a replay nor the history needs."""
         end, history_end = session.end, session.begin + self._max_entries
-        statements: list[Statement] = [(SAVE_SNAPSHOT, (end, snapshot, self._now(), session.number))]
+        statements: list[Statement] = [(sql.SAVE_SNAPSHOT, (end, snapshot, self._now(), session.number))]
         if end > history_end:
-            statements.append((DELETE_BETWEEN, (session.number, history_end, end - 1)))
+            statements.append((sql.DELETE_BETWEEN, (session.number, history_end, end - 1)))
         return statements
 
     def when_durable(self, ticket: Ticket, callback: DurableCallback) -> None:
@@ -282,7 +277,7 @@ class SqliteJournal(Journal):
     async def forget(self, key: bytes) -> None:
         with self._file.lock:
             leased, group = self._leased.pop(key, None), self._group
-            found = self._file.query(SELECT_NUMBER, key) if leased is None else [(leased.number,)]
+            found = self._file.query(sql.SELECT_NUMBER, key) if leased is None else [(leased.number,)]
             numbers = [number for (number,) in found if number is not None]
             for number in numbers:
                 group.statements += close_statements(number)
@@ -317,7 +312,7 @@ class SqliteJournal(Journal):
     def _sweep(self) -> None:
         """Delete expired sessions, and closed ones that could not be deleted before."""
         self._last_sweep = now = self._now()
-        expired = self._file.query(SELECT_EXPIRED, now - self._forget_after)
+        expired = self._file.query(sql.SELECT_EXPIRED, now - self._forget_after)
         undeleted = dict(self._undeleted)
         numbers = [number for (number,) in expired] + list(undeleted.values())
         for start in range(0, len(numbers), SWEEP_SIZE):
@@ -328,12 +323,9 @@ class SqliteJournal(Journal):
 
     def _close_sessions(self, numbers: set[int]) -> None:
         """Delete the sessions with these numbers that are not live."""
-        group = WriteGroup()
         with self._file.lock:
-            leased = {session.number for session in self._leased.values()}
-            for number in numbers - leased:
-                group.statements += close_statements(number)
-            self._file.write(group)
+            closing = numbers - {session.number for session in self._leased.values()}
+            self._file.write(WriteGroup([each for number in closing for each in close_statements(number)]))
 
     async def close(self) -> None:
         error = self._commit()

@@ -15,23 +15,12 @@ from typing import Any
 import msgspec
 
 from tropism.errors import ServerError
+from tropism.serve.storage import statements as sql
 from tropism.serve.storage.append_log import AppendLog
 from tropism.serve.storage.recovery import Note, decode_entry
 from tropism.serve.storage.rows import DECODE_ERRORS, damaged_error, decode_row, split_lines
 from tropism.serve.storage.schema import open_database, unusable_journal
-from tropism.serve.storage.statements import (
-    DELETE_DISCARDED,
-    DELETE_NOTE,
-    DELETE_OLD_PIECE,
-    MARK_ALL_DOUBTFUL,
-    MARK_DOUBTFUL,
-    SAVE_FACT,
-    SELECT_DISCARDED,
-    UPDATE_USED,
-    Line,
-    Statement,
-    WriteGroup,
-)
+from tropism.serve.storage.statements import Line, Statement, WriteGroup
 from tropism.serve.storage.wal import read_commits
 from tropism.wire.codec import encode
 
@@ -62,16 +51,16 @@ _line_decoder = msgspec.json.Decoder(list[Line])
 
 
 class SqliteFile:
-    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `log_bytes`.
+    """Thread-safe through `lock`; the log is sorted when it has `log_size` entries or `LOG_BYTES`.
 
     Entries alone are appended to the log, which takes a fraction of the time of a commit. Entries that are committed
     with other changes are in a table with them.
     """
 
-    def __init__(self, path: Path, log_size: int, log_bytes: int = LOG_BYTES):
+    def __init__(self, path: Path, log_size: int):
         self.path = path
         self.lock = threading.RLock()
-        self._max_log_size, self._max_log_bytes = log_size, log_bytes
+        self._max_log_size = log_size
         self._log_size, self._log_bytes = log_size, 0  # upper bound: an earlier process may have left entries
         self._flush_at = log_size
         commits = read_commits(Path(f"{path}-wal"))
@@ -110,9 +99,7 @@ class SqliteFile:
         return rows[0][0] if rows else None
 
     def save_facts(self, **facts: Any) -> None:
-        group = WriteGroup()
-        group.statements += [(SAVE_FACT, fact) for fact in facts.items()]
-        self.write(group)
+        self.write(WriteGroup([(sql.SAVE_FACT, fact) for fact in facts.items()]))
 
     def is_readable(self) -> bool:
         """Whether the sessions can be read, perhaps from a full disk."""
@@ -138,10 +125,10 @@ class SqliteFile:
             self._commit(file, group.statements, entries)
         self._log_size += len(group.lines)
         self._log_bytes += len(entries)
-        if self._log_size >= self._flush_at or self._log_bytes >= self._max_log_bytes:
+        if self._log_size >= self._flush_at or self._log_bytes >= LOG_BYTES:
             # If this fails, retry later: entries are durable in the log.
             self._flush_at = self._log_size + self._max_log_size
-            with suppress(*FILE_ERRORS):
+            with suppress(*FILE_ERRORS, ServerError):
                 self._flush_log()
 
     def _commit(self, file: sqlite3.Connection, statements: list[Statement], entries: bytes) -> None:
@@ -155,14 +142,14 @@ class SqliteFile:
                     file.execute(*statement)
         self._wal_synced = False
 
-    def query(self, sql: str, *row: Any) -> list[Any]:
+    def query(self, statement: str, *row: Any) -> list[Any]:
         """The rows of a query."""
         with self._connection("read") as file:
-            return file.execute(sql, row).fetchall()
+            return file.execute(statement, row).fetchall()
 
-    def iterate(self, sql: str) -> Iterator[Any]:
+    def iterate(self, statement: str) -> Iterator[Any]:
         """The rows of a query, as far as they can be read; then SQLite's error."""
-        return iter(self._file.execute(sql))
+        return iter(self._file.execute(statement))
 
     def lines(self, number: int, begin: int, end: int) -> list[Line]:
         """The entries of a session, which does not change meanwhile.
@@ -226,7 +213,7 @@ class SqliteFile:
                 for piece in split_lines(lines):
                     file.execute(INSERT_EPISODE, (number, piece[0][1], piece[-1][1], encode(piece).decode()))
                 if lines:
-                    file.execute(UPDATE_USED, (self.running_time(), number))
+                    file.execute(sql.UPDATE_USED, (self.running_time(), number))
             file.execute("delete from log")
             file.execute("update append_log set moved = ?", (self._log.last,))
         self._wal_synced, moved = False, bool(self._log.pending)
@@ -235,45 +222,38 @@ class SqliteFile:
         if moved:
             self.sync_wal()  # before the log is truncated, or a power failure could lose what was synced
             self._log.truncate()
-        if discarded := file.execute(f"{SELECT_DISCARDED} limit 1").fetchall():
-            self._delete_some(discarded)
-        self._shrink()
+        if discarded := file.execute(f"{sql.SELECT_DISCARDED} limit 1").fetchall():
+            self.delete_some(discarded)
+        self.shrink()
 
     def discarded_sessions(self) -> list[tuple[int, int]]:
         """The numbers of sessions with entries to delete, none of which is in a log, and the seqs to delete up to."""
         with self._connection("written") as file:
             self._flush_log()
-            return file.execute(SELECT_DISCARDED).fetchall()
+            return file.execute(sql.SELECT_DISCARDED).fetchall()
 
     def delete_some(self, discarded: list[tuple[int, int]]) -> None:
         """Delete discarded entries for a while, and notes of closed sessions; sessions without any leave the list."""
-        with self._connection("written"):
-            self._delete_some(discarded)
-
-    def _delete_some(self, discarded: list[tuple[int, int]]) -> None:
         deadline = time.monotonic() + DELETION_SECONDS
-        with _transaction(self._file) as file:
+        with self._connection("written") as file, _transaction(file):
             self._wal_synced = False
             while discarded and time.monotonic() < deadline:
                 number, before = discarded[-1]
-                notes = file.execute(DELETE_NOTE, (number,)).rowcount
-                if not notes and not file.execute(DELETE_OLD_PIECE, (number, before)).rowcount:
-                    file.execute(DELETE_DISCARDED, (number, before))
+                notes = file.execute(sql.DELETE_NOTE, (number,)).rowcount
+                if not notes and not file.execute(sql.DELETE_OLD_PIECE, (number, before)).rowcount:
+                    file.execute(sql.DELETE_DISCARDED, (number, before))
                     discarded.pop()
 
     def shrink(self) -> bool:
         """Return some free pages to the file system, if most of the file is free; returns whether it was."""
-        with self._connection("written"):
-            return self._shrink()
-
-    def _shrink(self) -> bool:
-        ((free,), (pages,)) = (
-            self._file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
-        )
-        is_mostly_free = free > SHRINK_PAGES and 2 * free > pages
-        if is_mostly_free:
-            self._file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
-        return is_mostly_free
+        with self._connection("written") as file:
+            ((free,), (pages,)) = (
+                file.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
+            )
+            is_mostly_free = free > SHRINK_PAGES and 2 * free > pages
+            if is_mostly_free:
+                file.executescript(f"pragma incremental_vacuum({SHRINK_PAGES})")  # `execute` would free one page
+            return is_mostly_free
 
     def _mark_doubtful(self, numbers: set[int | None]) -> None:
         """The sessions of damaged entries; None: of unknown ones."""
@@ -283,9 +263,9 @@ class SqliteFile:
         names = ", ".join(map(str, known)) or "unknown"
         logger.error("the journal is damaged: entries of the sessions numbered %s were discarded", names)
         for number in known:
-            self._file.execute(MARK_DOUBTFUL, (number,))
+            self._file.execute(sql.MARK_DOUBTFUL, (number,))
         if None in numbers:
-            self._file.execute(MARK_ALL_DOUBTFUL)
+            self._file.execute(sql.MARK_ALL_DOUBTFUL)
 
     @contextmanager
     def _connection(self, what: str) -> Generator[sqlite3.Connection]:

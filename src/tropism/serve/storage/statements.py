@@ -7,8 +7,7 @@ from tropism.serve.storage.protocol import Entry, Ticket
 Line = tuple[int, int, Entry]  # session, seq, entry
 Statement = tuple[str, tuple[Any, ...]]
 
-INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, 0, 0, null)"
-INSERT_SESSION_ROW = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_SESSION = "insert into sessions values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 BEGIN_EPISODE = "update sessions set begin = ?, reached = ?, snapshot = null, used = ? where number = ?"
 SAVE_SNAPSHOT = "update sessions set reached = ?, snapshot = ?, used = ? where number = ?"
 ALL_SEQS = 2**62  # above every seq
@@ -54,10 +53,10 @@ class WriteGroup(Ticket):
 
     __slots__ = ("keys", "lines", "statements")
 
-    def __init__(self) -> None:
+    def __init__(self, statements: list[Statement] | None = None) -> None:
         super().__init__(pending=True)
         self.lines: list[Line] = []
-        self.statements: list[Statement] = []
+        self.statements: list[Statement] = [] if statements is None else statements
         self.keys: set[bytes] = set()
 
     @property

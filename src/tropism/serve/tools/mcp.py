@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
+from functools import partial
 from typing import Any
 
 from tropism import __version__
-from tropism.errors import ServerError
 from tropism.serve import errors
 from tropism.serve.tools import rpc
 from tropism.serve.tools.rpc import ToolSet
-from tropism.wire.codec import decode, encode
+from tropism.wire.codec import encode
 
 # The revisions of MCP with `initialize`; clients of later ones fall back to it.
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -17,17 +17,12 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 async def respond(message: Any, tools: ToolSet) -> dict[str, Any] | None:
     """The reply to a message; None to a notification or to a reply."""
-    if not rpc.is_request(message):
-        return None if isinstance(message, dict) and "result" in message else rpc.invalid_request(message)
-    if "id" not in message:
+    if rpc.is_reply(message) or (rpc.is_request(message) and "id" not in message):
         return None
-    try:
-        return rpc.reply(message["id"], await _result(message["method"], rpc.read_params(message), tools))
-    except Exception as error:  # the outermost level: every error gets a reply
-        return rpc.exception_error(message["id"], error, tool=message["method"])
+    return await rpc.respond(message, partial(_result, tools))
 
 
-async def _result(method: str, params: dict[str, Any], tools: ToolSet) -> dict[str, Any]:
+async def _result(tools: ToolSet, method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             asked = params.get("protocolVersion")
@@ -52,21 +47,14 @@ async def _call(tools: ToolSet, name: str, arguments: dict[str, Any]) -> dict[st
     try:
         value = await tools.call(name, arguments)
     except Exception as error:  # the outermost level: every error gets a reply
-        return _content(errors.error_json(errors.to_server_error(error, tool=name))) | {"isError": True}
-    return _content(value) | {"structuredContent": value, "isError": False}
-
-
-def _content(value: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": encode(value).decode()}]}
+        return rpc.text_content(errors.error_json(errors.to_server_error(error, tool=name))) | {"isError": True}
+    return rpc.text_content(value) | {"structuredContent": value, "isError": False}
 
 
 async def serve_stdio(tools: ToolSet) -> None:
     """Serve MCP on standard input and output, one JSON message per line, until the input closes."""
     while line := await asyncio.to_thread(sys.stdin.buffer.readline):
-        try:
-            reply = await respond(decode(line), tools)
-        except ServerError as error:
-            reply = rpc.error(None, rpc.PARSE_ERROR, error.message)
+        reply = await rpc.respond_to_text(line, partial(respond, tools=tools))
         if reply is not None:
             sys.stdout.buffer.write(encode(reply) + b"\n")
             sys.stdout.buffer.flush()

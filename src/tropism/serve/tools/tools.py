@@ -61,9 +61,7 @@ class SessionTools:
         return INSTRUCTIONS
 
     async def list(self) -> list[dict[str, Any]]:
-        for environment in self.environments.values():
-            await environment.prepare_form(self.sessions.threads)
-        actions = [_action_schema(each) | {"title": each.id} for each in self.environments.values()]
+        actions = [await self._action_schema(each) | {"title": each.id} for each in self.environments.values()]
         spaces = {
             "Action": {"anyOf": actions, "description": "One action; its form depends on the environment."},
             "Environment": {"type": "string", "enum": list(self.environments)},
@@ -84,12 +82,12 @@ class SessionTools:
                 return await self._call_in_session(name, session, request)
 
     async def _list_environments(self) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
-        for each in self.environments.values():
-            await each.prepare_form(self.sessions.threads)
-            about = {"environment": each.id, "description": each.summary, "action_schema": _action_schema(each)}
-            rows.append(about)
-        return {"environments": rows}
+        return {
+            "environments": [
+                {"environment": each.id, "description": each.summary, "action_schema": await self._action_schema(each)}
+                for each in self.environments.values()
+            ]
+        }
 
     async def _open(self, id: str | None) -> dict[str, Any]:
         if id is None and len(self.environments) == 1:
@@ -98,8 +96,12 @@ class SessionTools:
         if environment is None:
             raise ValidationError("environment", id, f"one of {', '.join(self.environments)}")
         session = await self.sessions.open(environment, self.owner)
-        about = {"environment": environment.id, "action_schema": _action_schema(environment), "step_count": 0}
-        return all_ids(session.id) | about
+        schema = await self._action_schema(environment)
+        return all_ids(session.id) | {"environment": environment.id, "action_schema": schema, "step_count": 0}
+
+    async def _action_schema(self, environment: ServedEnvironment) -> dict[str, Any]:
+        await environment.prepare_form(self.sessions.threads)
+        return environment.form.schema()["action"]
 
     async def _call_in_session(self, name: str, session: LiveSession, request: Any) -> dict[str, Any]:
         match request:
@@ -116,9 +118,7 @@ class SessionTools:
             case _ if name == "get_state":
                 return await _perform(session, "state", {}, None)
             case _:
-                step_count = session.session.step_count
-                await self.sessions.close(session)
-                return {"closed": True, "step_count": step_count}
+                return {"closed": True, "step_count": await self.sessions.close(session)}
 
 
 async def _perform(
@@ -132,7 +132,3 @@ async def _perform(
         return decode(await session.perform(kind, data, request_id, position))
     except Exception as error:  # converted here, where the session is known for the log
         raise errors.to_server_error(error, tool=kind, **session.log_context) from None
-
-
-def _action_schema(environment: ServedEnvironment) -> dict[str, Any]:
-    return environment.form.schema()["action"]

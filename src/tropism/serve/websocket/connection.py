@@ -1,7 +1,7 @@
 """The WebSocket API: one reply for each frame, in order."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -65,7 +65,7 @@ class Connection:
             self._attach(await self.sessions.find(id, self.environment, self.owner))
         except Exception as error:  # the outermost level: every error gets a reply
             reason = errors.to_server_error(error, environment=self.environment.id)
-            await send({"type": "websocket.send", "text": encode(_error(reason)).decode()})
+            await send({"type": "websocket.send", "text": _error_frame(reason).decode()})
             await send({"type": "websocket.close", "code": 1008, "reason": reason.code})
             return False
         return True
@@ -110,13 +110,10 @@ class Connection:
             if frame.type == "close":
                 await self._close()
                 return None
-            kind, data = await self._reply(frame)
-            id = frame.id
+            return _frame_bytes(*await self._reply(frame), frame.id).decode()
         except Exception as error:  # the outermost level: every error gets a reply
             reason = self._to_server_error(error)
-            kind, data = "error", encode(errors.error_json(reason))
-            id = _invalid_frame_id(text, reason) if frame is None else frame.id
-        return _frame_bytes(kind, data, id).decode()
+            return _error_frame(reason, _invalid_frame_id(text, reason) if frame is None else frame.id).decode()
 
     def _respond_inline(self, text: bytes, send: Callable[[bytes], None]) -> bool:
         """Reply to a request that may run on the event loop; returns False for all others and for malformed ones."""
@@ -147,14 +144,14 @@ class Connection:
         """Send a reply whose entries are durable, or the error if they cannot be."""
         if error is not None:
             self.sessions.evict_lost(session)
-            reply = _frame_bytes("error", encode(errors.error_json(self._to_server_error(error))), id)
+            reply = _error_frame(self._to_server_error(error), id)
         send(reply)
         if session.log.records_from_entries:
             session.record_if_ended()
 
     def _reply_type(self, kind: str) -> str:
         """Count the request; returns the type of its reply."""
-        self.metrics.count(kind)
+        self.metrics.requests[kind] += 1
         return "observation" if kind in OBSERVATION_KINDS else kind
 
     async def _reply(self, frame: Frame) -> tuple[str, bytes]:
@@ -183,7 +180,7 @@ class Connection:
         if self.session is None:
             self._attach(await self.sessions.open(self.environment, self.owner))
         assert self.session is not None
-        self.metrics.count("mcp")
+        self.metrics.requests["mcp"] += 1
         return await openenv.respond_in_session(message, self.session, self.sessions)
 
     async def _live_session(self) -> LiveSession | None:
@@ -219,7 +216,7 @@ class Connection:
             return self._public(await self._open_batch(data))
         if self.batch is None:
             raise StateError("batch", None, "open first", f"cannot {kind}: send a frame of type open first")
-        self.metrics.count(kind)
+        self.metrics.requests[kind] += 1
         return self._public(await (self.batch.reset(data) if kind == "reset_batch" else self.batch.step(data)))
 
     def _public(self, reply: dict[str, Any]) -> dict[str, Any]:
@@ -231,34 +228,29 @@ class Connection:
 
     async def _open_batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """Open a batch in place of the previous one; it counts as one session while the socket is open."""
-        if self.batch is None:
-            self.sessions.reserve_slot(self.owner)
-        try:
+        with self.sessions.slot(self.owner) if self.batch is None else nullcontext():
             self.batch = await Batch.open(self.environment, data, self.sessions)
-        except BaseException:
-            if self.batch is None:
-                self.sessions.release_slot(self.owner)
-            raise
         return self.batch.reset_reply()
 
     async def _respond_binary(self, raw: bytes) -> dict[str, Any]:
         """Batches accept msgpack, in which arrays are binary."""
-        id_field: dict[str, Any] = {}
+        id: Id = msgspec.UNSET
         try:
             message = unpack(raw)
-            id_field = _id_field(message)
+            id = _packed_frame_id(message)
             frame = convert(message, Frame)
             if frame.type not in BATCH_KINDS:
                 raise ServerError("UNKNOWN_TYPE", f"a binary frame of type {frame.type!r}; expected {BATCH_KINDS}")
             reply = await self._batch_reply(frame.type, frame.data or {})
+            id_field = {} if id is msgspec.UNSET else {"id": id}
             return {"bytes": pack({"type": "batch", "data": reply, **id_field})}
         except Exception as error:  # the outermost level: every error gets a reply
-            return {"text": encode(_error(self._to_server_error(error)) | id_field).decode()}
+            return {"text": _error_frame(self._to_server_error(error), id).decode()}
 
     def _to_server_error(self, error: Exception) -> ServerError:
         log_context = {"environment": self.environment.id} if self.session is None else self.session.log_context
         reason = errors.to_server_error(error, **log_context)
-        self.metrics.count_error(reason.code)
+        self.metrics.errors[reason.code] += 1
         return reason
 
     async def _close(self) -> None:
@@ -287,13 +279,12 @@ async def _receive(receive: Any, fast_path: FastPathSocket | None) -> Any:
     return message
 
 
-def _id_field(message: Any) -> dict[str, Any]:
-    """The id of a binary frame, for its reply."""
+def _packed_frame_id(message: Any) -> Id:
+    """The id of a binary frame, which may be otherwise invalid."""
     try:
-        id = convert(message, FrameId).id
+        return convert(message, FrameId).id
     except ServerError:
-        return {}
-    return {} if id is msgspec.UNSET else {"id": id}
+        return msgspec.UNSET
 
 
 def _frame_bytes(kind: str, data: bytes, id: Id) -> bytes:
@@ -305,5 +296,5 @@ def _not_reset_error(kind: str) -> Exception:
     return StateError("lifecycle", "created", "reset first", f"cannot {kind}: reset first")
 
 
-def _error(reason: ServerError) -> dict[str, Any]:
-    return {"type": "error", "data": errors.error_json(reason)}
+def _error_frame(reason: ServerError, id: Id = msgspec.UNSET) -> bytes:
+    return _frame_bytes("error", encode(errors.error_json(reason)), id)
