@@ -10,21 +10,21 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9935, 5900),
+    "core": (9810, 5900),
     "check": (1420, 1100),
     "isolation": (650, 650),
-    "envs": (4090, 2900),
-    "plume": (5220, 5000),
-    "gym": (2005, 1600),
+    "envs": (3995, 2900),
+    "plume": (5210, 5000),
+    "gym": (2000, 1600),
     "serve": (8465, 7000),
     "client": (915, 830),
     "wire": (485, 300),
     "record": (1140, 1050),
     "train": (2985, 1900),
-    "cli": (2545, 1700),
+    "cli": (2515, 1700),
     "sandbox": (3890, 3400),
     "drawing": (250, 250),
-    "scale": (820, 800),
+    "scale": (810, 800),
 }
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jax import random
 
 from tropism import Record, Session, make
-from tropism.envs.connect_four import ConnectFour, ConnectFourParams, ConnectFourState, has_four, move_scores
+from tropism.envs.connect_four import ConnectFour, ConnectFourState, has_four, move_scores
 from tropism.errors import ValidationError
 from tropism.wire.messages.connect_four import ConnectFourObservation
 
-PARAMS = ConnectFourParams()
+PARAMS = ConnectFour().default_params()
 # Columns that fill all of the board but the last column, without four in a line.
 DRAWN = [0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 2, 3, 2, 3, 2, 3, 3, 2, 3, 2, 3, 2, 4, 5, 4, 5, 4, 5, 5, 4, 5, 4, 5, 4]
 

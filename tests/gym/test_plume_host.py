@@ -278,6 +278,67 @@ def test_the_user_objects_themselves_are_called():
     assert motion.calls[-1] == ("process_action", 1, 0)
 
 
+class Meddler:
+    """Changes every agent that it gets, in all three roles."""
+
+    action_space, observation_space = FourWayMotion.action_space, PlainSensor.observation_space
+
+    def process_action(self, action: Any, agent: Any, grid_size: Any) -> Any:
+        moved = FourWayMotion().process_action(action, agent, grid_size)
+        self.meddle(agent)
+        return moved
+
+    def compute_reward(self, prev_state: Any, action: Any, next_state: Any, plume_field: Any) -> float:
+        steps = next_state.step_count - prev_state.step_count
+        reward = next_state.position.x - prev_state.position.x + 100.0 * prev_state.total_reward + steps
+        self.meddle(prev_state)
+        self.meddle(next_state)
+        return float(reward)
+
+    def get_observation(self, env_state: Any) -> Any:
+        obs = PlainSensor().get_observation(env_state).astype(np.float32) + env_state["agent_state"].step_count / 100
+        self.meddle(env_state["agent_state"])
+        return obs
+
+    def meddle(self, agent: Any) -> None:
+        agent.position, agent.orientation, agent.step_count, agent.total_reward = (0, 0), 1.0, 77, 7.0
+        agent.goal_reached = True
+
+
+class Onlooker(Meddler):
+    def meddle(self, agent: Any) -> None:
+        pass
+
+
+def test_a_component_that_changes_its_agent_affects_no_other():
+    played: list[list[str]] = []
+    for kind in (Meddler, Onlooker):
+        part = kind()
+        env = PlumeEnv(**SMALL, plume=RoundPlume(), action_model=part, sensor_model=part, reward_fn=part)
+        played.append(play(env, 3, ACTIONS))
+    assert played[0] == played[1]
+
+
+def test_a_plume_may_replace_the_array_that_it_holds():
+    class Stored(RoundPlume):
+        def __init__(self):
+            self.field_array = np.zeros((24, 32))
+
+        def advance_to_step(self, k: int) -> None:
+            self.field_array = np.full((24, 32) if k < 3 else (3, 3), k / 10)
+
+    class Looking(PlainSensor):
+        def get_observation(self, env_state: Any) -> Any:
+            assert set(env_state) == KEYS
+            return env_state["plume_field"][0, :1].astype(np.float32)
+
+    env = PlumeEnv(**SMALL, plume=Stored(), sensor_model=Looking())
+    assert env.reset(seed=0)[0] == 0
+    assert [float(env.step(0)[0][0]) for _ in range(2)] == pytest.approx([0.1, 0.2])
+    with pytest.raises(ValidationError, match=r"Stored\.field_array"):
+        env.step(0)
+
+
 def test_tropism_spaces_are_accepted_too():
     class Ours(PlainSensor):
         observation_space: Any = tropism.Box(0, 1, (1,))
@@ -347,7 +408,7 @@ def test_an_earlier_state_can_be_stepped_again():
     again.append(env.step(0, again[0][1], 2, params))
     other = env.step(0, once[0][1], 0, params)
     assert [moment[0].tolist() for moment in once] == [moment[0].tolist() for moment in again]
-    assert other[1].agent.step_count == 2
+    assert other[1].step_count == 2
     assert np.array_equal(env.render(once[0][1], params), env.render(again[0][1], params))
 
 

@@ -188,8 +188,10 @@ def test_user_functions_as_policies() -> None:
     counting: Any = resolve_policy("own_policies:Counting", env, params)
     once = play("counting", LocalRunner(Session(env, params)), counting, 4, 2)
     assert play("counting", LocalRunner(Session(env, params)), counting, 4, 2).returns.tolist() == once.returns.tolist()
-    cut = play("cut", LocalRunner(Session(env, params)), leaning, 0, 2, max_steps=3)
+    cut = evaluate("cut", env, params, leaning, 0, 2, max_steps=3)
     assert cut.lengths.tolist() == [3, 3]
+    with pytest.raises(ValidationError, match="this environment or policy is not compiled"):
+        evaluate("cut", env, params, leaning, 0, 2, devices="all")
 
 
 @pytest.mark.usefixtures("own")
@@ -206,7 +208,7 @@ def test_pure_user_policies_act_the_same_in_a_session_and_compiled(name: str) ->
 def test_a_policy_for_a_host_environment_may_be_impure_and_receives_its_observations() -> None:
     env, params = make("Echo-v0")
     policy: Any = resolve_policy("own_policies:Parrot", env, params)
-    played = play("parrot", LocalRunner(Session(env, params)), policy, 0, 2, max_steps=3)
+    played = evaluate("parrot", env, params, policy, 0, 2, max_steps=3)
     assert played.lengths.tolist() == [3, 3]
     assert policy.heard == ["", "0", "1", "", "0", "1"]
 

@@ -136,26 +136,18 @@ def _evaluate_locally(
     devices: Any,
     engine: Any,
 ) -> Any:
-    from tropism.core.rollout.policy import runs_on_host
-    from tropism.core.session.session import Session
     from tropism.train.evaluation import evaluate as run
-    from tropism.train.evaluation import num_batches
+    from tropism.train.evaluation import is_compiled, num_batches
     from tropism.train.policies import resolve_policy
-    from tropism.train.runner import LocalRunner
 
     policy = resolve_policy(name, env, params, greedy)
     if on is not None:
         return _evaluate_on(on, name, env, params, policy, seed, episodes, steps)
-    if env.pure and not runs_on_host(policy):
-        compiled = partial(run, name, env, params, policy, seed, episodes, devices=devices, engine=engine)
-        if num_batches(episodes) > 1 or engine == "native":
-            return _with_progress(name, episodes, compiled)
-        with console.status(f"{escape(name)}: {episodes} episodes"):
-            return compiled()
-    if devices is not None:
-        raise ValidationError("devices", devices, "no --devices: this environment or policy is not compiled")
-    with Session(env, env.evaluation_params(params), engine=engine) as session:
-        return _run_episodes(name, LocalRunner(session), policy, seed, episodes, steps)
+    start = partial(run, name, env, params, policy, seed, episodes, devices=devices, engine=engine, max_steps=steps)
+    if not is_compiled(env, policy) or num_batches(episodes) > 1 or engine == "native":
+        return _with_progress(name, episodes, start)
+    with console.status(f"{escape(name)}: {episodes} episodes"):
+        return start()
 
 
 def _evaluate_on(on: Any, name: str, env: Any, params: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
@@ -190,6 +182,7 @@ def _evaluate_remotely(
 ) -> Any:
     """Evaluate on a server. `local` is its environment, created in this process, or None."""
     from tropism.client import Client
+    from tropism.train.evaluation import evaluate_episodes
     from tropism.train.policies import resolve_policy, resolve_standalone
     from tropism.train.runner import RemoteRunner
 
@@ -199,17 +192,8 @@ def _evaluate_remotely(
         env, params = local
         policy, known = resolve_policy(name, env, params, greedy), (env.observation_space(params), env.pure)
     with Client(url, token=token) as client:
-        runner = RemoteRunner(client, *known)
-        return _run_episodes(name, runner, policy, seed, episodes, steps)
-
-
-def _run_episodes(name: str, runner: Any, policy: Any, seed: int, episodes: int, steps: int) -> Any:
-    """Run a policy one episode at a time, with a progress bar."""
-    from tropism.train.evaluation import evaluate_episodes
-
-    return _with_progress(
-        name, episodes, lambda show: evaluate_episodes(name, runner, policy, seed, episodes, steps, show)
-    )
+        run = partial(evaluate_episodes, name, RemoteRunner(client, *known), policy, seed, episodes, steps)
+        return _with_progress(name, episodes, run)
 
 
 def _with_progress(name: str, episodes: int, run: Callable[[Callable[[int], None]], Any]) -> Any:

@@ -15,7 +15,7 @@ from tropism.cli.terminal import (
     Params,
     console,
     errors,
-    parse_pair,
+    parse_pairs,
     print_rows,
     progress_bar,
 )
@@ -43,11 +43,16 @@ def replay(
     """
     from tropism.record import Reader, film, first_difference
     from tropism.record import replay as run_replay
+    from tropism.record.replay import session_for_target
 
     if env is None and (param or arg):
         raise ValidationError("env", None, "--env with --param or --arg; without it, the recording defines both")
     reader = Reader(folder)
-    session = _session_of(reader.manifest) if env is None else _session_for_target(reader.manifest, env, param, arg)
+    if env is None:
+        session = _session_of(reader.manifest)
+    else:
+        params, arguments = parse_pairs("--param", param), parse_pairs("--arg", arg)
+        session = session_for_target(reader.manifest, env, params, arguments)
     if out is not None:
         film.check_path(out)
         if episode is None and len(reader) > 1:
@@ -74,16 +79,6 @@ def _session_of(manifest: Any) -> Any:
     else:
         from tropism.record import session_of
     return session_of(manifest)
-
-
-def _session_for_target(manifest: Any, env: str, param: list[str] | None, arg: list[str] | None) -> Any:
-    from tropism.record.replay import session_for_target
-
-    return session_for_target(
-        manifest,
-        env,
-        *(dict(parse_pair(name, text) for text in given or []) for name, given in (("--param", param), ("--arg", arg))),
-    )
 
 
 def _save_film(out: Path, session: Any, recorded: Any, fps: float | None) -> None:

@@ -158,10 +158,10 @@ def print_json(value: Any) -> None:
 
 def parse_pairs(option: str, texts: list[str] | None) -> dict[str, Any]:
     """The values of a repeatable option NAME=VALUE."""
-    return dict(parse_pair(option, text) for text in texts or [])
+    return dict(_parse_pair(option, text) for text in texts or [])
 
 
-def parse_pair(option: str, text: str) -> tuple[str, Any]:
+def _parse_pair(option: str, text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ValidationError(option, text, "NAME=VALUE")

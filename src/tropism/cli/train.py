@@ -132,7 +132,9 @@ def train(
     if resume and force:
         raise ValidationError("force", True, "no --force with --resume: one continues, the other starts over")
     numbers = {name: value for name, value in config.items() if value is not None}
-    options = _Options(id, param, arg, seed, seeds, algorithm, network, numbers)
+    params = None if param is None else parse_pairs("--param", param)
+    arguments = None if arg is None else parse_pairs("--arg", arg)
+    options = _Options(id, params, arguments, seed, seeds, algorithm, network, numbers)
     if sweep or on is not None:
         excluded = {"resume": resume, "force": force, "tensorboard": tensorboard, "devices": devices is not None}
         _check_absent(excluded)
@@ -252,21 +254,13 @@ class _Options(NamedTuple):
     """The command-line options of a training run; None if not given."""
 
     id: str
-    param: list[str] | None
-    arg: list[str] | None
+    params: dict[str, Any] | None
+    arguments: dict[str, Any] | None
     seed: int | None
     seeds: int | None
     algorithm: str | None
     network: str | None
     config: dict[str, Any]
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return parse_pairs("--param", self.param)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return parse_pairs("--arg", self.arg)
 
 
 def _new_training(options: _Options) -> Any:
@@ -283,8 +277,8 @@ def _new_training(options: _Options) -> Any:
             raise ValidationError(name, options.config[name], expected)
         preset = {name: value for name, value in preset.items() if name not in BUILT_IN_ONLY}
     config = algorithm.Config(**{**preset, **options.config})
-    seeds = (options.seed or 0, options.seeds or 1)
-    return Training(options.id, options.arguments, options.params, config, *seeds, options.network)
+    numbers = (options.arguments or {}, options.params or {}, config, options.seed or 0, options.seeds or 1)
+    return Training(options.id, *numbers, options.network)
 
 
 def _check_names(config: Any, given: dict[str, Any]) -> None:
@@ -300,12 +294,8 @@ def _resumed_training(path: Path, options: _Options) -> Any:
     from tropism.train.run import check_resumable
 
     training = load_training(path)
-    given: dict[str, Any] = {"id": options.id, **options.config}
-    given |= {} if options.param is None else {"params": options.params}
-    given |= {} if options.arg is None else {"arguments": options.arguments}
-    others = (("seed", options.seed), ("seeds", options.seeds), ("network", options.network))
-    others += (("algorithm", options.algorithm),)
-    given |= {name: value for name, value in others if value is not None}
+    given = {name: value for name, value in (options._asdict() | options.config).items() if value is not None}
+    del given["config"]
     total = given.pop("total_steps", training.config.total_steps)
     stored = training._asdict() | dataclasses.asdict(training.config) | {"algorithm": training.config.algorithm}
     _check_names(training.config, options.config)

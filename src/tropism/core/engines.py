@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from tropism.core.environment import Environment
 from tropism.core.fused.choice import reason_not_fused
 from tropism.core.native.batch_engine import choose_batch_engine
-from tropism.core.native.choice import NOT_INSTALLED, choose_engine
+from tropism.core.native.choice import NOT_INSTALLED
+from tropism.core.native.engine import choose_engine
 from tropism.core.native.jit import available
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key, random_policy
@@ -20,10 +21,9 @@ def describe_engines(env: Environment, params: Any) -> dict[str, str]:
     """The engines of sessions, of batches (vector environments) and of rollouts with random actions."""
     if not env.pure:
         return dict.fromkeys(("sessions", "batches", "rollouts"), "host")
-    native, reason = choose_batch_engine(env, params, "next_step")
     return {
         "sessions": str(choose_engine(env, params)),
-        "batches": f"xla ({reason})" if native is None else "native",
+        "batches": str(choose_batch_engine(env, params, "next_step")),
         "rollouts": _rollout_engine(env, params),
     }
 

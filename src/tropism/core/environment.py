@@ -33,7 +33,7 @@ class Environment(Module):
 
     Two environments with equal fields are equal and share one compilation. A host environment sets
     `host = Host(...)`: its state is any Python object, it is never compiled, and its `key` is a plain
-    int (the episode's seed in `reset`, then one int derived from it for each step).
+    int (the episode's seed in `reset`, then one int derived from it for each step; 0 if it is not `reseedable`).
     """
 
     host: ClassVar[Host | None] = None

@@ -41,7 +41,8 @@ class Episode(eqx.Module):
 def start_episode(env: Environment, key: UInt32[Array, " 2"], params: Any) -> tuple[Episode, Timestep]:
     """Reset the environment with the key of an episode."""
     obs, state = env.reset(step_key(key, RESET), params)
-    return Episode(key, jnp.int32(0), state), first_timestep(env, obs, state, params)
+    first = Timestep(obs, jnp.float32(0), jnp.bool_(False), jnp.bool_(False), env.info(state, params))
+    return Episode(key, jnp.int32(0), state), first
 
 
 def step_episode(env: Environment, episode: Episode, action: Any, params: Any) -> tuple[Episode, Timestep]:
@@ -56,10 +57,6 @@ def start_next_episode(env: Environment, episode: Episode, params: Any) -> tuple
     key = next_episode_key(episode.key)
     obs, state = env.restart(step_key(key, RESET), episode.state, params)
     return obs, Episode(key, jnp.int32(0), state)
-
-
-def first_timestep(env: Environment, obs: Any, state: Any, params: Any) -> Timestep:
-    return Timestep(obs, jnp.float32(0), jnp.bool_(False), jnp.bool_(False), env.info(state, params))
 
 
 def step_timestep(env: Environment, obs: Any, state: Any, reward: Any, done: Any, info: Info, params: Any) -> Timestep:

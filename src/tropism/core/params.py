@@ -33,20 +33,16 @@ def override(params: Any, values: Any) -> Any:
     if not isinstance(values, Mapping):
         raise ValidationError("params", values, f"a dict of numbers or {type(params).__name__}")
     for name, value in values.items():
-        params = _override_one(params, str(name), str(name).split("."), value)
+        _check_number(str(name), value, value_at(params, str(name)))
+        params = replace_at(params, str(name), value)
     if values:
         params.check_numbers()
     return params
 
 
-def _override_one(params: Any, full_name: str, path: list[str], value: Any) -> Any:
-    _check_number(full_name, value, value_at(params, full_name, path))
-    return replace_at(params, path, value)
-
-
-def value_at(params: Any, full_name: str, path: list[str], what: str = "params") -> Any:
+def value_at(params: Any, full_name: str, what: str = "params") -> Any:
     """The value with this dotted name; a ValidationError if there is none."""
-    for name in path:
+    for name in full_name.split("."):
         known: list[str] = [field.name for field in fields(params)] if is_dataclass(type(params)) else []
         if name not in known:
             expected = f"a field of {type(params).__name__}: {', '.join(known) or 'it has none'}"
@@ -55,11 +51,10 @@ def value_at(params: Any, full_name: str, path: list[str], what: str = "params")
     return params
 
 
-def replace_at(params: Any, path: list[str], value: Any) -> Any:
-    """Params with another value at this path."""
-    if len(path) > 1:
-        value = replace_at(getattr(params, path[0]), path[1:], value)
-    return replace(params, **{path[0]: value})
+def replace_at(params: Any, name: str, value: Any) -> Any:
+    """Params with another value at this dotted name."""
+    first, _, rest = name.partition(".")
+    return replace(params, **{first: replace_at(getattr(params, first), rest, value) if rest else value})
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:

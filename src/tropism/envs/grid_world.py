@@ -1,5 +1,6 @@
 """GridWorld: walk from the top-left to the bottom-right cell of a square grid."""
 
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -28,18 +29,15 @@ class GridWorldState(EnvState):
     col: Int[Array, ""]
 
 
-class GridWorld(Environment):
-    """Reward: `goal_reward` for the step that reaches the goal, `step_reward` for every other one.
+class Grid(Environment):
+    """Abstract: the rules of GridWorld, without an observation. `size` is the number of rows and of columns."""
 
-    Ends: terminated at the goal; truncated after `max_steps` steps. `size` is the number of rows and of columns.
-    """
-
-    language = Language(ACTIONS, ("row", "column"))
+    language = Language(ACTIONS)
 
     size: int = eqx.field(static=True)
 
-    def __init__(self, size: Any = 5):
-        self.size = check_count("size", size, 2)
+    @abstractmethod
+    def observation(self, state: Any) -> Array: ...
 
     def default_params(self) -> GridWorldParams:
         return GridWorldParams()
@@ -62,12 +60,6 @@ class GridWorld(Environment):
         reward = jnp.where(arrived, params.goal_reward, params.step_reward).astype(jnp.float32)
         done, info = outcome(arrived, state.time >= params.max_steps)
         return self.observation(state), state, reward, done, info
-
-    def observation(self, state: Any) -> Float[Array, "2"]:
-        return jnp.stack([state.row, state.col]).astype(jnp.float32) / (self.size - 1)
-
-    def observation_space(self, params: Any) -> Box:
-        return Box(0.0, 1.0, (2,))
 
     def action_space(self, params: Any) -> Discrete:
         return Discrete(len(ACTIONS))
@@ -94,3 +86,21 @@ class GridWorld(Environment):
             f"You are at row {int(state.row)}, column {int(state.col)}; the goal is at row {last}, column {last}.\n"
             f"Step {int(state.time)} of {int(params.max_steps)}. Actions: up, right, down, left."
         )
+
+
+class GridWorld(Grid):
+    """Reward: `goal_reward` for the step that reaches the goal, `step_reward` for every other one.
+
+    Ends: terminated at the goal; truncated after `max_steps` steps. `size` is the number of rows and of columns.
+    """
+
+    language = Language(ACTIONS, ("row", "column"))
+
+    def __init__(self, size: Any = 5):
+        self.size = check_count("size", size, 2)
+
+    def observation(self, state: Any) -> Float[Array, "2"]:
+        return jnp.stack([state.row, state.col]).astype(jnp.float32) / (self.size - 1)
+
+    def observation_space(self, params: Any) -> Box:
+        return Box(0.0, 1.0, (2,))

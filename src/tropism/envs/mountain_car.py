@@ -37,7 +37,47 @@ class MountainCarState(EnvState):
     velocity: Float[Array, ""]
 
 
-class MountainCar(Environment):
+class Hill(Environment):
+    """Abstract: the car and the hill; a subclass pushes."""
+
+    def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
+        position = random.uniform(key, minval=START[0], maxval=START[1])
+        state = MountainCarState(jnp.zeros((), jnp.int32), position, jnp.zeros_like(position))
+        return self.observation(state), state
+
+    def advance(self, state: Any, push: Any, params: Any) -> tuple[MountainCarState, Array, Array, Info]:
+        """`(state, arrived, done, info)` after one step; the wall on the left stops the car."""
+        velocity = state.velocity + push - params.gravity * jnp.cos(3 * state.position)
+        velocity = jnp.clip(velocity, -params.max_speed, params.max_speed)
+        position = jnp.clip(state.position + velocity, params.min_position, params.max_position)
+        stopped = (position == params.min_position) & (velocity < 0)
+        state = MountainCarState(state.time + 1, position, jnp.where(stopped, 0, velocity))
+        arrived = (state.position >= params.goal_position) & (state.velocity >= params.goal_velocity)
+        return state, arrived, *outcome(arrived, state.time >= params.max_steps)
+
+    def observation(self, state: Any) -> Float[Array, "2"]:
+        return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
+
+    def observation_space(self, params: Any) -> Box:
+        low = jnp.array([params.min_position, -params.max_speed])
+        high = jnp.array([params.max_position, params.max_speed])
+        return Box(low, high)
+
+    def render(self, state: Any, params: Any) -> Array:
+        return draw_car(state, params)
+
+    def describe(self, state: Any, obs: Any, params: Any) -> str:
+        """Goal, position and velocity in words; a subclass adds the actions."""
+        return (
+            "Reach the flag on the right hill; the engine is too weak to climb it at once, so rock back and forth.\n"
+            f"Car: position {float(state.position):+.4f} (valley floor -0.52, left wall "
+            f"{float(params.min_position):g}, flag {float(params.goal_position):g}), velocity "
+            f"{float(state.velocity):+.5f} (at most {float(params.max_speed):g}); positive is right.\n"
+            f"Step {int(state.time)} of {int(params.max_steps)}."
+        )
+
+
+class MountainCar(Hill):
     """Reward: −1 for every step.
 
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
@@ -49,67 +89,17 @@ class MountainCar(Environment):
     def default_params(self) -> MountainCarParams:
         return MountainCarParams()
 
-    def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
-        state = initial_state(key)
-        return self.observation(state), state
-
     def step(
         self, key: Any, state: Any, action: Any, params: Any
     ) -> tuple[Array, MountainCarState, Array, Array, Info]:
-        state = advance(state, (jnp.asarray(action, jnp.int32) - 1) * params.force, params)
-        done, info = outcome(at_goal(state, params), state.time >= params.max_steps)
+        state, _, done, info = self.advance(state, (jnp.asarray(action, jnp.int32) - 1) * params.force, params)
         return self.observation(state), state, jnp.full((), -1, jnp.float32), done, info
-
-    def observation(self, state: Any) -> Float[Array, "2"]:
-        return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
-
-    def observation_space(self, params: Any) -> Box:
-        return state_box(params)
 
     def action_space(self, params: Any) -> Discrete:
         return Discrete(len(ACTIONS))
 
-    def render(self, state: Any, params: Any) -> Array:
-        return draw_car(state, params)
-
     def describe(self, state: Any, obs: Any, params: Any) -> str:
-        return f"{describe_state(state, params)} Actions: left, none, right."
-
-
-def initial_state(key: Any) -> MountainCarState:
-    position = random.uniform(key, minval=START[0], maxval=START[1])
-    return MountainCarState(jnp.zeros((), jnp.int32), position, jnp.zeros_like(position))
-
-
-def advance(state: Any, push: Any, params: Any) -> MountainCarState:
-    """One step; the wall on the left stops the car."""
-    velocity = state.velocity + push - params.gravity * jnp.cos(3 * state.position)
-    velocity = jnp.clip(velocity, -params.max_speed, params.max_speed)
-    position = jnp.clip(state.position + velocity, params.min_position, params.max_position)
-    stopped = (position == params.min_position) & (velocity < 0)
-    return MountainCarState(state.time + 1, position, jnp.where(stopped, 0, velocity))
-
-
-def at_goal(state: Any, params: Any) -> Array:
-    return (state.position >= params.goal_position) & (state.velocity >= params.goal_velocity)
-
-
-def state_box(params: Any) -> Box:
-    """The box of all positions and velocities."""
-    low = jnp.array([params.min_position, -params.max_speed])
-    high = jnp.array([params.max_position, params.max_speed])
-    return Box(low, high)
-
-
-def describe_state(state: Any, params: Any) -> str:
-    """Goal, position and velocity in words."""
-    return (
-        "Reach the flag on the right hill; the engine is too weak to climb it at once, so rock back and forth.\n"
-        f"Car: position {float(state.position):+.4f} (valley floor -0.52, left wall {float(params.min_position):g}, "
-        f"flag {float(params.goal_position):g}), velocity {float(state.velocity):+.5f} "
-        f"(at most {float(params.max_speed):g}); positive is right.\n"
-        f"Step {int(state.time)} of {int(params.max_steps)}."
-    )
+        return f"{super().describe(state, obs, params)} Actions: left, none, right."
 
 
 def draw_car(state: Any, params: Any) -> Array:

@@ -3,22 +3,14 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike
 
 from tropism.core.adapters.language import Language, parse_number
-from tropism.core.environment import Environment, Info, outcome
+from tropism.core.environment import Info
 from tropism.core.params import EnvParams
 from tropism.core.registry import preset
 from tropism.core.spaces import Box
-from tropism.envs.mountain_car import (
-    MountainCarState,
-    advance,
-    at_goal,
-    describe_state,
-    draw_car,
-    initial_state,
-    state_box,
-)
+from tropism.envs.mountain_car import Hill, MountainCarState
 
 
 class MountainCarContinuousParams(EnvParams):
@@ -34,7 +26,7 @@ class MountainCarContinuousParams(EnvParams):
 
 
 @preset("ppo", gamma=0.999, entropy=0.0, num_steps=512)
-class MountainCarContinuous(Environment):
+class MountainCarContinuous(Hill):
     """Reward: −0.1 · push² for every step, and `goal_reward` on arrival.
 
     Ends: terminated at `goal_position` with at least `goal_velocity`; truncated after `max_steps` steps.
@@ -46,35 +38,20 @@ class MountainCarContinuous(Environment):
     def default_params(self) -> MountainCarContinuousParams:
         return MountainCarContinuousParams()
 
-    def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
-        state = initial_state(key)
-        return self.observation(state), state
-
     def step(
         self, key: Any, state: Any, action: Any, params: Any
     ) -> tuple[Array, MountainCarState, Array, Array, Info]:
         push = jnp.asarray(action, state.velocity.dtype)[0]
-        state = advance(state, jnp.clip(push, -1, 1) * params.power, params)
-        arrived = at_goal(state, params)
+        state, arrived, done, info = self.advance(state, jnp.clip(push, -1, 1) * params.power, params)
         reward = jnp.where(arrived, params.goal_reward, 0) - 0.1 * push**2
-        done, info = outcome(arrived, state.time >= params.max_steps)
         return self.observation(state), state, reward.astype(jnp.float32), done, info
-
-    def observation(self, state: Any) -> Float[Array, "2"]:
-        return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
-
-    def observation_space(self, params: Any) -> Box:
-        return state_box(params)
 
     def action_space(self, params: Any) -> Box:
         return Box(-1.0, 1.0, (1,))
 
-    def render(self, state: Any, params: Any) -> Array:
-        return draw_car(state, params)
-
     def describe(self, state: Any, obs: Any, params: Any) -> str:
         actions = "Action: one number, the push from -1 (left) to 1 (right); small pushes cost less."
-        return f"{describe_state(state, params)} {actions}"
+        return f"{super().describe(state, obs, params)} {actions}"
 
     def parse(self, text: str, params: Any) -> Any:
         return parse_number(text, self.action_space(params))

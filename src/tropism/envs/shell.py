@@ -61,10 +61,6 @@ class CommandSpace(Record):
         return (self.cls, self.max_timeout)
 
 
-class ShellParams(EnvParams):
-    """No parameters can be changed."""
-
-
 class ShellState(NamedTuple):
     time: int
     last_exit_code: int
@@ -123,8 +119,8 @@ class Shell(Environment):
     def unavailable_reason(cls) -> str | None:
         return doctor.cached_shell_report().reason or start_failure("A")
 
-    def default_params(self) -> ShellParams:
-        return ShellParams()
+    def default_params(self) -> EnvParams:
+        return EnvParams()
 
     def reset(self, key: int, params: Any) -> tuple[ShellObservation, ShellState]:
         return ShellObservation(metadata={"step": 0}), ShellState(0, 0, Sandbox(self.sandbox_spec))

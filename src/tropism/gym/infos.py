@@ -58,6 +58,22 @@ class Counters:
             "_total_reward": all_envs,
         }
 
+    def infos_where(self, mask: Mask, steps: NDArray[Any], info: dict[str, Any]) -> dict[str, Any]:
+        """The counters and `info` of the environments of `mask`."""
+        return _keep_where(mask, {**self.infos(steps), **_with_mask(info, self._all_envs)})
+
+    def step_infos(self, steps: NDArray[Any], info: dict[str, Any], restarted: Mask, first: Any) -> dict[str, Any]:
+        """The infos after a step; where it restarted an episode, only the names in `first` are valid."""
+        infos = self.infos(steps)
+        for name, value in info.items():
+            infos |= _with_mask({name: value}, infos["_step_count"] if name in first else ~restarted)
+        return infos
+
+    def final_infos(self, steps: NDArray[Any], obs: Any, info: dict[str, Any], done: Mask) -> dict[str, Any]:
+        """The final observations and infos of the episodes that a step ended."""
+        final_obs, final_info = _final_observations(obs, done), self.infos_where(done, steps, info)
+        return {"final_obs": final_obs, "_final_obs": done.copy(), "final_info": final_info, "_final_info": done.copy()}
+
 
 def copy_arrays(tree: Any) -> Any:
     if isinstance(tree, np.ndarray):
@@ -67,17 +83,17 @@ def copy_arrays(tree: Any) -> Any:
     return jax.tree.map(np.copy, tree)
 
 
-def with_mask(infos: dict[str, Any], mask: Mask) -> dict[str, Any]:
+def _with_mask(infos: dict[str, Any], mask: Mask) -> dict[str, Any]:
     """Add to each key, also in nested dicts, the mask of the environments for which it is valid."""
     result: dict[str, Any] = {}
     for name, value in infos.items():
         value = np.stack(value, -1) if isinstance(value, tuple) else value
-        result[name] = with_mask(value, mask) if isinstance(value, dict) else value
+        result[name] = _with_mask(value, mask) if isinstance(value, dict) else value
         result[f"_{name}"] = mask.copy()
     return result
 
 
-def keep_where(mask: Mask, infos: dict[str, Any]) -> dict[str, Any]:
+def _keep_where(mask: Mask, infos: dict[str, Any]) -> dict[str, Any]:
     """Replace infos and masks by zeros, None or False where `mask` is False."""
     return infos if mask.all() else jax.tree.map(lambda leaf: _where(mask, leaf), infos)
 
@@ -88,7 +104,7 @@ def _where(mask: Mask, leaf: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def final_observations(obs: Any, done: Mask) -> NDArray[Any]:
+def _final_observations(obs: Any, done: Mask) -> NDArray[Any]:
     """An object array as in Gymnasium: the last observation where an episode ended, else None."""
     result = np.full(done.shape, None, dtype=object)
     for number in np.flatnonzero(done):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tropism.client.vector import VectorClient
 from tropism.core.registry import make
 from tropism.errors import StateError, ValidationError
-from tropism.gym.infos import Counters, final_observations, keep_where, with_mask
+from tropism.gym.infos import Counters
 from tropism.gym.spaces import to_gymnasium_space
 from tropism.gym.vector import check_version, expand_seeds, resolve_autoreset_mode
 
@@ -53,8 +53,7 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         self._counters.start_episodes(mask, seeds)
         self._steps[mask] = 0
         self._finished = self._finished & ~mask
-        first = with_mask(reply["info"], np.ones(self.num_envs, bool))
-        return reply["observation"], keep_where(mask, {**self._counters.infos(self._steps), **first})
+        return reply["observation"], self._counters.infos_where(mask, self._steps, reply["info"])
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if self._reset_info is None:
@@ -64,30 +63,16 @@ class RemoteVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument];
         restarted, self._finished = self._finished, terminated | truncated
         self._counters.rewards += reward
         self._steps += 1
-        if self._mode != "same_step":
-            infos = self._infos(reply, restarted)
-        else:
-            ended = self._final_infos(reply, self._finished)
-            infos = self._infos(reply, self._finished) | ended
-        return reply["observation"], reward, terminated, truncated, infos
-
-    def _infos(self, reply: dict[str, Any], restarted: NDArray[Any]) -> dict[str, Any]:
+        final: dict[str, Any] = {}
+        if self._mode == "same_step":
+            restarted = self._finished
+            if restarted.any():
+                last = reply["final_obs"], reply.get("final_info", {})
+                final = self._counters.final_infos(self._steps, *last, restarted)
         self._counters.restart_episodes(restarted)
         self._steps[restarted] = 0
-        infos = self._counters.infos(self._steps)
-        for name, value in reply.get("info", {}).items():
-            present = np.ones(self.num_envs, bool) if name in (self._reset_info or ()) else ~restarted
-            infos |= with_mask({name: value}, present)
-        return infos
-
-    def _final_infos(self, reply: dict[str, Any], done: NDArray[Any]) -> dict[str, Any]:
-        """Final observations and infos of the episodes that this step ended."""
-        if not done.any():
-            return {}
-        last = with_mask(reply.get("final_info", {}), np.ones(self.num_envs, bool))
-        final_info = keep_where(done, {**self._counters.infos(self._steps), **last})
-        final_obs = final_observations(reply["final_obs"], done)
-        return {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
+        infos = self._counters.step_infos(self._steps, reply.get("info", {}), restarted, self._reset_info)
+        return reply["observation"], reward, terminated, truncated, infos | final
 
     def _mask(self, options: Any) -> NDArray[Any]:
         if options is not None and (not isinstance(options, Mapping) or set(options) - {"reset_mask"}):

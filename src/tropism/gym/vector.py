@@ -20,7 +20,7 @@ from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import Mode
 from tropism.errors import MissingExtraError, StateError, ValidationError
 from tropism.gym.env import FPS, check_render_mode
-from tropism.gym.infos import Counters, copy_arrays, final_observations, keep_where, with_mask
+from tropism.gym.infos import Counters, copy_arrays
 from tropism.gym.spaces import to_gymnasium_space
 
 MIN_VERSION = (1, 1)  # Gymnasium's first release with auto-reset modes
@@ -112,9 +112,8 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._set_rows(mask, row)
         self._reset(seeds, mask)
         own = copy_arrays(self._view_info()) if self._view_info else {}
-        first = with_mask({name: own[name] for name in self._program.reset_info}, np.ones(self.num_envs, bool))
-        infos = {**self._counters.infos(self._view_time()), **first}
-        return copy_arrays(self._view_obs()), keep_where(mask, infos)
+        first = {name: own[name] for name in self._program.reset_info}
+        return copy_arrays(self._view_obs()), self._counters.infos_where(mask, self._view_time(), first)
 
     def _reset(self, seeds: list[int | None], mask: NDArray[Any]) -> None:
         seeded = np.array([not self._started or seed is not None for seed in seeds])
@@ -145,25 +144,17 @@ class GymVectorEnv(VectorEnv):  # pyright: ignore[reportMissingTypeArgument]; no
         self._counters.restart_episodes(restarted)
         if self._engine.rows is not None:
             self._set_rows(restarted, None)
-        infos = self._counters.infos(self._view_time())
-        if self._view_info is None:
-            return infos
-        for name, value in copy_arrays(self._view_info()).items():
-            mask = infos["_step_count"] if name in self._program.reset_info else ~restarted
-            infos |= with_mask({name: value}, mask)
-        return infos
+        own = copy_arrays(self._view_info()) if self._view_info else {}
+        return self._counters.step_infos(self._view_time(), own, restarted, self._program.reset_info)
 
     def _same_step_infos(self, before: NDArray[Any], done: NDArray[Any]) -> dict[str, Any]:
         """As `_infos`, with final observations and infos of the episodes that this step ended."""
         if not np.count_nonzero(done):
             return self._infos(done)
         out, words = self._program.out, self._engine.words
-        last = with_mask(reader(out.final_info)(words), np.ones(self.num_envs, bool))
-        final_info = keep_where(done, {**self._counters.infos(before + 1), **last})
-        final_obs = final_observations(reader(out.final_obs)(words), done)
-        infos = self._infos(done)
-        infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
-        return infos | {"final_info": final_info, "_final_info": done.copy()}
+        final_obs, final_info = (reader(part)(words) for part in (out.final_obs, out.final_info))
+        final = self._counters.final_infos(before + 1, final_obs, final_info, done)
+        return self._infos(done) | final
 
     def _set_rows(self, which: NDArray[Any], row: NDArray[Any] | None) -> None:
         """Set the params of the environments in `which` to `row`, or to the default: options apply to one episode."""

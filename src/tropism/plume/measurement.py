@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tropism.errors import ValidationError
 from tropism.plume import checks, statistics
 from tropism.plume.fields import Field, Filaments, Gaussian, Movie, PlumeRecording, Puffs
+from tropism.plume.fields.field import simulate
 
 NUM_STEPS = 2000
 NUM_REALISATIONS = 8
@@ -130,12 +131,7 @@ def _simulate(field: Field, keys: Any, points: Any, num_steps: int) -> Any:
     """The concentrations (realisation, time, point)."""
 
     def simulate_one(key: Any) -> Any:
-        start_key, steps_key = random.split(key)
-
-        def step(state: Any, step_key: Any) -> tuple[Any, Any]:
-            return field.advance(step_key, state), field.concentration(state, points)
-
-        return jax.lax.scan(step, field.init(start_key), random.split(steps_key, num_steps))[1]
+        return simulate(field, random.split(key), num_steps, lambda state: field.concentration(state, points))
 
     return jax.vmap(simulate_one)(keys)
 
@@ -154,11 +150,7 @@ def _mean_wind(field: Any, seed: int, num_steps: int) -> NDArray[Any]:
 @eqx.filter_jit
 def _wind_at_source(field: Field, key: Any, num_steps: int) -> Any:
     source = jnp.stack([jnp.asarray(side, float) for side in field.source])
-
-    def step(state: Any, step_key: Any) -> tuple[Any, Any]:
-        return field.advance(step_key, state), field.wind(state, source)
-
-    return jax.lax.scan(step, field.init(key), random.split(key, num_steps))[1].mean(0)
+    return simulate(field, (key, key), num_steps, lambda state: field.wind(state, source)).mean(0)
 
 
 def _reach(point: Any, direction: Any, low: Any, high: Any) -> float:

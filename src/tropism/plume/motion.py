@@ -112,16 +112,28 @@ class Motion(eqx.Module):
         return jnp.clip(side, low, high)
 
 
-class _TableMotion(Motion):
-    """Abstract: a table of displacements, one for each action."""
+class _StepMotion(Motion):
+    """Abstract: an action moves the agent by `step_length`, or not at all."""
 
-    table: ClassVar[Any]
     boundary: Boundary = eqx.field(static=True, default="stop")
     step_length: Any = 1.0
     on_grid: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        _check_step(self.step_length, self.on_grid)
+        checks.require_positive(step_length=self.step_length)
+        if self.on_grid and isinstance(self.step_length, int | float) and self.step_length != round(self.step_length):
+            expected = "a whole number on a grid; otherwise set on_grid=False"
+            raise ValidationError("step_length", self.step_length, expected)
+
+    @property
+    def max_step(self) -> Any:
+        return self.step_length
+
+
+class _TableMotion(_StepMotion):
+    """Abstract: a table of displacements, one for each action."""
+
+    table: ClassVar[Any]
 
     @property
     def action_space(self) -> Discrete:
@@ -157,26 +169,18 @@ class Compass(_TableMotion):
     table: ClassVar[Any] = COMPASS
 
 
-class Oriented(Motion):
+class Oriented(_StepMotion):
     """0 goes forward, 1 turns left, 2 turns right, on the spot."""
 
     words: ClassVar[tuple[str, ...]] = ("forward", "turn left", "turn right")
-    boundary: Boundary = eqx.field(static=True, default="stop")
-    step_length: Any = 1.0
     turn: Any = 90.0  # degrees
-    on_grid: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        _check_step(self.step_length, self.on_grid)
         checks.require_positive(turn=self.turn)
 
     @property
     def action_space(self) -> Discrete:
         return Discrete(3)
-
-    @property
-    def max_step(self) -> Any:
-        return self.step_length
 
     def initial_heading(self, heading: Float[Array, ""]) -> Float[Array, ""]:
         """On a grid a multiple of the turn, so that the agent faces the direction in which it moves."""
@@ -192,26 +196,19 @@ class Oriented(Motion):
         return _wrap_angle(heading + turn), (jnp.round(right), jnp.round(up)) if self.on_grid else (right, up)
 
 
-class RunTumble(Motion):
+class RunTumble(_StepMotion):
     """0 runs straight ahead, 1 tumbles: turns to a random heading on the spot."""
 
     words: ClassVar[tuple[str, ...]] = ("run", "tumble")
-    boundary: Boundary = eqx.field(static=True, default="stop")
-    step_length: Any = 1.0
     on_grid: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        checks.require_positive(step_length=self.step_length)
         if self.on_grid:
             raise ValidationError("on_grid", True, "False: a tumble can end at any angle")
 
     @property
     def action_space(self) -> Discrete:
         return Discrete(2)
-
-    @property
-    def max_step(self) -> Any:
-        return self.step_length
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         heading = scene.agent.heading
@@ -258,7 +255,7 @@ class Continuous(Motion):
         return heading, (right + wind[0], up + wind[1])
 
 
-class WindRelative(Motion):
+class WindRelative(_StepMotion):
     """0 upwind, 1 crosswind to the left of upwind, 2 crosswind to the right, 3 downwind.
 
     The agent faces where it believes the wind comes from. Its heading is that estimate: in each step it turns
@@ -266,23 +263,17 @@ class WindRelative(Motion):
     """
 
     words: ClassVar[tuple[str, ...]] = ("upwind", "crosswind left", "crosswind right", "downwind")
-    boundary: Boundary = eqx.field(static=True, default="stop")
-    step_length: Any = 1.0
     memory_steps: Any = 1.0  # 1: the wind of this step alone
     on_grid: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        checks.require_positive(step_length=self.step_length, memory_steps=self.memory_steps)
+        checks.require_positive(memory_steps=self.memory_steps)
         if self.on_grid:
             raise ValidationError("on_grid", True, "False: the wind can have any direction")
 
     @property
     def action_space(self) -> Discrete:
         return Discrete(4)
-
-    @property
-    def max_step(self) -> Any:
-        return self.step_length
 
     def steer(self, key: Any, action: Any, scene: Scene) -> tuple[Any, Step]:
         agent = scene.agent
@@ -317,9 +308,3 @@ def _displacement(heading: Float[Array, ""], distance: Any) -> Step:
 
 def _wrap_angle(angle: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
-
-
-def _check_step(step_length: Any, on_grid: bool) -> None:
-    checks.require_positive(step_length=step_length)
-    if on_grid and isinstance(step_length, int | float) and step_length != round(step_length):
-        raise ValidationError("step_length", step_length, "a whole number on a grid; otherwise set on_grid=False")

@@ -42,16 +42,13 @@ class GridSize(NamedTuple):
 
 @dataclass
 class AgentState:
-    """The agent as passed to user parts; each call gets its own copy."""
+    """The agent as passed to user parts. Without defaults, which would be class attributes and slow down reads."""
 
     position: Any  # Coordinates; user parts may set any pair
-    orientation: Any = 0.0  # degrees, 0 along +x and 90 along +y
-    step_count: int = 0
-    total_reward: float = 0.0
-    goal_reached: bool = False
-
-    def copy(self) -> "AgentState":
-        return AgentState(self.position, self.orientation, self.step_count, self.total_reward, self.goal_reached)
+    orientation: Any  # degrees, 0 along +x and 90 along +y
+    step_count: int
+    total_reward: float
+    goal_reached: bool
 
 
 class Surroundings(Mapping[str, Any]):

@@ -7,17 +7,10 @@ from itertools import count, takewhile
 from typing import Any
 
 from tropism.core.environment import Environment
-from tropism.core.rollout.policy import Policy, runs_on_host
-from tropism.core.session.session import Session
+from tropism.core.rollout.policy import Policy
 from tropism.scale.executor import use_executor
-from tropism.train.evaluation import (
-    Evaluation,
-    compiled_shards,
-    evaluate_batch,
-    evaluate_episodes,
-    join_evaluations,
-)
-from tropism.train.runner import LocalRunner
+from tropism.train.evaluation import Evaluation, compiled_shards, is_compiled, join_evaluations
+from tropism.train.evaluation import evaluate as evaluate_here
 
 HOST_SHARD = 8  # episodes that are not compiled
 
@@ -41,24 +34,18 @@ class EvaluationJob:
     seed: int
     max_steps: int  # of an episode that is not compiled
 
-    @property
-    def is_compiled(self) -> bool:
-        return self.env.pure and not runs_on_host(self.policy)
-
     def shards(self, num_episodes: int) -> list[range]:
         """The parts of an evaluation, which do not depend on the executor."""
-        if self.is_compiled:
+        if is_compiled(self.env, self.policy):
             return compiled_shards(self.env, num_episodes)
         starts = range(0, num_episodes, HOST_SHARD)
         return [range(start, min(start + HOST_SHARD, num_episodes)) for start in starts]
 
     def __call__(self, shard: range) -> Evaluation:
-        seed = self.seed + shard.start
-        if self.is_compiled:
-            return evaluate_batch(self.name, self.env, self.params, self.policy, seed, len(shard))
-        policy = copy.deepcopy(self.policy)  # it may have a state, and other threads run it, too
-        with Session(self.env, self.params) as session:
-            return evaluate_episodes(self.name, LocalRunner(session), policy, seed, len(shard), self.max_steps)
+        policy, seed = self.policy, self.seed + shard.start
+        if not is_compiled(self.env, policy):
+            policy = copy.deepcopy(policy)  # it may have a state, and other threads run it, too
+        return evaluate_here(self.name, self.env, self.params, policy, seed, len(shard), max_steps=self.max_steps)
 
 
 def evaluate(
@@ -78,7 +65,7 @@ def evaluate(
     `on` is "threads", "processes", "ray", "ray://HOST:PORT", an Executor, or None for this thread. `on_progress` is
     called with the number of complete episodes. Ctrl-C raises EvaluationInterruptedError.
     """
-    job = EvaluationJob(name, env, env.evaluation_params(params), policy, seed, max_steps)
+    job = EvaluationJob(name, env, params, policy, seed, max_steps)
     shards = job.shards(num_episodes)
     done: dict[int, Evaluation] = {}
     try:

@@ -43,6 +43,11 @@ class Config:
             if vars(self)[name] < 1:
                 raise ValidationError(name, vars(self)[name], "an integer of at least 1")
 
+    def require_fractions(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= vars(self)[name] <= 1:
+                raise ValidationError(name, vars(self)[name], "0 to 1")
+
     @property
     def batch(self) -> int:
         """Environment steps per update."""

@@ -73,8 +73,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path: Path, network: type | None = None) -> tuple[Training, Any, list[Any]]:
-    """The settings, state and learning curve; `network` is a class that cannot be imported by its name."""
+def load(path: Path, network: Any = None) -> tuple[Training, Any, list[Any]]:
+    """The settings, state and learning curve; `network` is its network, if the name of that cannot be imported."""
     header, data = _read(path)
     if "policy" in header:
         raise ValidationError("checkpoint", str(path), "a checkpoint; a policy file is for evaluation only")
@@ -164,7 +164,7 @@ def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
         raise ValidationError("checkpoint", str(path), "a complete file; this one ends early") from None
 
 
-def _training(header: dict[str, Any], network: type | None = None) -> Training:
+def _training(header: dict[str, Any], network: Any = None) -> Training:
     config = algorithm_class(header["algorithm"]).Config(**header["config"])
     training = Training(**{name: header[name] for name in Training._fields} | {"config": config})
     return training if network is None else training._replace(network=network)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from tropism.core.devices import use_devices
 from tropism.core.environment import Environment
-from tropism.core.native.choice import EngineName, check_engine
+from tropism.core.native.choice import EngineName
 from tropism.core.rollout.episodes import MAX_STEPS, run_episodes
-from tropism.core.rollout.policy import Policy, observes_text
+from tropism.core.rollout.policy import Policy, observes_text, runs_on_host
 from tropism.core.rollout.stepped import SteppedPolicy
 from tropism.core.search_task import SearchTask, SearchTimes, TimedSearch, rate_interval
 from tropism.core.session.session import Session
+from tropism.core.spaces.space import check_option
 from tropism.errors import ValidationError
 from tropism.train.runner import EpisodeRunner, LocalRunner, StepOutcome
 
@@ -126,31 +127,38 @@ def evaluate(
     devices: Any = None,
     *,
     engine: EngineName = "auto",
+    max_steps: int = 1000,
 ) -> Evaluation:
-    """Run a pure policy in a pure environment, compiled, in batches; `on_progress` is called after each batch.
+    """Run a policy; `on_progress` is called with the number of episodes done.
 
-    `devices="all"` spreads each batch over all devices; a list, over those. With `engine="native"`, episodes run one at
-    a time in a native session, with the same results: a policy of JAX's operations then costs a dispatch per step, so
-    `auto` and `xla` run the whole batch on XLA.
+    A pure policy in a pure environment runs compiled, in batches; `devices="all"` spreads each batch over all devices;
+    a list, over those. Others run one episode at a time in a session, with at most `max_steps` steps each. With
+    `engine="native"`, compiled episodes do too, with the same results: a policy of JAX's operations then costs a
+    dispatch per step, so `auto` and `xla` run the whole batch on XLA.
     """
-    check_engine(engine)
-    params = env.evaluation_params(params)
-    if engine == "native":
+    check_option("engine", engine, EngineName)
+    params, compiled = env.evaluation_params(params), is_compiled(env, policy)
+    if not compiled or engine == "native":
         if devices is not None:
-            raise ValidationError("devices", devices, "no devices with engine='native', which runs on the CPU")
-        if isinstance(env, TimedSearch):
+            reason = "engine='native' runs on the CPU" if compiled else "this environment or policy is not compiled"
+            raise ValidationError("devices", devices, f"no devices: {reason}")
+        if compiled and isinstance(env, TimedSearch):
             raise ValidationError("engine", "native", "auto or xla", "search times are computed from beliefs, on XLA")
-        with Session(env, params, engine="native") as session:
-            return evaluate_episodes(name, LocalRunner(session), policy, seed, num_episodes, MAX_STEPS, on_progress)
-    shards = compiled_shards(env, num_episodes)
+        limit = MAX_STEPS if compiled else max_steps
+        with Session(env, params, engine=engine) as session:
+            return evaluate_episodes(name, LocalRunner(session), policy, seed, num_episodes, limit, on_progress)
     batches: list[Evaluation] = []
     with use_devices(devices) as count:
         if count > 1 and isinstance(env, TimedSearch):
             raise ValidationError("devices", devices, "one device: searches weighted by probability run on one")
-        for shard in shards:
-            batches.append(evaluate_batch(name, env, params, policy, seed + shard.start, len(shard)))
+        for shard in compiled_shards(env, num_episodes):
+            batches.append(_evaluate_batch(name, env, params, policy, seed + shard.start, len(shard)))
             on_progress(min(shard.stop, num_episodes))
     return join_evaluations(batches, num_episodes)
+
+
+def is_compiled(env: Environment, policy: Policy) -> bool:
+    return env.pure and not runs_on_host(policy)
 
 
 def compiled_shards(env: Environment, num_episodes: int) -> list[range]:
@@ -166,7 +174,7 @@ def num_batches(num_episodes: int) -> int:
     return math.ceil(num_episodes / MAX_BATCH)
 
 
-def evaluate_batch(
+def _evaluate_batch(
     name: str, env: Environment, params: Any, policy: Policy, seed: int, num_episodes: int
 ) -> Evaluation:
     """Run episodes at once, compiled, with the params of `evaluation_params`."""

@@ -60,9 +60,7 @@ class PPOConfig(Config):
             raise ValidationError("learning_rate", self.learning_rate, "more than 0")
         if self.teacher_weight < 0:
             raise ValidationError("teacher_weight", self.teacher_weight, "0 or more")
-        for name in ("gamma", "gae_lambda", "teacher_share"):
-            if not 0 <= vars(self)[name] <= 1:
-                raise ValidationError(name, vars(self)[name], "0 to 1")
+        self.require_fractions("gamma", "gae_lambda", "teacher_share")
         sequences = self.num_envs if self.recurrent else self.batch
         if sequences % self.minibatches:
             product = "num_envs" if self.recurrent else "num_envs times num_steps"

@@ -38,9 +38,7 @@ class QLearningConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_counts("bins")
-        for name in ("learning_rate", "gamma", "epsilon", "exploration"):
-            if not 0 <= vars(self)[name] <= 1:
-                raise ValidationError(name, vars(self)[name], "0 to 1")
+        self.require_fractions("learning_rate", "gamma", "epsilon", "exploration")
 
 
 class Bins(Module):

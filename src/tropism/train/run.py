@@ -96,7 +96,7 @@ def train(
     """Train to the end and return the state and the learning curve; resuming gives the same result bit for bit."""
     for report, _ in train_in_chunks(training, out, resume, on_estimate, devices):
         show(report)
-    training, state, history = checkpoint.load(out / CHECKPOINT, training.network_class)
+    training, state, history = checkpoint.load(out / CHECKPOINT, training.network)
     checkpoint.write_atomically(out / "curve.json", f"{json.dumps({'id': training.id, 'curve': history})}\n".encode())
     return state, history
 
@@ -106,7 +106,7 @@ def _start(training: Training, path: Path, resume: bool) -> tuple[Algorithm, Any
     if not resume:
         return algorithm, training.start(algorithm), []
     check_resumable(path, training)
-    _, state, history = checkpoint.load(path, training.network_class)
+    _, state, history = checkpoint.load(path, training.network)
     return algorithm, state, history
 
 

@@ -34,11 +34,6 @@ class Training(NamedTuple):
             raise ValidationError("id", self.id, "a pure environment: training is compiled, which needs one")
         return algorithm_class(self.config.algorithm)(env, params, self.config, self.network)
 
-    @property
-    def network_class(self) -> type | None:
-        """The network, if it was passed as a class, which need not be importable."""
-        return self.network if isinstance(self.network, type) else None
-
     def with_network_name(self) -> "Training":
         """The settings as stored in a checkpoint, where the network is a name."""
         return self._replace(network=network_name(self.network))

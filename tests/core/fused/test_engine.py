@@ -15,6 +15,7 @@ from tropism import make, random_policy, rollout
 from tropism.core.fused import choice
 from tropism.core.fused.choice import compare
 from tropism.core.fused.engine import run_fused
+from tropism.core.native import verdicts
 from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.core.rollout.choice import choose_run
 from tropism.core.rollout.plan import RolloutPlan
@@ -127,10 +128,12 @@ def test_auto_takes_the_kernel_on_a_gpu_if_it_is_verified(monkeypatch: pytest.Mo
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for difference, expected in (("", run_fused), ("3 differ", run_steps)):
         monkeypatch.setattr(choice, "_reasons", {})
+        monkeypatch.setattr(verdicts, "_verdicts", {})
         monkeypatch.setenv("TROPISM_CACHE", str(tmp_path / difference))
         monkeypatch.setattr(choice, "compare", lambda *_, difference=difference: compared.append(1) or difference)
         assert choose_run(plan, key, params, "auto", 9) is expected
         monkeypatch.setattr(choice, "_reasons", {})  # the verdict is on disk
+        monkeypatch.setattr(verdicts, "_verdicts", {})
         assert choose_run(replace(plan, num_envs=9), key, params, "auto", 9) is expected
     assert len(compared) == 2
     assert jax.jit(lambda key: jnp.float32(choose_run(plan, key, params, "auto", 9) is run_steps))(key) == 1
@@ -144,6 +147,8 @@ def test_a_kernel_that_does_not_compile_falls_back(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TROPISM_CACHE", str(tmp_path))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(choice, "compare", fail)
+    monkeypatch.setattr(choice, "_reasons", {})
+    monkeypatch.setattr(verdicts, "_verdicts", {})
     assert choose_run(plan, jax_key(0), params, "auto", 9) is run_steps
     assert not list(tmp_path.rglob("*.json"))
 

@@ -16,12 +16,11 @@ from tests.ids import PURE
 
 from tropism import Session, make
 from tropism.core.compiled.program import program_of
-from tropism.core.native.choice import choose_engine
-from tropism.core.native.engine import NativeEngine
+from tropism.core.native.engine import NativeEngine, choose_engine, verify
 from tropism.core.native.program import NativeProgram
 from tropism.core.native.scalarize import RULES, map_scalars
 from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
-from tropism.core.native.verification import sample_actions, verify
+from tropism.core.native.verification import sample_actions
 from tropism.core.session.compiled import XlaEngine
 from tropism.errors import ValidationError
 

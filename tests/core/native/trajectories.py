@@ -9,7 +9,7 @@ from tests.serve.running import running
 
 from tropism import Session, make
 from tropism.client import Client
-from tropism.core.native.choice import choose_engine
+from tropism.core.native.engine import choose_engine
 
 STEPS = 30
 

@@ -10,7 +10,7 @@ from tests.ids import PURE
 
 from tropism import make, random_policy, rollout
 from tropism.core.native.batch_engine import STEPS, choose_batch_engine, verify_batch
-from tropism.core.native.choice import choose_engine
+from tropism.core.native.engine import choose_engine
 from tropism.core.native.rollout_choice import choose_native
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.policy import jax_key
@@ -25,7 +25,7 @@ def print_batch_verdicts(ids: Iterable[str] = PURE, steps: int = 10_000) -> None
     reasons: dict[str, str] = {}
     for id in ids:
         env, params = make(id)
-        native, reasons[id] = choose_batch_engine(env, params, "same_step")
+        native, _, reasons[id] = choose_batch_engine(env, params, "same_step")
         if native is not None and steps > STEPS:
             verdict = verify_batch(native, env, params, "same_step", steps)
             assert verdict.step, f"{id}: {verdict.reason}"

@@ -15,7 +15,7 @@ from tests.core.lines import HostLine, Line, LineParams
 from tropism.core.environment import Environment
 from tropism.core.episode import NEXT_EPISODE
 from tropism.core.session.session import Session
-from tropism.core.spaces import Box
+from tropism.core.spaces import Box, Discrete, MultiDiscrete
 from tropism.core.transforms import (
     auto_reset,
     episode_stats,
@@ -304,6 +304,25 @@ def test_images_are_converted_to_gray_and_resized():
     goal = colour[-1, -1].astype(float) @ np.array([0.299, 0.587, 0.114])
     assert int(gray[-1, -1]) == round(float(goal))
     assert state.time == 0
+
+
+class Side(Line):
+    """The line, of which the agent sees on which side it is."""
+
+    def observation(self, state: Any) -> Any:
+        return jnp.asarray(state.x > 0, jnp.int32)
+
+    def observation_space(self, params: Any) -> Discrete:
+        return Discrete(2)
+
+
+def test_whole_numbers_can_be_stacked():
+    env = frame_stack(Side(), 3)
+    obs, state = env.reset(random.key(0), PARAMS)
+    assert obs in env.observation_space(PARAMS)
+    obs, *_ = env.step(random.key(1), state, 2, PARAMS)
+    assert obs in env.observation_space(PARAMS)
+    assert env.observation_space(PARAMS) == MultiDiscrete([2, 2, 2])
 
 
 def test_spaces_match_the_observations():

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import ShapeDtypeStruct, lax
+from jax import ShapeDtypeStruct
 from jaxtyping import Array, Bool, UInt32
 
 from tropism.core.compiled.options import supported_options
-from tropism.core.compiled.packing import Layout
+from tropism.core.compiled.packing import Layout, compute_at_once
 from tropism.core.compiled.process import check_process
-from tropism.core.compiled.program import host_device
-from tropism.core.compiled.reset_where import reset_where
+from tropism.core.compiled.program import first_step, host_device, pad_info
+from tropism.core.compiled.reset_where import reset_where, select
 from tropism.core.environment import Environment
 from tropism.core.episode import Episode, next_episode_key, start_episode, start_next_episode, step_episode
 from tropism.core.transforms.auto_reset import Mode
@@ -54,21 +54,15 @@ class BatchProgram:
         self.params_layout = params_layout
         self.num_envs = num_envs
         self.mode: Mode = mode
-        self._step_info, first_info = jax.eval_shape(self._infos, ShapeDtypeStruct((params_layout.size,), jnp.uint32))
-        self.reset_info = tuple(first_info)
         words = ShapeDtypeStruct((params_layout.size,), jnp.uint32)
+        _, timestep, first_info = jax.eval_shape(lambda words: first_step(env, params_layout.unpack(words)), words)
+        self._step_info, self.reset_info = timestep.info, tuple(first_info)
         self.example = example = jax.eval_shape(self._example, ShapeDtypeStruct((num_envs, 2), jnp.uint32), words)
         self.layout = Layout(example)
         self.head = Layout(example[0])
         self.carry: Carry
         self.out: BatchStep
         self.carry, self.out = self.layout.structure(self.layout.slots)
-
-    def _infos(self, words: Words) -> tuple[Any, Any]:
-        params = self.params_layout.unpack(words)
-        episode, first = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
-        action = self.env.action_space(params).sample(jax.random.key(0))
-        return step_episode(self.env, episode, action, params)[1].info, first.info
 
     def _example(self, keys: Words, words: Words) -> tuple[Carry, BatchStep]:
         params = self.params_layout.unpack(words)
@@ -121,20 +115,12 @@ class BatchProgram:
         return Carry(episode, terminated | truncated), BatchStep(obs, reward, terminated, truncated, info), over
 
     def _restart(self, source: Any) -> Any:
-        """`restart`, packed as in a session: otherwise XLA computes the observation apart from the state it shows,
-        and rounds it differently."""
-        restarted = self.restart(*source)
-        layout = Layout(restarted)
-        return layout.unpack(lax.optimization_barrier(layout.pack(restarted)))
+        return compute_at_once(self.restart(*source))
 
     def restart(self, episode: Episode, params: Any) -> tuple[Any, Episode, Any]:
         """Observation, episode and info at the start of the next episode."""
         obs, episode = start_next_episode(self.env, episode, params)
-        return obs, episode, self._pad_info(self.env.info(episode.state, params))
-
-    def _pad_info(self, first_info: Any) -> Any:
-        """The info of a reset with all keys of a step's info; the missing ones are zeros."""
-        return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._step_info), **first_info}
+        return obs, episode, pad_info(self.env.info(episode.state, params), self._step_info)
 
     def _reset(
         self, buffer: Words, keys: Words, seeded: Bool[Array, " batch"], mask: Bool[Array, " batch"], params: Words
@@ -146,15 +132,13 @@ class BatchProgram:
 
         begun, first = jax.vmap(reset_one, (0, 0, 0, _axis(params)))(carry.episode.key, keys, seeded, params)
         new = begun, first._replace(final_obs=out.final_obs, final_info=out.final_info)
-        return self.layout.pack(
-            jax.tree.map(lambda new, old: jnp.where(_column(mask, new), new, old), new, (carry, out))
-        )
+        return self.layout.pack(select(mask, new, (carry, out)))
 
     def begin(self, episode_key: Words, key: Words, seeded: Any, params: Any) -> tuple[Carry, BatchStep]:
         """Reset one environment with `key`, or without a seed to the episode that follows the one of `episode_key`."""
         key = jnp.where(seeded, key, next_episode_key(episode_key))
         episode, first = start_episode(self.env, key, params)
-        return Carry(episode, jnp.bool_(False)), BatchStep(*first._replace(info=self._pad_info(first.info)))
+        return Carry(episode, jnp.bool_(False)), BatchStep(*first._replace(info=pad_info(first.info, self._step_info)))
 
     def _render(self, buffer: Words, params: Words) -> Any:
         def draw(state: Any, words: Words) -> Any:
@@ -165,10 +149,6 @@ class BatchProgram:
 
 def _axis(params: Words) -> int | None:
     return 0 if params.ndim == 2 else None
-
-
-def _column(mask: Any, like: Any) -> Any:
-    return mask.reshape(mask.shape + (1,) * (jnp.ndim(like) - 1))
 
 
 @cache

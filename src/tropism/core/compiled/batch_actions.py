@@ -1,5 +1,6 @@
 """Checks and casts the actions of a vector, and writes them where the compiled step reads them."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from tropism.core.compiled.batch import batch_device
 from tropism.core.session.compiled import action_reader
 from tropism.core.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from tropism.core.spaces.composite import stack_space
 from tropism.errors import ValidationError
 
 ALIGNMENT = 64  # bytes; required by XLA for host memory that it reads in place
@@ -22,7 +24,7 @@ class ActionBuffer:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        self._host = _allocate_aligned(shape, np.dtype(dtype))
+        self._host = allocate_aligned(shape, np.dtype(dtype))
         self._device = jax.device_put(self._host, batch_device())
         self.shared = self._device.unsafe_buffer_pointer() == self._host.ctypes.data
 
@@ -34,30 +36,12 @@ class ActionBuffer:
         return self._device
 
 
-def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
+def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array, not initialized, that JAX reads in place or takes over without copying it."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def batch_space(space: Space, size: int) -> Space:
-    """The space of `size` stacked members of `space`."""
-    match space:
-        case Discrete():
-            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
-        case MultiDiscrete():
-            return MultiDiscrete(_stack(space.nvec, size), _stack(space.start, size))
-        case MultiBinary():
-            return MultiBinary((size, *space.shape), space.dtype)
-        case Box():
-            return Box(_stack(space.low, size), _stack(space.high, size), (size, *space.shape), space.dtype)
-        case Dict():
-            return Dict({name: batch_space(part, size) for name, part in space.spaces.items()})
-        case Tuple():
-            return Tuple([batch_space(part, size) for part in space.spaces])
-        case _:
-            raise ValidationError("space", space, "a space of arrays")
 
 
 def batch_reader(space: Space, size: int, fill: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
@@ -65,7 +49,7 @@ def batch_reader(space: Space, size: int, fill: Callable[[Any], Any] | None = No
 
     `fill` writes them where the step reads them; by default, for XLA.
     """
-    whole = batch_space(space, size)
+    whole = stack_space(space, size)
     coerce = action_reader(whole)
 
     def coerce_batch(actions: Any) -> Any:
@@ -114,7 +98,3 @@ def first_error(space: Space, size: int, actions: Any) -> ValidationError | None
         except ValidationError as error:
             return error
     return None
-
-
-def _stack(array: Any, size: int) -> NDArray[Any]:
-    return np.broadcast_to(array, (size, *np.shape(array)))

@@ -22,6 +22,11 @@ def estimate(function: Callable[..., Any], *args: Any) -> Cost:
     return _cost(closed.jaxpr)
 
 
+def member_shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of one member of a batch."""
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
 def _cost(jaxpr: Any) -> Cost:
     operations = memory = 0.0
     for equation in jaxpr.eqns:

@@ -129,6 +129,15 @@ class SplitLayout:
         return _signature(self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large]))
 
 
+def compute_at_once(tree: Any, most_words: int | None = None) -> Any:
+    """The tree, packed as in a session: otherwise XLA computes each leaf apart from the others, and rounds an
+    observation differently from the state it shows. Larger trees are not packed, because the copy costs time."""
+    layout = Layout(tree)
+    if most_words is not None and layout.size > most_words:
+        return tree
+    return layout.unpack(lax.optimization_barrier(layout.pack(tree)))
+
+
 def _signature(slots: Any) -> dict[str, str]:
     leaves = jax.tree_util.tree_leaves_with_path(slots, is_leaf=lambda x: isinstance(x, Slot))
     return {leaf_name(path): f"{slot.dtype.name}{list(slot.shape)}" for path, slot in leaves}

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt32
 
-from tropism.core.compiled.packing import Layout, Slot, SplitLayout
+from tropism.core.compiled.packing import Layout, SplitLayout
 from tropism.core.compiled.process import check_process
-from tropism.core.environment import Environment
+from tropism.core.environment import Environment, Info
 from tropism.core.episode import Episode, Timestep, next_episode_key, start_episode, step_episode
 from tropism.errors import ValidationError
 
@@ -28,23 +28,13 @@ class Program:
     def __init__(self, env: Environment, params_layout: SplitLayout):
         self.env = env
         self.params_layout = params_layout
-        example = jax.eval_shape(lambda packed: self._first_step(params_layout.unpack(packed)), params_layout.shapes())
-        self.layout = Layout(example)
-        self.head = Layout(example[0])
+        shapes = jax.eval_shape(lambda packed: first_step(env, params_layout.unpack(packed)), params_layout.shapes())
+        episode, timestep, first_info = shapes
+        self.layout = Layout((episode, timestep))
+        self.head = Layout(episode)
         self.timestep: Timestep = self.layout.structure(self.layout.slots)[1]
-        self.reset_info = tuple(self._reset_info())
+        self._step_info, self.reset_info = timestep.info, tuple(first_info)
         self.native_form: Any = None  # set by core.native
-
-    def _first_step(self, params: Any) -> tuple[Episode, Timestep]:
-        episode, _ = start_episode(self.env, jnp.zeros(2, jnp.uint32), params)
-        action = self.env.action_space(params).sample(jax.random.key(0))
-        return step_episode(self.env, episode, action, params)
-
-    def _reset_info(self) -> list[str]:
-        def first_info(packed: Packed) -> Any:
-            return start_episode(self.env, jnp.zeros(2, jnp.uint32), self.params_layout.unpack(packed))[1].info
-
-        return list(jax.eval_shape(first_info, self.params_layout.shapes()))
 
     @cached_property
     def reset(self) -> Any:
@@ -65,8 +55,7 @@ class Program:
 
     def pure_reset(self, key: UInt32[Array, " 2"], params: Packed) -> Words:
         episode, first = start_episode(self.env, key, self.params_layout.unpack(params))
-        missing = jax.tree.map(lambda slot: jnp.zeros(slot.shape, slot.dtype), self.timestep.info, is_leaf=_is_slot)
-        return self.layout.pack((episode, first._replace(info={**missing, **first.info})))
+        return self.layout.pack((episode, first._replace(info=pad_info(first.info, self._step_info))))
 
     def pure_step(self, buffer: Words, action: Any, params: Packed) -> Words:
         episode = self.head.unpack(buffer)
@@ -76,8 +65,16 @@ class Program:
         return self.env.render(self.head.unpack(buffer).state, self.params_layout.unpack(params))
 
 
-def _is_slot(x: Any) -> bool:
-    return isinstance(x, Slot)
+def first_step(env: Environment, params: Any) -> tuple[Episode, Timestep, Info]:
+    """An episode after its first step, which has the shapes of all later ones, and the info of its reset."""
+    episode, first = start_episode(env, jnp.zeros(2, jnp.uint32), params)
+    action = env.action_space(params).sample(jax.random.key(0))
+    return *step_episode(env, episode, action, params), first.info
+
+
+def pad_info(first_info: Info, step_info: Info) -> Info:
+    """The info of a reset with all keys of a step's info, which is given by shapes; the missing ones are zeros."""
+    return {**jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), step_info), **first_info}
 
 
 _programs: dict[Any, Program] = {}

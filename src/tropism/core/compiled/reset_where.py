@@ -1,7 +1,7 @@
 """reset_where: replaces the finished members of a batch, and computes replacements only for those."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,8 @@ from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool
 
-from tropism.core.compiled.cost import estimate
-from tropism.core.compiled.packing import Layout
-from tropism.errors import ValidationError
+from tropism.core.compiled.cost import estimate, member_shape
+from tropism.core.compiled.packing import compute_at_once
 
 # "finished" gathers the finished members and replaces only those; "select" computes a replacement for every
 # member and discards the unneeded ones, as every method does under `grad`; "auto" chooses.
@@ -26,11 +25,6 @@ LOOP_OPERATIONS = 1e9
 SMALLEST_CHUNK = 64
 LARGEST_PACKED = 1024  # words
 CHUNKS_PER_BATCH = 64
-
-
-def check_restarts(restarts: Any) -> None:
-    if restarts not in get_args(Restarts):
-        raise ValidationError("restarts", restarts, f"one of {', '.join(get_args(Restarts))}")
 
 
 def reset_where(
@@ -48,7 +42,7 @@ def reset_where(
     over traced values: pass them in `source`.
     """
     if restarts == "select":
-        return _select(done, make_new(source), value)
+        return select(done, make_new(source), value)
     if not isinstance(done, Tracer):  # a plain call: a conditional would be recompiled every time
         return make_new(source) if done else value
 
@@ -75,7 +69,7 @@ def reset_where(
 
     @differentiable.defjvp
     def derivative(primals: Any, tangents: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
-        return jax.jvp(lambda done, source, value: _select(done, make_new(source), value), primals, tangents)
+        return jax.jvp(lambda done, source, value: select(done, make_new(source), value), primals, tangents)
 
     return differentiable(done, source, value)
 
@@ -91,31 +85,27 @@ class _Batch:
 
     def is_heavy(self, source: Any) -> bool:
         """Whether a replacement for every member costs more than a loop, wherever it runs."""
-        shapes = jax.tree.map(lambda leaf, axis: leaf if axis is None else _member(leaf), source, self.axes)
+        shapes = jax.tree.map(lambda leaf, axis: leaf if axis is None else member_shape(leaf), source, self.axes)
         return self.size * estimate(self.make_new, shapes).operations > LOOP_OPERATIONS
 
     def select(self, done: Bool[Array, " batch"], source: Any, value: Any) -> Any:
         replacement = jax.vmap(self.make_new, in_axes=(self.axes,), axis_size=self.size)(source)
-        return _select(done, replacement, value)
+        return select(done, replacement, value)
 
     def gather(self, done: Bool[Array, " batch"], source: Any, value: Any) -> Any:
         finished, count = self._finished_indices(done)
+
+        def make_new(source: Any) -> Any:
+            return compute_at_once(self.make_new(source), LARGEST_PACKED)
 
         def replace_chunk(carry: Any) -> Any:
             start, value = carry
             members = lax.dynamic_slice(finished, (start,), (self.chunk,))
             chosen = jax.tree.map(lambda leaf, axis: leaf if axis is None else leaf[members], source, self.axes)
-            replacement = jax.vmap(self._make_at_once, in_axes=(self.axes,), axis_size=self.chunk)(chosen)
+            replacement = jax.vmap(make_new, in_axes=(self.axes,), axis_size=self.chunk)(chosen)
             return start + self.chunk, jax.tree.map(lambda new, old: _scatter(old, members, new), replacement, value)
 
         return lax.while_loop(lambda carry: carry[0] < count, replace_chunk, (jnp.int32(0), value))[1]
-
-    def _make_at_once(self, source: Any) -> Any:
-        """`make_new`, packed as in a session: otherwise XLA computes each leaf apart from the others, and rounds an
-        observation differently from the state it shows. Large ones are not packed, because the copy costs time."""
-        new = self.make_new(source)
-        layout = Layout(new)
-        return layout.unpack(lax.optimization_barrier(layout.pack(new))) if layout.size <= LARGEST_PACKED else new
 
     def _finished_indices(self, done: Bool[Array, " batch"]) -> Any:
         """Indices of the finished members, padded with an index outside the batch, and their number."""
@@ -126,15 +116,13 @@ class _Batch:
         return padded.at[jnp.where(done, rank - 1, outside)].set(members, mode="drop", unique_indices=True), rank[-1]
 
 
-def _member(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-
-
 def _scatter(old: Any, members: Any, new: Any) -> Any:
     return old.at[members].set(new.astype(old.dtype) if new.dtype != old.dtype else new, mode="drop")
 
 
-def _select(done: Any, replacement: Any, value: Any) -> Any:
+def select(done: Any, replacement: Any, value: Any) -> Any:
+    """`value`, or the replacement where `done`, which has the leading axes of every leaf."""
+
     def pick(new: Any, old: Any) -> Any:
         return jnp.where(done.reshape(done.shape + (1,) * (jnp.ndim(old) - done.ndim)), new, old)
 

@@ -14,11 +14,11 @@ from tropism.core.fused.engine import lane_program, run_fused
 from tropism.core.fused.kernel import Kernel
 from tropism.core.fused.program import LaneProgram
 from tropism.core.native.builder import Unsupported
-from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
-from tropism.core.rollout.lane import SAMPLES, check_reduce
+from tropism.core.native.verdicts import Verdict, verdict_of
+from tropism.core.rollout.lane import check_lanes
 from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
-from tropism.core.rollout.scan import run_steps, start_rollout, transition_shapes
+from tropism.core.rollout.scan import run_steps, start_rollout
 
 log = logging.getLogger(__name__)
 
@@ -44,30 +44,27 @@ def reason_not_fused(plan: RolloutPlan, key: Any, params: Any, verified: bool) -
 
 def _find_reason(plan: RolloutPlan, key: Any, params: Any, verified: bool) -> str:
     try:
+        check_lanes(plan, key, params)
         carry = jax.eval_shape(lambda: start_rollout(plan, key, params))
         program, required = lane_program(plan, carry, key, params, not verified)
         Kernel(program, required)
-        if plan.reduce is not None:
-            with jax.ensure_compile_time_eval():  # the rollout may be part of a compiled function
-                check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
     except Unsupported as error:
         return str(error)
     return _difference(plan, program, params) if verified else ""
 
 
 def _difference(plan: RolloutPlan, program: LaneProgram, params: Any) -> str:
-    """How the kernel differs from XLA, from the disk or by a comparison now; empty if it does not."""
-    digest = _digest(program)
-    verdict = load_verdict(digest)
-    if verdict is None:
-        try:
-            difference = compare(plan, params)
-        except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
-            log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
-            return f"{type(error).__name__}: {error}"
-        verdict = Verdict(not difference, not difference, difference)
-        save_verdict(digest, verdict)
-    return verdict.reason
+    """How the kernel differs from XLA; empty if it does not."""
+
+    def verify() -> Verdict:
+        difference = compare(plan, params)
+        return Verdict(not difference, not difference, difference)
+
+    try:
+        return verdict_of(_digest(program), verify).reason
+    except Exception as error:  # whatever fails in the kernel's compiler, the rollout still runs on XLA
+        log.exception("the rollout of %s could not be compiled as one kernel", type(plan.env).__name__)
+        return f"{type(error).__name__}: {error}"
 
 
 def compare(plan: RolloutPlan, params: Any) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from tropism.core.native.builder import INDEX, DType, Origin, Unsupported
@@ -197,8 +196,3 @@ def _narrow(dtype: DType) -> DType:
 def _check_cells(cells: Cells) -> None:
     if len(cells.nodes) > MAX_CELLS:
         raise Unsupported("array", f"{len(cells.nodes):,} elements indexed at run time are more than {MAX_CELLS}")
-
-
-def check_configuration() -> None:
-    if jax.config.jax_enable_x64:  # pyright: ignore
-        raise Unsupported("dtype", "64-bit types are not fused")

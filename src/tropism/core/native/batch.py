@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from tropism.core.compiled.batch import BatchProgram, BatchStep, Carry
+from tropism.core.compiled.cost import member_shape
 from tropism.core.native.jit import Library
 from tropism.core.native.lanes import LaneLoop, number_leaves
 from tropism.core.native.llvm import assemble_loops
@@ -21,7 +22,7 @@ class NativeBatchProgram:
     """
 
     def __init__(self, program: BatchProgram, space: Space):
-        lane = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), program.example)
+        lane = jax.tree.map(member_shape, program.example)
         words = jax.ShapeDtypeStruct((program.params_layout.size,), jnp.uint32)
         params = jax.eval_shape(program.params_layout.unpack, words)
         self.action, reset = action_struct(space), (KEY, BOOL, BOOL)

@@ -16,7 +16,7 @@ from tropism.core.compiled.packing import WORD, Layout, viewer
 from tropism.core.environment import Environment
 from tropism.core.episode import seed_words
 from tropism.core.native.batch import NativeBatchProgram
-from tropism.core.native.choice import EngineName, check_engine, compile_natively, require_native, verdict_of
+from tropism.core.native.choice import Choice, EngineName, choose, compile_natively
 from tropism.core.native.lanes import LaneTable, bind_lanes, check_threads
 from tropism.core.native.verdicts import Verdict
 from tropism.core.native.verification import FIRST_SEED, first_difference
@@ -108,24 +108,18 @@ def verify_batch(native: NativeBatchProgram, env: Environment, params: Any, mode
 _natives: dict[Any, tuple[NativeBatchProgram | None, str]] = {}
 
 
-def choose_batch_engine(
-    env: Environment, params: Any, mode: Mode, engine: EngineName = "auto"
-) -> tuple[NativeBatchProgram | None, str]:
-    """The native program of a batch of this environment, or None and the reason."""
-    check_engine(engine)
-    if engine == "xla":
-        return None, "requested"
-    layout = Layout(params)
-    key = env, layout.cache_key, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
-    if key not in _natives:
-        program, space = batch_program_of(env, layout, LANES, mode), env.action_space(params)
-        _natives[key] = compile_natively(env, lambda: NativeBatchProgram(program, space))
-    native, reason = _natives[key]
-    if native is None or engine == "native":
-        require_native(env, engine, native, reason)
-        return native, reason
-    verdict = verdict_of(native.digest, lambda: verify_batch(native, env, params, mode))
-    return (native, "") if verdict.step else (None, f"native steps differ: {verdict.reason}")
+def choose_batch_engine(env: Environment, params: Any, mode: Mode, engine: EngineName = "auto") -> Choice:
+    """The engine that a batch of this environment gets."""
+
+    def find() -> tuple[NativeBatchProgram | None, str]:
+        layout = Layout(params)
+        key = env, layout.cache_key, mode, bool(jax.config.jax_enable_x64)  # pyright: ignore
+        if key not in _natives:
+            program, space = batch_program_of(env, layout, LANES, mode), env.action_space(params)
+            _natives[key] = compile_natively(env, lambda: NativeBatchProgram(program, space))
+        return _natives[key]
+
+    return choose(env, engine, find, lambda native: verify_batch(native, env, params, mode))
 
 
 def make_batch_engine(
@@ -133,6 +127,6 @@ def make_batch_engine(
 ) -> BatchEngine:
     """`num_envs` environments; `num_threads` is for the native engine, by default the number of cores."""
     threads = check_threads(num_threads)
-    native, _ = choose_batch_engine(env, params, mode, engine)
+    native = choose_batch_engine(env, params, mode, engine).native
     program = batch_program_of(env, Layout(params), num_envs, mode)
     return BatchEngine(program, params) if native is None else NativeBatchEngine(program, params, native, threads)

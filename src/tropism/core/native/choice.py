@@ -1,16 +1,14 @@
-"""Chooses the engine of a pure environment: native where it is verified to give XLA's bits, else XLA."""
+"""Chooses between native and XLA: native where it is verified to give XLA's bits."""
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from tropism.core.compiled.program import program_of
 from tropism.core.environment import Environment
 from tropism.core.native import jit
 from tropism.core.native.builder import Unsupported
-from tropism.core.native.program import NativeProgram
-from tropism.core.native.verdicts import Verdict, load_verdict, save_verdict
-from tropism.core.native.verification import verify
+from tropism.core.native.verdicts import Verdict, verdict_of
+from tropism.core.spaces.space import check_option
 from tropism.errors import ValidationError
 
 log = logging.getLogger(__name__)
@@ -23,7 +21,7 @@ NOT_INSTALLED = "llvmlite is not installed: pip install 'tropism[native]'"
 class Choice(NamedTuple):
     """The native functions an environment runs on, and the reason if some are XLA's."""
 
-    native: NativeProgram | None
+    native: Any  # the native program, or None
     native_reset: bool
     reason: str
 
@@ -31,31 +29,6 @@ class Choice(NamedTuple):
         if self.native is None:
             return f"xla ({self.reason})"
         return "native" if self.native_reset else f"native, resets on xla ({self.reason})"
-
-
-def check_engine(engine: Any) -> None:
-    if engine not in get_args(EngineName):
-        raise ValidationError("engine", engine, f"one of {', '.join(get_args(EngineName))}")
-
-
-def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") -> Choice:
-    """The engine that a session of this environment gets."""
-    check_engine(engine)
-    if engine == "xla":
-        return Choice(None, False, "requested")
-    program = program_of(env, params)
-    if program.native_form is None:
-        program.native_form = compile_natively(env, lambda: NativeProgram(program, env.action_space(params)))
-    native, reason = program.native_form
-    if native is None or engine == "native":
-        require_native(env, engine, native, reason)
-        return Choice(native, native is not None and native.reset is not None, reason)
-    verdict = verdict_of(native.digest, lambda: verify(native, params))
-    if not verdict.step:
-        return Choice(None, False, f"native steps differ: {verdict.reason}")
-    if native.reset is None:
-        return Choice(native, False, native.reset_reason)
-    return Choice(native, verdict.reset, "" if verdict.reset else f"native resets differ: {verdict.reason}")
 
 
 def compile_natively(env: Environment, build: Callable[[], Any]) -> tuple[Any, str]:
@@ -72,20 +45,21 @@ def compile_natively(env: Environment, build: Callable[[], Any]) -> tuple[Any, s
     return native, native.reset_reason
 
 
-def require_native(env: Environment, engine: EngineName, native: Any, reason: str) -> None:
+def choose(
+    env: Environment, engine: EngineName, find: Callable[[], tuple[Any, str]], verify: Callable[[Any], Verdict]
+) -> Choice:
+    """The choice that `engine` makes, given functions that find the native program and compare it with XLA's."""
+    check_option("engine", engine, EngineName)
+    if engine == "xla":
+        return Choice(None, False, "requested")
+    native, reason = find()
     if native is None and engine == "native":
         raise ValidationError("engine", engine, "auto or xla", f"{type(env).__name__} has no native engine: {reason}")
-
-
-_verdicts: dict[str, Verdict] = {}
-
-
-def verdict_of(digest: str, compare: Callable[[], Verdict]) -> Verdict:
-    """From this process, from the disk, or by a comparison now."""
-    if digest not in _verdicts:
-        verdict = load_verdict(digest)
-        if verdict is None:
-            verdict = compare()
-            save_verdict(digest, verdict)
-        _verdicts[digest] = verdict
-    return _verdicts[digest]
+    if native is None or engine == "native":
+        return Choice(native, native is not None and native.reset is not None, reason)
+    verdict = verdict_of(native.digest, lambda: verify(native))
+    if not verdict.step:
+        return Choice(None, False, f"native steps differ: {verdict.reason}")
+    if native.reset is None:
+        return Choice(native, False, native.reset_reason)
+    return Choice(native, verdict.reset, "" if verdict.reset else f"native resets differ: {verdict.reason}")

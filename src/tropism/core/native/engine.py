@@ -1,4 +1,4 @@
-"""The native engine of a session: machine code on the same packed buffer as the XLA engine."""
+"""The native engine of a session, its comparison with XLA's, and the choice between both."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -10,20 +10,26 @@ from tropism.core.compiled.packing import WORD, Slot
 from tropism.core.compiled.program import program_of
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
-from tropism.core.native.choice import Choice, EngineName, choose_engine
+from tropism.core.native.choice import Choice, EngineName, choose, compile_natively
 from tropism.core.native.memory import ProgramMemory
-from tropism.core.native.program import KEY_WORDS
+from tropism.core.native.program import KEY_WORDS, NativeProgram
+from tropism.core.native.verdicts import Verdict
+from tropism.core.native.verification import FIRST_SEED, first_difference, sample_actions
 from tropism.core.session.compiled import OUTCOME, XlaEngine, action_reader
 from tropism.core.spaces import Box, Discrete, Space
 
+# The comparison with XLA.
+STEPS = 10_000  # some environments differ in fewer than one step of 100
+ACTIONS = 128  # different ones, in random order
+RESET_EVERY = 997  # also in the middle of an episode, so that long ones start from several states
+
 
 class NativeEngine(XlaEngine):
-    """Steps in place; rendering and everything else is inherited from the XLA engine."""
+    """Machine code on the same packed buffer, in place; rendering and everything else is inherited."""
 
-    def __init__(self, env: Environment, params: Any, choice: Choice):
-        assert choice.native is not None
-        self.native = choice.native
-        self._native_reset = choice.native.reset if choice.native_reset else None
+    def __init__(self, env: Environment, params: Any, native: NativeProgram, native_reset: bool):
+        self.native = native
+        self._native_reset = native.reset if native_reset else None
         self._memory = ProgramMemory(self.native, program_of(env, params).params_layout.write(params))
         self._table = self._memory.address
         super().__init__(env, params)
@@ -48,19 +54,19 @@ class NativeEngine(XlaEngine):
         self._memory.set_params(packed)
         self._params, self._table = self._memory.params, self._memory.address
 
-    def _set_buffer(self, buffer: Any) -> None:
-        self._memory.words[:] = buffer
+    def set_words(self, words: Any) -> None:
+        self._memory.words[:] = words
 
     def _reset(self, key: NDArray[Any]) -> None:
         self._buffer = self._memory.words
         if self._native_reset is None:
-            return self._set_buffer(self.program.reset(key, self._params))
+            return self.set_words(self.program.reset(key, self._params))
         self._memory.input[:KEY_WORDS] = key
         return self._native_reset(self._table)
 
     def _reset_next(self) -> None:
         if self._native_reset is None:
-            return self._set_buffer(self.program.reset_next(self._buffer, self._params))
+            return self.set_words(self.program.reset_next(self._buffer, self._params))
         self.native.next_key(self._table)
         return self._native_reset(self._table)
 
@@ -103,7 +109,45 @@ def _discrete_writer(space: Discrete, read: Callable[[Any], int], memory: Progra
     return write
 
 
+def verify(native: NativeProgram, params: Any, steps: int = STEPS) -> Verdict:
+    """Run both at fixed seeds; after a differing reset the step is compared from XLA's state."""
+    env, layout = native.program.env, native.program.layout
+    xla, machine = XlaEngine(env, params), NativeEngine(env, params, native, native.reset is not None)
+    actions = sample_actions(env.action_space(params), ACTIONS)
+    order = np.random.default_rng(0).integers(0, ACTIONS, STEPS)
+    ended, resets, reset_reason = True, 0, ""
+    for count in range(steps):
+        if ended:
+            for engine in (xla, machine):
+                engine.reset_next(params, {}) if count else engine.reset(FIRST_SEED, params, {})
+            if path := first_difference(layout, xla.words, machine.words):
+                reset_reason = reset_reason or f"{path} in reset {resets}"
+                machine.set_words(xla.words)
+            resets += 1
+        action = actions[order[count % STEPS]]
+        machine.step(action)
+        _, _, terminated, truncated, _ = xla.step(action)
+        if path := first_difference(layout, xla.words, machine.words):
+            return Verdict(False, not reset_reason, reset_reason or f"{path} in step {count}")
+        ended = terminated or truncated or count % RESET_EVERY == RESET_EVERY - 1
+    return Verdict(True, not reset_reason, reset_reason)
+
+
+def choose_engine(env: Environment, params: Any, engine: EngineName = "auto") -> Choice:
+    """The engine that a session of this environment gets."""
+
+    def find() -> tuple[NativeProgram | None, str]:
+        program = program_of(env, params)
+        if program.native_form is None:
+            program.native_form = compile_natively(env, lambda: NativeProgram(program, env.action_space(params)))
+        return program.native_form
+
+    return choose(env, engine, find, lambda native: verify(native, params))
+
+
 def make_compiled_engine(env: Environment, params: Any, engine: EngineName) -> XlaEngine:
     """The engine of a pure environment."""
     choice = choose_engine(env, params, engine)
-    return XlaEngine(env, params) if choice.native is None else NativeEngine(env, params, choice)
+    if choice.native is None:
+        return XlaEngine(env, params)
+    return NativeEngine(env, params, choice.native, choice.native_reset)

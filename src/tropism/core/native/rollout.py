@@ -1,6 +1,5 @@
 """The native form of a rollout: loops over its environments that act, step and restart, for many steps at once."""
 
-import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
@@ -12,14 +11,15 @@ import numpy as np
 from jax import ShapeDtypeStruct, random
 from numpy.typing import NDArray
 
-from tropism.core.compiled.cost import primitives
+from tropism.core.compiled.batch_actions import allocate_aligned
+from tropism.core.compiled.cost import member_shape, primitives
 from tropism.core.native.builder import Unsupported
 from tropism.core.native.jit import Library
 from tropism.core.native.lanes import LANE_NUMBER, LaneLoop, LaneTable, bind_lanes, check_threads, number_leaves
 from tropism.core.native.llvm import assemble_loops
 from tropism.core.native.program import ADDRESS, digest
 from tropism.core.native.scalarize import is_key, live_inputs, physical_dtype, physical_shape
-from tropism.core.rollout.lane import KEYS, act_one, draw_one, draws_for_batch, lane_shape, restart_one, step_one
+from tropism.core.rollout.lane import KEYS, act_one, draws_for_batch, restart_one, step_one
 from tropism.core.rollout.plan import RolloutPlan
 from tropism.core.rollout.scan import Rollout, ScanCarry, start_rollout, step_keys
 
@@ -28,7 +28,6 @@ TIME = ShapeDtypeStruct((), jnp.int32)
 WORDS = ShapeDtypeStruct((KEYS, 2), jnp.uint32)
 NETWORK = {"dot_general", "conv_general_dilated"}  # an unrolled matrix product is slower than XLA's
 LARGEST_LOOP = 8_000  # instructions; LLVM does not vectorise larger ones, and XLA is faster
-ALIGNMENT = 64  # bytes; JAX takes over an aligned array without copying it
 
 
 class Entries(NamedTuple):
@@ -55,7 +54,6 @@ class NativeRolloutProgram:
 
     def __init__(self, plan: RolloutPlan, key: Any, params: Any):
         arrays, self._static = eqx.partition(plan, eqx.is_array)
-        self._for_batch = draws_for_batch(plan)
         trace = jax.make_jaxpr(lambda key, params: start_rollout(plan, key, params), return_shape=True)
         start, carry = trace(key, params)
         self.shapes = shapes = self._shapes(carry, (arrays, params))
@@ -63,7 +61,7 @@ class NativeRolloutProgram:
         (at,) = number_leaves(shapes)
         self.at = at = at._replace(lane=LANE_NUMBER)
         self._size = len(jax.tree.leaves(shapes))
-        loops = self._loops(shapes, at)
+        loops = self._loops(shapes, at, draws_for_batch(plan))
         largest = max(loop.builder.instructions for loop in loops.values())
         if largest > LARGEST_LOOP:
             raise Unsupported("program", f"{largest:,} instructions are more than {LARGEST_LOOP:,}")
@@ -82,7 +80,7 @@ class NativeRolloutProgram:
         assert self._steps
         return self
 
-    def _loops(self, shapes: Entries, at: Entries) -> dict[str, LaneLoop]:
+    def _loops(self, shapes: Entries, at: Entries, for_batch: bool) -> dict[str, LaneLoop]:
         """Actions, steps and restarts are loops of their own: LLVM vectorises the first two."""
         shared = jax.tree.leaves((at.shared, at.keys, at.time))
 
@@ -95,7 +93,7 @@ class NativeRolloutProgram:
                 self._act,
                 lambda e: (e.carry.obs, e.shared, e.keys, e.lane, e.carry.memories),
                 (at.action, carry.memories),
-                for_batch=self._for_batch,
+                for_batch=for_batch,
             ),
             "advance": loop(
                 self._advance,
@@ -112,7 +110,7 @@ class NativeRolloutProgram:
 
     def _shapes(self, carry: ScanCarry, shared: Any) -> Entries:
         shared = jax.tree.map(lambda leaf: ShapeDtypeStruct(leaf.shape, leaf.dtype), shared)
-        lane = jax.tree.map(lane_shape, carry._replace(totals=None))
+        lane = jax.tree.map(member_shape, carry._replace(totals=None))
         size, trace = len(jax.tree.leaves(lane.obs)), partial(jax.make_jaxpr, return_shape=True)
         acted, (action, _) = trace(self._act)(lane.obs, shared, WORDS, NUMBER, lane.memories)
         if network := primitives(acted.jaxpr) & NETWORK:
@@ -128,7 +126,7 @@ class NativeRolloutProgram:
         return eqx.combine(arrays, self._static), params
 
     def _act(self, obs: Any, shared: Any, keys: Any, lane: Any, memory: Any) -> tuple[Any, Any]:
-        return (draw_one if self._for_batch else act_one)(*self._plan(shared), keys[0], lane, memory, obs)
+        return act_one(*self._plan(shared), keys[0], lane, memory, obs)
 
     def _advance(
         self, obs: Any, shared: Any, keys: Any, time: Any, lane: Any, rest: Any, action: Any
@@ -157,7 +155,7 @@ class NativeRolloutProgram:
         jax.tree.map(lambda at, leaf: table.set(at, np.ascontiguousarray(leaf)), self.at.shared, shared)
 
         def place(at: int, shape: Any) -> NDArray[Any]:
-            array = _empty_array((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
+            array = allocate_aligned((rows, plan.num_envs, *physical_shape(shape)), physical_dtype(shape))
             table.set(at, array, stride=array.nbytes // rows if plan.collect else 0)
             return array
 
@@ -226,10 +224,3 @@ def _as_words(tree: Any) -> Any:
 
 def _as_keys(tree: Any, shapes: Any) -> Any:
     return jax.tree.map(lambda leaf, shape: random.wrap_key_data(leaf) if is_key(shape) else leaf, tree, shapes)
-
-
-def _empty_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    offset = -memory.ctypes.data % ALIGNMENT
-    return memory[offset : offset + size].view(dtype).reshape(shape)

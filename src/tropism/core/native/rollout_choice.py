@@ -11,12 +11,12 @@ from jax import random
 from tropism.core.compiled.reset_where import SMALLEST_GATHERED_BATCH
 from tropism.core.native.batch_engine import LANES, STEPS
 from tropism.core.native.builder import Unsupported
-from tropism.core.native.choice import compile_natively, verdict_of
+from tropism.core.native.choice import compile_natively
 from tropism.core.native.rollout import NativeRolloutProgram
 from tropism.core.native.scalarize import is_key
-from tropism.core.native.verdicts import Verdict
+from tropism.core.native.verdicts import Verdict, verdict_of
 from tropism.core.native.verification import FIRST_SEED
-from tropism.core.rollout.lane import SAMPLES, check_reduce
+from tropism.core.rollout.lane import check_lanes
 from tropism.core.rollout.plan import RolloutPlan, plan_identity
 from tropism.core.rollout.policy import jax_key
 from tropism.core.rollout.scan import run_steps, transition_shapes
@@ -62,12 +62,9 @@ def _drop_oldest(table: dict[Any, Any]) -> None:
 def _compile(plan: RolloutPlan, key: Any, params: Any) -> NativeRolloutProgram:
     if jax.default_backend() != "cpu":
         raise Unsupported("device", "the default device is not a CPU")
-    if jax.config.jax_enable_x64:  # pyright: ignore
-        raise Unsupported("dtype", "with 64-bit types, rollouts run on XLA")
     if not is_key(key) or random.key_data(key).shape != (2,):
         raise Unsupported("key", f"keys that are not threefry2x32: {key.dtype}")
-    if plan.reduce is not None:
-        check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
+    check_lanes(plan, key, params)
     return NativeRolloutProgram(plan, key, params)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,20 @@ class Verdict(NamedTuple):
     step: bool
     reset: bool
     reason: str = ""
+
+
+_verdicts: dict[str, Verdict] = {}
+
+
+def verdict_of(digest: str, compare: Callable[[], Verdict]) -> Verdict:
+    """From this process, from the disk, or by a comparison now."""
+    if digest not in _verdicts:
+        verdict = load_verdict(digest)
+        if verdict is None:
+            verdict = compare()
+            save_verdict(digest, verdict)
+        _verdicts[digest] = verdict
+    return _verdicts[digest]
 
 
 def cache_folder() -> Path:

@@ -7,15 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tropism.core.compiled.reset_where import Restarts, check_restarts
+from tropism.core.compiled.reset_where import Restarts
 from tropism.core.devices import check_divisible, use_devices
 from tropism.core.environment import Environment
 from tropism.core.params import override
-from tropism.core.rollout.choice import Run, check_rollout_engine, choose_run
+from tropism.core.rollout.choice import RolloutEngine, Run, choose_run
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import Policy, as_policy, jax_key
 from tropism.core.rollout.scan import Rollout
-from tropism.core.spaces.space import check_count
+from tropism.core.spaces.space import check_count, check_option
 from tropism.errors import ValidationError
 
 REPORTS = 20  # how often a rollout with a progress bar reports
@@ -50,10 +50,9 @@ def rollout(
     `devices="all"` spreads the environments over all devices; a list, over those.
     `progress=True` draws a bar on standard error; a function is called with (steps done, total steps).
     """
-    _check_sizes(num_envs=num_envs, num_steps=num_steps)
-    num_envs, num_steps = int(num_envs), int(num_steps)
-    check_restarts(restarts)
-    check_rollout_engine(engine)
+    num_envs, num_steps = check_count("num_envs", num_envs), check_count("num_steps", num_steps)
+    check_option("restarts", restarts, Restarts)
+    check_option("engine", engine, RolloutEngine)
     if not isinstance(env, Environment) or not env.pure:
         raise ValidationError("env", env, "a pure environment; step a host environment with Session")
     params = override(env.default_params(), {} if params is None else params)
@@ -93,8 +92,3 @@ def _report(progress: Any, carry: Any, done: int, total: int) -> None:
     end = "\n" if done == total else ""
     sys.stderr.write(f"\rrollout [{'#' * filled}{'.' * (40 - filled)}] {done}/{total} steps{end}")
     sys.stderr.flush()
-
-
-def _check_sizes(**sizes: Any) -> None:
-    for name, size in sizes.items():
-        check_count(name, size)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,6 @@ log = logging.getLogger(__name__)
 
 RolloutEngine = Literal["auto", "native", "fused", "xla"]
 Run = Callable[..., tuple[Any, Any]]
-
-
-def check_rollout_engine(engine: Any) -> None:
-    if engine not in get_args(RolloutEngine):
-        raise ValidationError("engine", engine, f"one of {', '.join(get_args(RolloutEngine))}")
 
 
 def choose_run(plan: RolloutPlan, key: Any, params: Any, engine: RolloutEngine, num_steps: int) -> Run:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -55,7 +56,7 @@ def run_episodes(
     # Devices take equal parts; a few episodes are run twice to fill the last one.
     seeds = np.concatenate([seeds, seeds[:1].repeat((-num_episodes % num_devices() if params_axes is None else 0), 0)])
     params, seeds = jax.tree.map(jnp.asarray, (params, seeds))
-    outcomes = _run(env, policy, params, seeds, probe, trace_length, params_axes)
+    outcomes = _run(env, policy, params, probe, trace_length, params_axes, seeds)
     return outcomes if len(seeds) == num_episodes else _first_episodes(outcomes, num_episodes)
 
 
@@ -83,36 +84,28 @@ def _run(
     env: Environment,
     policy: Any,
     params: Any,
-    seeds: UInt32[Array, "episodes 2"],
     probe: Probe,
     trace_length: int,
     params_axes: Any,
+    seeds: UInt32[Array, "episodes 2"],
 ) -> EpisodeOutcomes:
-    def run(seeds: Any) -> tuple[Any, ...]:
-        return _run_lanes(env, policy, params, seeds, probe, trace_length, params_axes)
-
+    run = partial(_run_lanes, env, policy, params, probe, trace_length, params_axes)
     if params_axes is not None:  # the params would have to be split, too
         return EpisodeOutcomes(*run(seeds))
     return EpisodeOutcomes(*replicate(map_on_devices(run, split_lanes(seeds), out_axes=(0, 0, 0, 0, 1))))
 
 
 def _run_lanes(
-    env: Environment, policy: Any, params: Any, seeds: Any, probe: Probe, trace_length: int, params_axes: Any
+    env: Environment, policy: Any, params: Any, probe: Probe, trace_length: int, params_axes: Any, seeds: Any
 ) -> tuple[Any, ...]:
     """The fields of EpisodeOutcomes."""
-
-    def start(seed: Any, lane_params: Any) -> Lane:
-        return start_lane(env, policy, lane_params, probe, seed)
-
-    def step_one(lane: Lane, lane_params: Any) -> Lane:
-        return step_lane(env, policy, lane_params, probe, lane)
-
-    lanes = jax.vmap(start, in_axes=(0, params_axes))(seeds, params)
+    axes = (0, params_axes)
+    lanes = jax.vmap(lambda seed, own: start_lane(env, policy, own, probe, seed), axes)(seeds, params)
     trace = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (trace_length, *leaf.shape)), lanes.probe_value)
 
     def step(carry: Any) -> Any:
         time, lanes, trace = carry
-        lanes = jax.vmap(step_one, in_axes=(0, params_axes))(lanes, params)
+        lanes = jax.vmap(lambda lane, own: step_lane(env, policy, own, probe, lane), axes)(lanes, params)
         if trace_length:
             trace = jax.tree.map(lambda rows, row: rows.at[time + 1].set(row, mode="drop"), trace, lanes.probe_value)
         return time + 1, lanes, trace

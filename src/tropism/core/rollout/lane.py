@@ -1,6 +1,7 @@
 """One environment's part of a rollout, called a lane, for engines that trace it alone instead of mapping it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,14 +12,10 @@ from jax import random
 from tropism.core.native.builder import Unsupported
 from tropism.core.rollout.plan import RolloutPlan, Transition
 from tropism.core.rollout.policy import RandomPolicy
-from tropism.core.rollout.scan import FIRST_MEMORIES
+from tropism.core.rollout.scan import FIRST_MEMORIES, transition_shapes
 
 KEYS = 3  # of a step: for the policy, the environments and their next episodes
 SAMPLES = 4  # environments of the test of `reduce`
-
-
-def lane_shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
 def _wrap_key(words: Any) -> Any:
@@ -26,7 +23,7 @@ def _wrap_key(words: Any) -> Any:
 
 
 def draws_for_batch(plan: RolloutPlan) -> bool:
-    """Whether actions are drawn from one key for the whole batch (`draw_one`), or for each environment (`act_one`)."""
+    """Whether actions are drawn from one key for the whole batch; the engine then numbers the bits by lanes."""
     if type(plan.policy) is RandomPolicy:
         return True
     if hasattr(plan.policy, "act_batch"):
@@ -34,13 +31,9 @@ def draws_for_batch(plan: RolloutPlan) -> bool:
     return False
 
 
-def draw_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
-    """The engine numbers the bits of this draw by lanes."""
-    del lane
-    return plan.policy.act(_wrap_key(key), memory, obs)
-
-
 def act_one(plan: RolloutPlan, _: Any, key: Any, lane: Any, memory: Any, obs: Any) -> tuple[Any, Any]:
+    if draws_for_batch(plan):
+        return plan.policy.act(_wrap_key(key), memory, obs)
     return plan.act_one(_wrap_key(key), lane, memory, obs)
 
 
@@ -64,11 +57,17 @@ def restart_one(
     return obs, state, plan.memory(random.fold_in(_wrap_key(policy_key), FIRST_MEMORIES), lane)
 
 
-def check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
-    """Refuse a `reduce` whose result is neither one value for each environment nor a sum over them.
+def check_lanes(plan: RolloutPlan, key: Any, params: Any) -> None:
+    """Refuse a rollout whose environments cannot be traced one by one."""
+    if jax.config.jax_enable_x64:  # pyright: ignore
+        raise Unsupported("dtype", "with 64-bit types, rollouts run on XLA")
+    if plan.reduce is not None:
+        with jax.ensure_compile_time_eval():  # the rollout may be part of a compiled function
+            _check_reduce(plan.reduce, transition_shapes(replace(plan, num_envs=SAMPLES), key, params))
 
-    `shapes` are those of a transition of `SAMPLES` environments.
-    """
+
+def _check_reduce(reduce: Callable[[Any], Any], shapes: Any) -> None:
+    """Refuse a `reduce` whose result is neither one value for each environment nor a sum over them."""
     rng = np.random.default_rng(0)
     batch = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 2, leaf.shape).astype(leaf.dtype)), shapes)
     singles = [reduce(jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], batch)) for i in range(SAMPLES)]

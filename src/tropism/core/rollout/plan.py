@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import random
 
-from tropism.core.compiled.reset_where import Restarts, reset_where
+from tropism.core.compiled.reset_where import Restarts, reset_where, select
 from tropism.core.devices import split_lanes
 from tropism.core.environment import Environment, Info
 from tropism.core.episode import Timestep, start_episode, start_next_episode, step_episode, step_timestep
+from tropism.core.native.scalarize import is_key
 from tropism.core.rollout.policy import Policy, check_result
 
 
@@ -68,8 +69,7 @@ class RolloutPlan(eqx.Module):
         """New memories where an episode ended."""
         if not jax.tree.leaves(memories):
             return memories
-        choose = jax.vmap(lambda end, new, old: jax.tree.map(lambda a, b: jnp.where(end, a, b), new, old))
-        return choose(done, self.memories(key), memories)
+        return select(done, self.memories(key), memories)
 
     def lanes(self) -> Any:
         return split_lanes(jnp.arange(self.num_envs, dtype=jnp.uint32))
@@ -112,11 +112,7 @@ def _lane_key(key: Any, lane: Any) -> Any:
     if data.shape != (2,):
         return random.fold_in(key, lane)
     words = _add_to_key(data, lane)
-    return random.wrap_key_data(words, impl=random.key_impl(key)) if _is_typed(key) else words
-
-
-def _is_typed(key: Any) -> bool:
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return random.wrap_key_data(words, impl=random.key_impl(key)) if is_key(key) else words
 
 
 def _add_to_key(words: Any, lane: Any) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, Int
 
-from tropism.core.compiled.cost import estimate
+from tropism.core.compiled.cost import estimate, member_shape
 from tropism.core.devices import map_on_devices, replicate, split_lanes
 from tropism.core.episode import Timestep
 from tropism.core.rollout.plan import RolloutPlan, Transition
@@ -155,7 +155,7 @@ def _step(plan: RolloutPlan, carry: ScanCarry, keys: Any, params: Any, time: Any
 
 def _map_lanes(function: Callable[..., Any], *batches: Any) -> Any:
     """Apply a function to each environment: to all at once, or to as many as memory allows if its values are large."""
-    members = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batches)
+    members = jax.tree.map(member_shape, batches)
     size, needed = jax.tree.leaves(batches)[0].shape[0], estimate(function, *members).bytes
     chunk = min(size, max(1, int(MAX_BYTES // max(needed, 1))))
     if chunk == size:

@@ -47,8 +47,13 @@ class XlaEngine:
     def _set_packed_params(self, packed: tuple[Any, ...]) -> None:
         self._params = jax.device_put(packed, host_device())
 
-    def _set_buffer(self, buffer: Any) -> None:
-        self._buffer = jax.device_put(buffer, host_device())
+    @property
+    def words(self) -> NDArray[Any]:
+        """The packed buffer, valid until the next step or reset."""
+        return np.asarray(self._buffer)
+
+    def set_words(self, words: Any) -> None:
+        self._buffer = jax.device_put(words, host_device())
 
     def _make_action_reader(self, space: Space) -> Callable[[Any], Any]:
         """Actions of a small space that are already on the device save a transfer per step."""
@@ -134,7 +139,7 @@ class XlaEngine:
     def reseed(self, seed: int) -> None:
         words = np.array(self._buffer)
         words[:2] = seed_words(seed)
-        self._set_buffer(words)
+        self.set_words(words)
 
     def dump(self) -> tuple[dict[str, Any], bytes]:
         words, *large = self._params
@@ -152,7 +157,7 @@ class XlaEngine:
         dumped = np.frombuffer(body, np.uint32)
         self._set_packed_params((dumped[: words.size], *large))
         self._episode_params = None
-        self._set_buffer(dumped[words.size :])
+        self.set_words(dumped[words.size :])
 
     def _layouts(self) -> dict[str, dict[str, str]]:
         return {"params": self.program.params_layout.signature, "episode": self.program.layout.signature}

@@ -14,14 +14,14 @@ from tropism.core.spaces.hints import PLAIN
 def defensive_copy(value: Any) -> Any:
     """A copy that shares nothing mutable with `value`; immutable values are not copied."""
     kind = type(value)
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return value.copy()
     if kind in PLAIN:
         return value
     if kind is dict:
         return {name: item if type(item) in PLAIN else defensive_copy(item) for name, item in value.items()}
     if kind is tuple:
         return tuple([item if type(item) in PLAIN else defensive_copy(item) for item in value])
-    if kind is np.ndarray and value.dtype.kind != "O":
-        return value.copy()
     names = field_names(kind)
     if names is None:
         return copy.deepcopy(value)

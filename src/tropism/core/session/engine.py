@@ -5,9 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
-from tropism.core.native.choice import EngineName, check_engine
+from tropism.core.native.choice import EngineName
 from tropism.core.native.engine import make_compiled_engine
 from tropism.core.session.host import HostEngine
+from tropism.core.spaces.space import check_option
 from tropism.errors import ValidationError
 
 
@@ -35,7 +36,7 @@ class Engine(Protocol):
 
 
 def make_engine(env: Environment, params: Any, copies: bool, engine: EngineName) -> Engine:
-    check_engine(engine)
+    check_option("engine", engine, EngineName)
     if engine == "native" and not env.pure:
         raise ValidationError("engine", engine, "auto, or a pure environment")
     return make_compiled_engine(env, params, engine) if env.pure else HostEngine(env, params, copies)

@@ -7,6 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
+from types import MethodType
 from typing import Any
 
 from tropism.core.adapters.class_based import name_of
@@ -21,6 +22,8 @@ from tropism.errors import DivergedError, StateError, ValidationError
 
 log = logging.getLogger(__name__)
 
+as_timestep = partial(tuple.__new__, Timestep)  # half the time of calling the class
+
 
 class HostEngine:
     """Runs a host environment and keeps the transcript from which its episode can be replayed."""
@@ -30,12 +33,13 @@ class HostEngine:
         self.copies = copies
         self.space = env.action_space(params)
         self.obs_space = env.observation_space(params)
-        # Plain functions: Equinox wraps every bound method in a module, which makes calls slow.
+        # Plain methods: Equinox wraps every bound method in a module, which makes calls slow.
         coerce = partial(type(self.space).coerce, self.space)
         self._coerce = action_reader(self.space) if isinstance(self.space, Discrete) else coerce
-        self._env_step = partial(type(env).step, env)
+        self._env_step = MethodType(type(env).step, env)
         self._env_info, self._state_is_lost = _overridden(env, "info"), _overridden(env, "state_is_lost")
         self._recorded_outcome = _overridden(env, "recorded_outcome")
+        self._uses_keys, self._completes_info = env.traits.reseedable, env.traits.complete_info
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params
@@ -43,7 +47,7 @@ class HostEngine:
         self._seed = 0
         self._key = host_key_function(0)
         self._options: dict[str, Any] = {}
-        self._transcript: list[ReplayEntry] = []  # since the reset
+        self._transcript: list[Any] = []  # since the reset: actions, and a ReplayEntry for anything else
         self._time = 0
         self.is_damaged = False  # a failed call may have changed the state
 
@@ -71,19 +75,22 @@ class HostEngine:
             self._restore_state()
         time = self._time + 1
         try:
-            obs, state, reward, done, info = self._env_step(self._key(time), self._state, value, self._params)
-            outcome = None if self._recorded_outcome is None else self._recorded_outcome(state)
-            action = defensive_copy(value)
-            info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
-            terminated, truncated = info.pop("terminated", done), info.pop("truncated", False)
-            last = Timestep(obs, float(reward), bool(terminated), bool(truncated), info)
-            result = Timestep(defensive_copy(obs), *last[1:]) if self.copies else last
+            key = self._key(time) if self._uses_keys else 0
+            obs, state, reward, done, info = self._env_step(key, self._state, value, self._params)
+            entry = value if type(value) is int else defensive_copy(value)
+            if self._recorded_outcome is not None and (outcome := self._recorded_outcome(state)) is not None:
+                entry = ReplayEntry("step", entry, None, outcome)
+            if not self._completes_info:
+                info = dict(info) if self._env_info is None else {**self._env_info(state, self._params), **info}
+            terminated, truncated = bool(info.pop("terminated", done)), bool(info.pop("truncated", False))
+            last = (obs, reward := float(reward), terminated, truncated, info)
+            shown = defensive_copy(obs) if self.copies else obs
         except BaseException:
             self.is_damaged = True
             raise
         self._state, self._time, self._last = state, time, last
-        self._transcript.append(ReplayEntry("step", action, None, outcome))
-        return result
+        self._transcript.append(entry)
+        return as_timestep((shown, reward, terminated, truncated, info))
 
     def recall(self, outcome: Any) -> None:
         """Set the outcome of the next step, which is replayed."""
@@ -91,7 +98,7 @@ class HostEngine:
 
     def recorded_outcome(self) -> Any:
         """The outcome of the last step, if a replay must not compute it again."""
-        return self._transcript[-1].outcome if self._transcript else None
+        return _as_entry(self._transcript[-1]).outcome if self._transcript else None
 
     def workspace(self) -> Workspace | None:
         return self.env.workspace(self.state(), self._params)
@@ -105,7 +112,8 @@ class HostEngine:
 
     def last(self) -> Timestep:
         """A copy, so that changes by the caller do not affect the digest of a snapshot."""
-        return self._last._replace(obs=defensive_copy(self._last.obs))
+        obs, *rest = self._last
+        return Timestep(defensive_copy(obs), *rest)
 
     def params(self) -> Any:
         return self._params
@@ -151,7 +159,7 @@ class HostEngine:
         def restore() -> HostEngine:
             # Copied, because an environment may hold mutable objects of the user.
             twin = HostEngine(copy.deepcopy(self.env), self._base_params, self.copies)
-            twin.replay(*reset, transcript[:length], self._digest(last))
+            twin.replay(*reset, [_as_entry(item) for item in transcript[:length]], self._digest(last))
             return twin
 
         return restore
@@ -182,7 +190,7 @@ class HostEngine:
             header |= {"time": self._time, "last": [self.obs_space.to_json(obs), *rest]}
             return header, self.env.save_state(self._state, self._params)
         self._check_replayable()
-        transcript = [self._event(entry) for entry in self._transcript]
+        transcript = [self._event(_as_entry(item)) for item in self._transcript]
         return header | {"transcript": transcript, "digest": self._digest(self._last)}, b""
 
     def _check_replayable(self) -> None:
@@ -238,9 +246,9 @@ class HostEngine:
             self.close()
             raise
 
-    def _digest(self, last: Timestep) -> str:
-        values = [self.obs_space.to_json(last.obs), last.reward, last.terminated, last.truncated]
-        text = json.dumps(values, sort_keys=True)
+    def _digest(self, last: tuple[Any, ...]) -> str:
+        obs, *outcome, _ = last
+        text = json.dumps([self.obs_space.to_json(obs), *outcome], sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:
@@ -253,10 +261,15 @@ class HostEngine:
             log.exception("%s raised when it was closed", type(self.env).__name__)
 
 
+def _as_entry(item: Any) -> ReplayEntry:
+    """An item of a transcript as an entry."""
+    return item if type(item) is ReplayEntry else ReplayEntry("step", item)
+
+
 def _overridden(env: Environment, name: str) -> Callable[..., Any] | None:
-    """The method of this name as a plain function; None if the environment does not override it."""
+    """The method of this name; None if the environment does not override it."""
     method = getattr(type(env), name)
-    return None if method is getattr(Environment, name) else partial(method, env)
+    return None if method is getattr(Environment, name) else MethodType(method, env)
 
 
 def no_workspace(env: Environment) -> StateError:

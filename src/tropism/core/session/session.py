@@ -200,7 +200,7 @@ class Session:
 
     def state_fields(self) -> dict[str, Any]:
         """The fields that the environment adds to the state of a served session; none before the first reset."""
-        if self._lifecycle in (EnvironmentState.CREATED, EnvironmentState.CLOSED):
+        if self._lifecycle in WITHOUT_EPISODE:
             return {}
         return self.env.state_fields(self._engine.state(), self._engine.params())
 
@@ -231,10 +231,7 @@ class Session:
         """An independent session that continues from here; with a seed, with different random numbers."""
         self._require_episode("fork")
         seed = None if seed is None else check_seed(seed)
-        twin = object.__new__(Session)  # copy.copy would replay the episode in the same environment object
-        twin.__dict__.update(self.__dict__)
-        twin._engine = self._engine.fork(seed)
-        twin.env = twin._engine.env
+        twin = self._twin(self._engine.fork(seed))
         twin._episode_id = None
         twin.seed = self.seed if seed is None else seed
         return twin
@@ -249,22 +246,21 @@ class Session:
     def restore_point(self) -> Callable[[], "Session"]:
         """A function that returns a session at the current step of this episode; cheap until it is called."""
         self._require_episode("create a restore point")
-        attributes, engine, episode_id = dict(self.__dict__), self._engine.restore_point(), self.episode_id
-
-        def restore() -> Session:
-            twin = object.__new__(Session)
-            twin.__dict__.update(attributes)
-            twin._engine = engine()
-            twin.env, twin._episode_id = twin._engine.env, episode_id
-            return twin
-
-        return restore
+        current, restore = self._twin(self._engine), self._engine.restore_point()
+        current._episode_id = self.episode_id
+        return lambda: current._twin(restore())
 
     def new_like(self) -> "Session":
         """A session of the same environment before its first reset; cheaper than the constructor."""
+        twin = self._twin(self._engine.new_like())
+        twin._initialize(twin._engine)
+        return twin
+
+    def _twin(self, engine: Engine) -> "Session":
+        """A session with the same attributes and another engine; copy.copy would replay the episode."""
         twin = object.__new__(Session)
         twin.__dict__.update(self.__dict__)
-        twin._initialize(self._engine.new_like())
+        twin._engine, twin.env = engine, engine.env
         return twin
 
     def close(self) -> None:

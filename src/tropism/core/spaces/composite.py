@@ -5,8 +5,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import random
 
+from tropism.core.spaces.box import Box
+from tropism.core.spaces.discrete import Discrete, MultiBinary, MultiDiscrete
 from tropism.core.spaces.space import Space, is_traced, object_schema, tuple_schema
 from tropism.errors import ValidationError
 
@@ -117,6 +121,29 @@ class Tuple(Space):
 
     def __repr__(self) -> str:
         return f"Tuple({', '.join(repr(space) for space in self.spaces)})"
+
+
+def stack_space(space: Space, size: int) -> Space:
+    """The space of `size` stacked members of a space of arrays."""
+    match space:
+        case Discrete():
+            return MultiDiscrete(np.full(size, space.n), np.full(size, space.start))
+        case MultiDiscrete():
+            return MultiDiscrete(_repeat(space.nvec, size), _repeat(space.start, size))
+        case MultiBinary():
+            return MultiBinary((size, *space.shape), space.dtype)
+        case Box():
+            return Box(_repeat(space.low, size), _repeat(space.high, size), (size, *space.shape), space.dtype)
+        case Dict():
+            return Dict({name: stack_space(part, size) for name, part in space.spaces.items()})
+        case Tuple():
+            return Tuple([stack_space(part, size) for part in space.spaces])
+        case _:
+            raise ValidationError("space", space, "a space of arrays")
+
+
+def _repeat(array: Any, size: int) -> Any:
+    return (jnp if is_traced(array) else np).broadcast_to(array, (size, *np.shape(array)))
 
 
 def leaf_spaces(space: Space) -> list[Space]:

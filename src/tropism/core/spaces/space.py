@@ -4,7 +4,7 @@ import json
 from abc import abstractmethod
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -129,6 +129,12 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     if not is_integer(value) or int(value) < least:
         raise ValidationError(name, value, f"a whole number of at least {least}")
     return int(value)
+
+
+def check_option(name: str, value: Any, literal: Any) -> None:
+    """Raise a ValidationError unless the value is one of those of a Literal."""
+    if value not in get_args(literal):
+        raise ValidationError(name, value, f"one of {', '.join(get_args(literal))}")
 
 
 def is_integer(x: Any) -> bool:

@@ -1,18 +1,18 @@
 """auto_reset: starts the next episode automatically, in any of Gymnasium's three modes."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Bool
 
-from tropism.core.compiled.reset_where import Restarts, check_restarts, reset_where
+from tropism.core.compiled.reset_where import Restarts, reset_where
 from tropism.core.environment import Environment, Info, outcome
 from tropism.core.episode import NEXT_EPISODE, step_timestep
+from tropism.core.spaces.space import check_option
 from tropism.core.transforms.transform import EPISODE_STATS, Transform, TransformState
-from tropism.errors import ValidationError
 
 Mode = Literal["next_step", "same_step", "disabled"]
 
@@ -27,9 +27,8 @@ def auto_reset(env: Environment, mode: Mode = "next_step", *, restarts: Restarts
     the finished episode.
     Transforms applied to the result go inside it, so that `final_obs` passes through all of them.
     """
-    if mode not in get_args(Mode):
-        raise ValidationError("mode", mode, f"one of {', '.join(get_args(Mode))}")
-    check_restarts(restarts)
+    check_option("mode", mode, Mode)
+    check_option("restarts", restarts, Restarts)
     inner = env.env if isinstance(env, AutoReset) else env
     return inner if mode == "disabled" else AutoReset(inner, mode, restarts)
 

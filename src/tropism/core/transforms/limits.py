@@ -93,7 +93,7 @@ def randomize_params(env: Environment, distributions: Mapping[str, Distribution]
         )
     defaults = env.default_params()
     for name, distribution in distributions.items():
-        value_at(defaults, str(name), str(name).split("."), "distributions")
+        value_at(defaults, str(name), "distributions")
         if not callable(distribution) and not _is_range(distribution):
             raise ValidationError(
                 f"distributions[{name!r}]", distribution, "(low, high) with low <= high, or a function of a key"
@@ -122,7 +122,7 @@ class RandomizeParams(Transform):
 
     def inner_params(self, memory: Any, params: Any) -> Any:
         for name, value in memory.items():
-            params = replace_at(params, name.split("."), value)
+            params = replace_at(params, name, value)
         return params
 
 

@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from tropism.core.adapters.language import Language
 from tropism.core.environment import Environment
 from tropism.core.episode import Timestep
-from tropism.core.spaces import Box, Dict, Space, Tuple
+from tropism.core.spaces import Box, Space
+from tropism.core.spaces.composite import stack_space
 from tropism.core.spaces.space import check_count
 from tropism.core.transforms.auto_reset import apply_transform
 from tropism.core.transforms.transform import Transform
@@ -49,7 +49,7 @@ def frame_stack(env: Environment, num_frames: int) -> Environment:
     An episode starts with its first observation repeated, so the stack never has frames of an earlier one.
     """
     size = check_count("num_frames", num_frames)
-    _stack_space(env.observation_space(env.default_params()), 1)
+    stack_space(env.observation_space(env.default_params()), 1)
     return apply_transform(lambda inner: FrameStack(inner, size), env)
 
 
@@ -65,19 +65,7 @@ class FrameStack(ObservationTransform):
         return timestep._replace(obs=frames), frames
 
     def observation_space(self, params: Any) -> Space:
-        return _stack_space(self.env.observation_space(params), self.num_frames)
-
-
-def _stack_space(space: Space, num_frames: int) -> Space:
-    if isinstance(space, Dict):
-        return Dict({name: _stack_space(part, num_frames) for name, part in space.spaces.items()})
-    if isinstance(space, Tuple):
-        return Tuple(tuple(_stack_space(part, num_frames) for part in space.spaces))
-    if not isinstance(space, Box):
-        raise ValidationError("observation_space", space, "a Box, or a Dict or Tuple of boxes")
-    shape = (num_frames, *space.shape)
-    xp = jnp if isinstance(space.low, Tracer) or isinstance(space.high, Tracer) else np
-    return Box(xp.broadcast_to(space.low, shape), xp.broadcast_to(space.high, shape), shape, space.dtype)
+        return stack_space(self.env.observation_space(params), self.num_frames)
 
 
 def normalize_obs(env: Environment, epsilon: float = VARIANCE_FLOOR) -> Environment:

@@ -13,13 +13,13 @@ from tropism.core.host import Host
 from tropism.core.params import EnvParams
 from tropism.core.spaces import Record
 from tropism.core.spaces.space import check_count
-from tropism.envs.coding.grades import grade
 from tropism.envs.coding.interpreter import Interpreter, Transcript, TranscriptEntry, UploadedFile
 from tropism.envs.coding.task_files import resolve_tasks
-from tropism.envs.coding.tasks import Exercise, Task, Tasks
+from tropism.envs.coding.tasks import Exercise, Task, Tasks, split_command
 from tropism.envs.program_output import describe_output
 from tropism.errors import StateError, ValidationError
 from tropism.sandbox import doctor
+from tropism.sandbox.grading import Grading, passes_command
 from tropism.sandbox.limits import Limits
 from tropism.sandbox.pool import SESSION_MEMORY, SandboxSpec, Tier, start_failure
 from tropism.sandbox.sandbox import ExecutionResult
@@ -30,10 +30,6 @@ HOW_TO_ACT = (
     'as JSON, {"code": "...", "submit": true} submits it as the answer.'
 )
 MAX_UPLOADS = 1000  # of an episode
-
-
-class CodingParams(EnvParams):
-    """No parameters can be changed."""
 
 
 class CodingState(NamedTuple):
@@ -94,8 +90,8 @@ class Coding(Environment):
         report = doctor.cached_report()
         return report.reason or start_failure(report.tier)
 
-    def default_params(self) -> CodingParams:
-        return CodingParams()
+    def default_params(self) -> EnvParams:
+        return EnvParams()
 
     def reset(self, key: int, params: Any) -> tuple[CodeObservation, CodingState]:
         random = Random(key)
@@ -119,7 +115,7 @@ class Coding(Environment):
         task, reward, solved, feedback, passed = state.task, 0.0, False, {}, None
         if action.submit and task is not None:
             files = interpreter.read_files() if task.command else {}
-            passed = interpreter.take_recalled() or grade(self.sandbox_spec, task, action.code, files)
+            passed = interpreter.take_recalled() or _grade(self.sandbox_spec, task, action.code, files)
             score = sum(passed) / len(passed)
             reward = max(score - state.best_score, 0.0)
             state = state._replace(submissions=state.submissions + 1, best_score=max(score, state.best_score))
@@ -215,6 +211,14 @@ class CodingWorkspace:
 
 def _interpreter_seed(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8, person=b"interpreter").digest())
+
+
+def _grade(spec: SandboxSpec, task: Task, source: str, files: dict[str, bytes]) -> tuple[bool, ...]:
+    """Whether each test of the task passes; `files` are those of the workspace, which only a command needs."""
+    if task.command:
+        words, hidden = split_command(task.command), dict(task.hidden_files)
+        return (passes_command(spec, words, files, hidden, task.shared_interpreter or not hidden),)
+    return Grading(spec, source, task.functions).run_tests(task.tests)
 
 
 def _feedback(task: Task, passed: tuple[bool, ...]) -> dict[str, Any]:

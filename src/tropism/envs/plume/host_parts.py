@@ -1,5 +1,6 @@
 """Library parts of a search on the host, compiled one by one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,24 +31,21 @@ def to_pose(position: Any, degrees: Any, moved: Any) -> AgentPose:
     return AgentPose.at(xy, jnp.deg2rad(jnp.asarray(degrees, xy.dtype)), pair(moved), jnp.zeros((), bool))
 
 
-class SmallBox:
-    """A fast test whether an array is in a small box and needs no conversion."""
+def small_box_test(space: Space) -> Callable[[Any], bool]:
+    """A fast test whether an array is in a small box and needs no conversion; always False for other spaces."""
+    if not isinstance(space, Box) or len(space.shape) != 1 or not 0 < space.shape[0] <= SMALL:
+        return lambda _: False
+    shape, dtype, bounds = space.shape, space.dtype, list(zip(space.low.tolist(), space.high.tolist(), strict=True))
+    only = bounds[0] if len(bounds) == 1 else None
 
-    def __init__(self, space: Box):
-        self.shape, self.dtype = space.shape, space.dtype
-        self.bounds = list(zip(space.low.tolist(), space.high.tolist(), strict=True))
-
-    @classmethod
-    def of(cls, space: Space) -> "SmallBox | None":
-        """None if the space is not a small box."""
-        if isinstance(space, Box) and len(space.shape) == 1 and 0 < space.shape[0] <= SMALL:
-            return cls(space)
-        return None
-
-    def contains(self, obs: Any) -> bool:
-        if type(obs) is not np.ndarray or obs.dtype != self.dtype or obs.shape != self.shape:
+    def contains(obs: Any) -> bool:
+        if type(obs) is not np.ndarray or obs.dtype is not dtype or obs.shape != shape:
             return False
-        return all(low <= value <= high for value, (low, high) in zip(obs.tolist(), self.bounds, strict=True))
+        if only is not None:
+            return only[0] <= obs.item() <= only[1]
+        return all(low <= value <= high for value, (low, high) in zip(obs.tolist(), bounds, strict=True))
+
+    return contains
 
 
 def _scene(parts: SceneParts) -> Scene:

@@ -26,7 +26,7 @@ from tropism.envs.plume.arguments import (
     validate_size,
 )
 from tropism.envs.plume.presets import plume_preset
-from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info, take_step
+from tropism.envs.plume.steps import FIELD, PRIVATE_INFO, SENSOR, PureSteps, search_info
 from tropism.errors import ValidationError
 from tropism.plume import checks, picture
 from tropism.plume.fields import Field, Gaussian, PlumeRecording, share
@@ -192,7 +192,7 @@ class PlumeNav(Environment):
         return obs, PlumeNavState(jnp.int32(0), agent, field, memory, trail)
 
     def step(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, Any, Any, Any, Info]:
-        return take_step(PureSteps(self, key, params), state, action)
+        return PureSteps(self, key, params).take(state, action)
 
     def scene(self, state: Any, params: Any) -> Scene:
         return Scene(state.agent, params.arena, params.field, state.field)

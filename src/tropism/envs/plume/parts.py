@@ -2,7 +2,6 @@
 
 import copy
 import uuid
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -24,16 +23,6 @@ from tropism.plume.wind import Constant, Wind
 WIND = -3  # in place of a step number: selects the key of a user's wind
 
 
-@dataclass(eq=False)
-class HostEpisode:
-    """Everything that determines an episode, so that it can be replayed."""
-
-    seed: int
-    params: Any
-    initial_parts: Any  # copies of the user's sensor, motion and reward at its start; None if they cannot be copied
-    actions: list[Any] = field(default_factory=list[Any])
-
-
 class PlumeParts:
     """The components of one environment: the user's, and views of the library's.
 
@@ -53,7 +42,13 @@ class PlumeParts:
         self.wind = require("wind_field", wind) if self.owns_wind else self._wind_view(wind)
         self.host_only: set[str] = set()  # functions that cannot be compiled, because they use a user's plume or wind
         self.now = 0
-        self.episode: HostEpisode | None = None
+        self.latest: Any = None  # the state after the last step; None during a step
+        self.initial: Any = None  # `copy_user_parts()` at the start of the current episode
+        self.holds_array = isinstance(getattr(self.plume, "__dict__", {}).get("field_array"), np.ndarray)
+        self.array: Any = None  # the last `field_array` of the user's plume that was checked
+        self.plume_advances = hasattr(self.plume, "advance_to_step")
+        clocked = (self.plume, None if wind is None else self.wind)  # without a wind, it is constant
+        self.advancing: list[Any] = [part for part in clocked if hasattr(part, "advance_to_step")]
         self._origin = uuid.uuid4().hex  # shared by copies
 
     def _wind_view(self, wind: Wind | None) -> Any:
@@ -64,9 +59,9 @@ class PlumeParts:
         """Whether agent, plume and wind are the library's, so that one compiled step moves them."""
         return self.motion is None and not self.owns_plume and not self.owns_wind
 
-    def begin_episode(self, seed: int, rng: Any, params: PlumeNavParams) -> HostEpisode:
-        self.now = 0
-        self.episode = HostEpisode(seed, params, self._copy_user_parts())
+    def begin_episode(self, seed: int, rng: Any, params: PlumeNavParams) -> None:
+        self.now, self.latest = 0, None
+        self.initial = self._copy_user_parts()
         if hasattr(self.motion, "set_rng"):
             self.motion.set_rng(rng)
         if isinstance(self.plume, PlumeView):
@@ -75,18 +70,10 @@ class PlumeParts:
         elif hasattr(self.plume, "reset"):
             self.plume.reset(small_seed(seed))
         if isinstance(self.wind, WindView):
-            duration = step_duration(params.field, params.motion, params.sensor)
-            self.wind.dt = 1.0 if duration is None else duration
+            self.wind.params, self.wind.dt = params, None
             self.wind.reset(seed)
         elif hasattr(self.wind, "reset"):
             self.wind.reset(small_seed(host_key(seed, WIND)))
-        return self.episode
-
-    def advance(self, step: int) -> None:
-        self.now = step
-        for part in (self.plume, self.wind):
-            if hasattr(part, "advance_to_step"):
-                part.advance_to_step(step)
 
     def _copy_user_parts(self) -> Any:
         """Copy the user's parts at the start of an episode. Plume and wind are excluded: a reset restores them."""
@@ -96,16 +83,16 @@ class PlumeParts:
         except TypeError:  # a part holds an object that cannot be copied, such as a file; neither can the environment
             return None
 
-    def at_episode_start(self, episode: HostEpisode) -> "PlumeParts":
+    def at_start(self, initial: Any) -> "PlumeParts":
         """Copies of the parts with their state at the start of an episode."""
         twin = object.__new__(PlumeParts)
-        twin.__dict__ = {**self.__dict__, "episode": episode}
+        twin.__dict__ = {**self.__dict__, "initial": initial}
         return copy.deepcopy(twin)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "episode": None}
-        if self.episode is not None and self.episode.initial_parts is not None:
-            state["sensor"], state["motion"], state["reward"] = self.episode.initial_parts
+        state = {**self.__dict__, "latest": None, "initial": None, "array": None}
+        if self.initial is not None:
+            state["sensor"], state["motion"], state["reward"] = self.initial
         return state
 
     def user_objects(self) -> tuple[Any, ...]:
@@ -229,12 +216,16 @@ class WindView(_SteppedPart):
     def __init__(self, wind: Wind | None = None):
         super().__init__()
         self.wind = Constant() if wind is None else wind
-        self.dt: Any = 1.0
+        self.params: Any = None
+        self.dt: Any = None  # computed when it is needed
 
     def initial_state(self) -> Any:
         return _init(self.wind, self.words)
 
     def next_state(self, state: Any, step: int) -> Any:
+        if self.dt is None:
+            seconds = step_duration(self.params.field, self.params.motion, self.params.sensor)
+            self.dt = 1.0 if seconds is None else seconds
         return _advance_wind(self.wind, self.words, step, state, self.dt)
 
     def sample(self, position: Any) -> NDArray[Any]:

@@ -1,11 +1,13 @@
 """A concentration field: the odour concentration at a point, changing with time."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax, random
 from jaxtyping import Array, Bool, Float
 
 from tropism.errors import ValidationError
@@ -65,3 +67,13 @@ class Field(eqx.Module):
         if all(part.name != "flow" for part in fields(self)):
             raise ValidationError("wind_field", wind, f"None: a {type(self).__name__} has its own wind")
         return replace(self, flow=wind)  # pyright: ignore[reportCallIssue]
+
+
+def simulate(field: Field, keys: Any, num_steps: int, read: Callable[[Any], Any]) -> Any:
+    """What `read` returns of each state of a field, stacked; `keys` are those of the first state and of the steps."""
+    start_key, steps_key = keys
+
+    def step(state: Any, key: Any) -> tuple[Any, Any]:
+        return field.advance(key, state), read(state)
+
+    return lax.scan(step, field.init(start_key), random.split(steps_key, num_steps))[1]

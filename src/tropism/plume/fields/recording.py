@@ -13,6 +13,7 @@ from jax import random
 
 from tropism.errors import ValidationError
 from tropism.plume import checks
+from tropism.plume.fields.field import simulate
 from tropism.plume.fields.files import SUFFIXES, StoredFrames, frame_step, open_frames
 from tropism.plume.fields.meander import Meander
 from tropism.plume.fields.movie import Movie
@@ -164,12 +165,10 @@ def synthetic_recording(num_frames: int = 60, height: int = 48, width: int = 72,
     plume = Meander(source, speed=16.0, sigma=1.5, gust=4.0, time_constant=1.5, dt=0.1, history=64)
     x, y = jnp.meshgrid(jnp.arange(width, dtype=float), jnp.arange(height, dtype=float))
 
-    def record_frame(state: Any, key: Any) -> tuple[Any, Any]:
-        picture = plume.concentration(state, jnp.stack([x, y], axis=-1))
-        return plume.advance(key, state), jnp.round(255 * picture).astype(jnp.uint8)
+    def read(state: Any) -> Any:
+        return jnp.round(255 * plume.concentration(state, jnp.stack([x, y], axis=-1))).astype(jnp.uint8)
 
-    start_key, film_key = random.split(random.key(seed))
-    _, frames = jax.lax.scan(record_frame, plume.init(start_key), random.split(film_key, num_frames))
+    frames = simulate(plume, random.split(random.key(seed)), num_frames, read)
     numbers: Any = {"pixel_size": 1.0, "frame_rate": 10.0, "source_pixel": (source[1], source[0]), "wind": (16.0, 0.0)}
     return PlumeRecording(np.asarray(frames), **numbers)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from tropism.errors import ValidationError
 from tropism.plume import checks
-from tropism.plume.fields.field import Field
+from tropism.plume.fields.field import Field, simulate
 
 
 class Shared(Field):
@@ -78,9 +78,4 @@ def share(field: Field, key: Any, num_frames: int, *, num_starts: int = 1) -> Sh
 
 @eqx.filter_jit
 def _simulate(field: Field, key: Any, num_frames: int) -> Any:
-    start_key, steps_key = random.split(key)
-
-    def step_field(state: Any, step_key: Any) -> tuple[Any, Any]:
-        return field.advance(step_key, state), state
-
-    return jax.lax.scan(step_field, field.init(start_key), random.split(steps_key, num_frames))[1]
+    return simulate(field, random.split(key), num_frames, lambda state: state)

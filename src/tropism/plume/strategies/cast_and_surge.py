@@ -23,8 +23,8 @@ class CastAndSurgeMemory(eqx.Module):
     side: Float[Array, ""]  # 1: casts to the left of upwind, -1: to the right
 
 
-class CastAndSurge(Strategy):
-    """Moves upwind for `surge` steps after each detection, then casts: leg n lasts n · `width` steps.
+class UpwindStrategy(Strategy):
+    """Abstract: steers by odour and wind.
 
     Expects a vector with the concentration at index `smell` and the wind at the indices `wind`: as (x, y) for
     `Cardinal` and `Compass`, as (forward, left) for `Oriented` and `Continuous`; `apparent` if the wind is apparent.
@@ -35,16 +35,35 @@ class CastAndSurge(Strategy):
     wind: tuple[int, int] = eqx.field(static=True, default=(1, 2))
     apparent: bool = eqx.field(static=True, default=False)
     threshold: Any = 0.003  # of detection, for a sensor with values from 0 to 1
+
+    def __check_init__(self) -> None:
+        steering.check_steerable(self.motion)
+        checks.require_positive(threshold=self.threshold)
+        if self.apparent and not isinstance(self.motion, Continuous):
+            raise ValidationError("apparent", True, "False, except for a Continuous motion")
+
+    def upwind(self, heading: Float[Array, ""], speed: Float[Array, ""], obs: Float[Array, " n"]) -> Float[Array, ""]:
+        """The heading towards the wind, for an agent with this heading and, in an apparent wind, this speed."""
+        wind = obs[jnp.array(self.wind)].astype(heading.dtype)
+        if self.apparent:
+            wind = wind.at[0].add(speed)
+        angle = jnp.arctan2(-wind[1], -wind[0])
+        return angle if steering.has_compass(self.motion) else heading + angle
+
+
+class CastAndSurge(UpwindStrategy):
+    """Moves upwind for `surge` steps after each detection, then casts: leg n lasts n · `width` steps.
+
+    The observation is that of `UpwindStrategy`.
+    """
+
     surge: Any = 3.0  # steps
     width: Any = 10.0  # steps
     angle: Any = 90.0  # degrees between upwind and a leg; above 90 a cast drifts downwind
 
     def __check_init__(self) -> None:
-        steering.check_steerable(self.motion)
-        checks.require_positive(threshold=self.threshold, width=self.width, angle=self.angle)
+        checks.require_positive(width=self.width, angle=self.angle)
         checks.require_non_negative(surge=self.surge)
-        if self.apparent and not isinstance(self.motion, Continuous):
-            raise ValidationError("apparent", True, "False, except for a Continuous motion")
 
     def init(self, key: Any) -> CastAndSurgeMemory:
         zero = jnp.zeros(())
@@ -63,11 +82,3 @@ class CastAndSurge(Strategy):
         action, heading = steering.steer(self.motion, memory.heading, target_heading)
         speed = steering.speed_after(self.motion, action, memory.speed)
         return action, CastAndSurgeMemory(heading, speed.astype(heading.dtype), since, leg, left, side)
-
-    def upwind(self, heading: Float[Array, ""], speed: Float[Array, ""], obs: Float[Array, " n"]) -> Float[Array, ""]:
-        """The heading towards the wind, for an agent with this heading and, in an apparent wind, this speed."""
-        wind = obs[jnp.array(self.wind)].astype(heading.dtype)
-        if self.apparent:
-            wind = wind.at[0].add(speed)
-        angle = jnp.arctan2(-wind[1], -wind[0])
-        return angle if steering.has_compass(self.motion) else heading + angle

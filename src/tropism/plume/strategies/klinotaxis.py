@@ -10,13 +10,7 @@ from jaxtyping import Array, Float
 from tropism.plume import checks
 from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.strategies import steering
-from tropism.plume.strategies.strategy import Strategy
-
-
-class KlinotaxisMemory(eqx.Module):
-    heading: Float[Array, ""]
-    target_heading: Float[Array, ""]
-    smell: Float[Array, ""]  # a step ago
+from tropism.plume.strategies.strategy import SmellMemory, Strategy
 
 
 class Klinotaxis(Strategy):
@@ -35,15 +29,14 @@ class Klinotaxis(Strategy):
         checks.require_positive(turn=self.turn)
         checks.require_fraction(wander=self.wander)
 
-    def init(self, key: Any) -> KlinotaxisMemory:
-        heading = steering.random_heading(key)
-        return KlinotaxisMemory(jnp.zeros_like(heading), heading, jnp.zeros_like(heading))
+    def init(self, key: Any) -> SmellMemory:
+        return SmellMemory.start(key)
 
-    def act(self, key: Any, memory: KlinotaxisMemory, obs: Float[Array, " n"]) -> tuple[Any, KlinotaxisMemory]:
+    def act(self, key: Any, memory: SmellMemory, obs: Float[Array, " n"]) -> tuple[Any, SmellMemory]:
         wander_key, side_key = random.split(key)
         smell = obs[self.smell].astype(memory.smell.dtype)
         turns = (smell < memory.smell) | ((smell == memory.smell) & random.bernoulli(wander_key, self.wander))
         side = jnp.where(random.bernoulli(side_key), 1, -1)
         target_heading = memory.target_heading + jnp.where(turns, side * jnp.deg2rad(self.turn), 0)
         action, heading = steering.steer(self.motion, memory.heading, target_heading)
-        return action, KlinotaxisMemory(heading, target_heading, smell)
+        return action, SmellMemory(heading, target_heading, smell)

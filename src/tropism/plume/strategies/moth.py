@@ -8,10 +8,8 @@ from jax import random
 from jaxtyping import Array, ArrayLike, Float
 
 from tropism.plume import checks
-from tropism.plume.motion import Cardinal, Motion
 from tropism.plume.strategies import steering
-from tropism.plume.strategies.cast_and_surge import CastAndSurge
-from tropism.plume.strategies.strategy import Strategy
+from tropism.plume.strategies.cast_and_surge import UpwindStrategy
 
 LONGEST = 100.0  # steps since the last odour, until which casts get longer
 
@@ -24,30 +22,21 @@ class MothMemory(eqx.Module):
     side: Float[Array, ""]  # 1: flies to the left of upwind, -1: to the right
 
 
-class CounterTurning(Strategy):
+class CounterTurning(UpwindStrategy):
     """Turns to the other side of upwind every `period` steps, and at once `delay` steps after losing the odour.
 
     The angle to upwind grows from `narrow` on odour to 90°, casting, `widening` steps after it (Baker 1990); from then
-    on the casts get longer. The observation and the motions are those of `CastAndSurge`.
+    on the casts get longer. The observation and the motions are those of `UpwindStrategy`.
     """
 
-    motion: Motion = Cardinal()
-    smell: int = eqx.field(static=True, default=0)
-    wind: tuple[int, int] = eqx.field(static=True, default=(1, 2))
-    apparent: bool = eqx.field(static=True, default=False)
-    threshold: ArrayLike = 0.003  # of detection, for a sensor with values from 0 to 1
     narrow: ArrayLike = 20.0  # degrees
     widening: ArrayLike = 10.0  # steps
     delay: ArrayLike = 2.0  # steps
     period: ArrayLike = 8.0  # steps
 
     def __check_init__(self) -> None:
-        checks.require_positive(threshold=self.threshold, widening=self.widening, period=self.period)
+        checks.require_positive(widening=self.widening, period=self.period)
         checks.require_non_negative(narrow=self.narrow, delay=self.delay)
-        self._surge()  # checks the motion and the wind
-
-    def _surge(self) -> CastAndSurge:
-        return CastAndSurge(self.motion, self.smell, self.wind, self.apparent)
 
     def init(self, key: Any) -> MothMemory:
         zero = jnp.zeros(())
@@ -63,7 +52,7 @@ class CounterTurning(Strategy):
         side = jnp.where(turns, -memory.side, memory.side)
         share = jnp.minimum(since / self.widening, 1)
         angle = jnp.deg2rad(self.narrow + (90 - self.narrow) * share)
-        upwind = self._surge().upwind(memory.heading, memory.speed, obs)
+        upwind = self.upwind(memory.heading, memory.speed, obs)
         action, heading = steering.steer(self.motion, memory.heading, upwind + side * angle)
         speed = steering.speed_after(self.motion, action, memory.speed)
         return action, MothMemory(heading, speed.astype(heading.dtype), since, clock, side)

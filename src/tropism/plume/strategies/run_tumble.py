@@ -10,13 +10,7 @@ from jaxtyping import Array, Float
 from tropism.plume import checks
 from tropism.plume.motion import Motion, RunTumble
 from tropism.plume.strategies import steering
-from tropism.plume.strategies.strategy import Strategy
-
-
-class RunAndTumbleMemory(eqx.Module):
-    heading: Float[Array, ""]
-    target_heading: Float[Array, ""]
-    smell: Float[Array, ""]  # a step ago
+from tropism.plume.strategies.strategy import SmellMemory, Strategy
 
 
 class RunAndTumble(Strategy):
@@ -36,16 +30,15 @@ class RunAndTumble(Strategy):
         if not isinstance(self.motion, RunTumble):
             steering.check_steerable(self.motion)
 
-    def init(self, key: Any) -> RunAndTumbleMemory:
-        heading = steering.random_heading(key)
-        return RunAndTumbleMemory(jnp.zeros_like(heading), heading, jnp.zeros_like(heading))
+    def init(self, key: Any) -> SmellMemory:
+        return SmellMemory.start(key)
 
-    def act(self, key: Any, memory: RunAndTumbleMemory, obs: Float[Array, " n"]) -> tuple[Any, RunAndTumbleMemory]:
+    def act(self, key: Any, memory: SmellMemory, obs: Float[Array, " n"]) -> tuple[Any, SmellMemory]:
         tumble_key, heading_key = random.split(key)
         smell = obs[self.smell].astype(memory.smell.dtype)
         tumbles = random.bernoulli(tumble_key, jnp.where(smell > memory.smell, self.rising, self.otherwise))
         if isinstance(self.motion, RunTumble):
-            return tumbles.astype(jnp.int32), RunAndTumbleMemory(memory.heading, memory.target_heading, smell)
+            return tumbles.astype(jnp.int32), SmellMemory(memory.heading, memory.target_heading, smell)
         target_heading = jnp.where(tumbles, steering.random_heading(heading_key), memory.target_heading)
         action, heading = steering.steer(self.motion, memory.heading, target_heading)
-        return action, RunAndTumbleMemory(heading, target_heading, smell)
+        return action, SmellMemory(heading, target_heading, smell)

@@ -43,21 +43,18 @@ def direct(b: Builder, equation: Any, *arrays: Scalars) -> list[Scalars]:
 @rule("max", "min")
 def extremum(b: Builder, equation: Any, x: Scalars, y: Scalars) -> list[Scalars]:
     name = equation.primitive.name
-    return elementwise(equation, lambda dtype, *items: extreme(b, name, dtype, *items), x, y)
+    return elementwise(equation, lambda dtype, *items: combine(b, name, dtype, *items), x, y)
 
 
-def apply_op(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
-    return b.op(name, dtype, x, y)
-
-
-def extreme(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
-    return b.op({"max": "or", "min": "and"}[name] if dtype == BOOL else name, dtype, x, y)
+def combine(b: Builder, name: str, dtype: DType, x: Scalar, y: Scalar) -> Scalar:
+    """An operation of two scalars; the extremum of booleans is a logical one."""
+    return b.op({"max": "or", "min": "and"}.get(name, name) if dtype == BOOL else name, dtype, x, y)
 
 
 @rule("clamp")
 def clamp(b: Builder, equation: Any, low: Scalars, x: Scalars, high: Scalars) -> list[Scalars]:
     def limit(dtype: DType, low: Scalar, x: Scalar, high: Scalar) -> Scalar:
-        return extreme(b, "min", dtype, extreme(b, "max", dtype, low, x), high)
+        return combine(b, "min", dtype, combine(b, "max", dtype, low, x), high)
 
     return elementwise(equation, limit, low, x, high)
 

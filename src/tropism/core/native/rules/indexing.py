@@ -7,7 +7,7 @@ import numpy as np
 from jax.lax import GatherScatterMode
 
 from tropism.core.native.builder import INDEX, Builder, DType, Scalar, StridedView, Unsupported
-from tropism.core.native.rules.elementwise import BOOL, apply_op, dtype_of, extreme
+from tropism.core.native.rules.elementwise import BOOL, combine, dtype_of
 from tropism.core.native.scalarize import (
     Scalars,
     Value,
@@ -149,6 +149,5 @@ def scatter(b: Builder, equation: Any, x: Scalars, indices: Scalars, updates: Sc
 def _combine(b: Builder, name: str | None, memory: StridedView, index: Scalar, value: Scalar) -> None:
     if name is not None:
         old = b.load(memory.pointer, memory.dtype, index)
-        combine = extreme if name in ("min", "max") else apply_op
         value = combine(b, name, memory.dtype, old, value)
     b.store(memory.pointer, memory.dtype, index, value)

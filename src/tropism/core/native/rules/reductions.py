@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tropism.core.native.builder import Builder, DType, Scalar, Unsupported
-from tropism.core.native.rules.elementwise import BOOL, apply_op, dtype_of, extreme
+from tropism.core.native.rules.elementwise import BOOL, combine, dtype_of
 from tropism.core.native.scalarize import Scalars, as_scalars, map_scalars, rule
 
 OPERATIONS = {"reduce_sum": ("add", 0), "reduce_prod": ("mul", 1), "reduce_and": ("and", -1), "reduce_or": ("or", 0)}
@@ -19,21 +19,13 @@ SCANS = {"cumsum": ("add", 0), "cumprod": ("mul", 1), "cummax": ("max", None), "
 def reduction(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     (name, start), dtype = OPERATIONS[equation.primitive.name], dtype_of(equation)
     first = b.constant(1 if dtype == BOOL and start == -1 else start, dtype)
-    return [_reduce_axes(x, equation.params["axes"], lambda row: _fold(b, name, dtype, first, row))]
+    return [_reduce_axes(x, equation.params["axes"], lambda row: reduce(partial(b.op, name, dtype), row, first))]
 
 
 @rule("reduce_max", "reduce_min")
 def reduce_extremum(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     name, dtype = equation.primitive.name.removeprefix("reduce_"), dtype_of(equation)
-
-    def of(row: Scalars) -> Scalar:
-        return reduce(lambda result, item: extreme(b, name, dtype, result, item), row)
-
-    return [_reduce_axes(x, equation.params["axes"], of)]
-
-
-def _fold(b: Builder, name: str, dtype: DType, first: Scalar, row: Scalars) -> Scalar:
-    return reduce(lambda result, item: b.op(name, dtype, result, item), row, first)
+    return [_reduce_axes(x, equation.params["axes"], partial(reduce, partial(combine, b, name, dtype)))]
 
 
 def _reduce_axes(x: Scalars, axes: tuple[int, ...], of: Callable[[Scalars], Scalar]) -> Scalars:
@@ -72,7 +64,7 @@ def cumulative(b: Builder, equation: Any, x: Scalars) -> list[Scalars]:
     (name, start), dtype, axis = SCANS[equation.primitive.name], dtype_of(equation), equation.params["axis"]
     rows = list(np.moveaxis(x, axis, 0))
     rows = rows[::-1] if equation.params["reverse"] else rows
-    apply = partial(extreme if start is None else apply_op, b, name, dtype)
+    apply = partial(combine, b, name, dtype)
     if start is not None:  # not a copy: 0 + -0.0 is 0
         first = as_scalars([b.constant(start, dtype)], ())
         rows[0] = map_scalars(apply, first, rows[0])
