@@ -38,7 +38,11 @@ def assay(result: dict[str, Any]) -> str:
     policies = list(next(iter(result["found"].values()))["ours"])
     columns = ["plume", *policies, "published agents"]
     rows = [
-        [plume, *(str(row["ours"][policy]) for policy in policies), "{} to {}".format(*row["published"])]
+        [
+            plume,
+            *(", ".join(map(str, row["ours"][policy])) for policy in policies),
+            "{} to {}".format(*row["published"]),
+        ]
         for plume, row in result["found"].items()
     ]
     return f"{table_as_markdown(columns, rows)}\n\n{result['caption']}"

@@ -68,6 +68,13 @@ def test_an_invalid_argument_or_param_is_rejected():
         make("CartPole-v1", params={"gravty": 1})
 
 
+def test_an_environment_without_params_rejects_any_and_is_named():
+    with pytest.raises(ValidationError, match="'gravity'; expected a field of EchoParams: it has none"):
+        make("Echo-v0", params={"gravity": 1})
+    with pytest.raises(ValidationError, match="expected a dict of numbers or ConnectFourParams"):
+        make("ConnectFour-v0", params=CartPole().default_params())
+
+
 @pytest.mark.usefixtures("separate_registry")
 def test_register_accepts_a_class_an_instance_or_a_function():
     register("Line-v0", Line)

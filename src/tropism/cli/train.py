@@ -277,8 +277,8 @@ def _new_training(options: _Options) -> Any:
             raise ValidationError(name, options.config[name], expected)
         preset = {name: value for name, value in preset.items() if name not in BUILT_IN_ONLY}
     config = algorithm.Config(**{**preset, **options.config})
-    numbers = (options.arguments or {}, options.params or {}, config, options.seed or 0, options.seeds or 1)
-    return Training(options.id, *numbers, options.network)
+    arguments, params = options.arguments or {}, options.params or {}
+    return Training(options.id, arguments, params, config, options.seed or 0, options.seeds or 1, options.network)
 
 
 def _check_names(config: Any, given: dict[str, Any]) -> None:

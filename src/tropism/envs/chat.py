@@ -77,6 +77,10 @@ class MessageSpace(Record):
         return (self.cls, self.tokenizer)
 
 
+class ChatParams(EnvParams):
+    """No parameters can be changed."""
+
+
 class ChatState(NamedTuple):
     seed: int
     time: int
@@ -116,8 +120,8 @@ class Chat(Environment):
         self.max_turns = check_count("max_turns", max_turns)
         self.tokenizer = cast(Tokenizer | None, tokenizer)
 
-    def default_params(self) -> EnvParams:
-        return EnvParams()
+    def default_params(self) -> ChatParams:
+        return ChatParams()
 
     def reset(self, key: int, params: Any) -> tuple[ChatObservation, ChatState]:
         opening = self.partner(key, ())

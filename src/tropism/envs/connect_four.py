@@ -27,6 +27,10 @@ CELL = 64  # pixels
 Board = Int8[Array, "6 7"]  # 1 the first player (X), -1 the second (O), 0 empty; row 0 is the top
 
 
+class ConnectFourParams(EnvParams):
+    """No parameters can be changed."""
+
+
 class ConnectFourState(EnvState):
     board: Board
     player: Int8[Array, ""]  # the player to move: 1 or -1
@@ -51,8 +55,8 @@ class ConnectFour(Environment):
         _search_depth(opponent)
         self.opponent = opponent
 
-    def default_params(self) -> EnvParams:
-        return EnvParams()
+    def default_params(self) -> ConnectFourParams:
+        return ConnectFourParams()
 
     def reset(self, key: Any, params: Any) -> tuple[Array, ConnectFourState]:
         state = ConnectFourState(

@@ -12,6 +12,10 @@ from tropism.wire.messages.echo import EchoAction, EchoObservation
 REWARD_PER_CHARACTER = 0.1
 
 
+class EchoParams(EnvParams):
+    """No parameters can be changed."""
+
+
 class EchoState(NamedTuple):
     time: int
 
@@ -28,8 +32,8 @@ class Echo(Environment):
     endless = True
     language = Language(tool="echo_message")
 
-    def default_params(self) -> EnvParams:
-        return EnvParams()
+    def default_params(self) -> EchoParams:
+        return EchoParams()
 
     def reset(self, key: int, params: Any) -> tuple[EchoObservation, EchoState]:
         return EchoObservation(echoed_message="", message_length=0), EchoState(0)

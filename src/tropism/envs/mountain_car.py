@@ -38,7 +38,7 @@ class MountainCarState(EnvState):
 
 
 class Hill(Environment):
-    """Abstract: the car and the hill; a subclass pushes."""
+    """Abstract: the car and the hill; a subclass defines the push."""
 
     def reset(self, key: Any, params: Any) -> tuple[Array, MountainCarState]:
         position = random.uniform(key, minval=START[0], maxval=START[1])

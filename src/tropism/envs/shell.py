@@ -61,6 +61,10 @@ class CommandSpace(Record):
         return (self.cls, self.max_timeout)
 
 
+class ShellParams(EnvParams):
+    """No parameters can be changed."""
+
+
 class ShellState(NamedTuple):
     time: int
     last_exit_code: int
@@ -110,7 +114,7 @@ class Shell(Environment):
         limits = Limits(wall=timeout, cpu=timeout, memory=memory, files=files, output=output, threads=processes)
         if timeout > replace(limits, wall=max_timeout).wall:
             raise ValidationError("max_timeout", max_timeout, f"at least {timeout}, the default timeout")
-        doctor.cached_shell_report().require()
+        doctor.cached_shell_report().require_tier()
         self.max_steps = check_count("max_steps", max_steps)
         self.max_timeout = max_timeout
         self.sandbox_spec = SandboxSpec("A", tuple(filter(None, names)), limits, shell=True)
@@ -119,8 +123,8 @@ class Shell(Environment):
     def unavailable_reason(cls) -> str | None:
         return doctor.cached_shell_report().reason or start_failure("A")
 
-    def default_params(self) -> EnvParams:
-        return EnvParams()
+    def default_params(self) -> ShellParams:
+        return ShellParams()
 
     def reset(self, key: int, params: Any) -> tuple[ShellObservation, ShellState]:
         return ShellObservation(metadata={"step": 0}), ShellState(0, 0, Sandbox(self.sandbox_spec))

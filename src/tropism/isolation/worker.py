@@ -171,7 +171,7 @@ class WorkerEpisode:
         return reply
 
     def call(self, method: str, *arguments: Any) -> tuple[Any, Any]:
-        """What a method of the environment returns, and the state after it."""
+        """The result of a method of the environment, and the state after it."""
         match method:
             case "make":
                 (self.env,) = arguments
@@ -192,7 +192,7 @@ class WorkerEpisode:
                 return self.env.state_fields(self.state, self.params), self.state
             case "describe":
                 return self.env.describe(self.state, arguments[0], self.params), self.state
-            case _:
+            case _:  # "close"
                 return self.close(), None
 
     def close(self) -> None:

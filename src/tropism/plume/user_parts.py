@@ -42,7 +42,7 @@ class GridSize(NamedTuple):
 
 @dataclass
 class AgentState:
-    """The agent as passed to user parts. Without defaults, which would be class attributes and slow down reads."""
+    """The agent as passed to user parts. No field has a default: a class attribute would slow down reads."""
 
     position: Any  # Coordinates; user parts may set any pair
     orientation: Any  # degrees, 0 along +x and 90 along +y

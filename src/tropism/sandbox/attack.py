@@ -63,7 +63,7 @@ def leaves_processes(targets: HostTargets, _: ExecutionResult) -> bool:
 
 @dataclass(frozen=True)
 class Attack:
-    """It succeeds if it prints the secret, which it can only read or reach by succeeding, or if `oracle` says so.
+    """It succeeds if it prints the secret, which it can only read or reach by succeeding, or if `oracle` is true.
 
     `harmless` attacks can be run without a sandbox, to test their oracle; `needs_root` attacks then succeed only
     as root. `later` is code of a second step, run after a pause. `changes_worker`: the worker is used for no other

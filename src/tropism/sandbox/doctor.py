@@ -61,7 +61,7 @@ class DoctorReport:
         names = ", ".join(each.attack.name for each in self.outcomes if each.succeeded)
         return f"the sandbox of tier {self.tier} failed to block: {names}"
 
-    def require(self) -> Tier:
+    def require_tier(self) -> Tier:
         """The tier in which untrusted code may be run; raises SandboxError if there is none."""
         if self.tier is None or not self.ok:
             raise SandboxError("sandbox", self.tier, "a sandbox that blocks every attack", self.reason)

@@ -19,7 +19,7 @@ from tropism.serve.session.environment import ServedEnvironment
 from tropism.serve.session.registry import SessionRegistry
 from tropism.serve.settings import Settings
 from tropism.serve.storage.protocol import Journal
-from tropism.serve.tools.endpoint import serve_socket
+from tropism.serve.tools.endpoint import serve_rpc_socket
 from tropism.serve.websocket.connection import Connection
 
 
@@ -120,7 +120,7 @@ class App:
         try:
             with suppress(asyncio.CancelledError):  # the server has stopped and closed the socket
                 if path == "/mcp":
-                    await serve_socket(self.sessions, environment, scope, receive, send)
+                    await serve_rpc_socket(self.sessions, environment, scope, receive, send)
                 else:
                     connection = Connection(self.sessions, environment, scope["owner"], self.metrics)
                     await connection.serve(scope, receive, send)

@@ -74,7 +74,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def load(path: Path, network: Any = None) -> tuple[Training, Any, list[Any]]:
-    """The settings, state and learning curve; `network` is its network, if the name of that cannot be imported."""
+    """The settings, state and learning curve; `network` is needed if it cannot be imported by its name."""
     header, data = _read(path)
     if "policy" in header:
         raise ValidationError("checkpoint", str(path), "a checkpoint; a policy file is for evaluation only")

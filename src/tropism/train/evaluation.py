@@ -131,10 +131,10 @@ def evaluate(
 ) -> Evaluation:
     """Run a policy; `on_progress` is called with the number of episodes done.
 
-    A pure policy in a pure environment runs compiled, in batches; `devices="all"` spreads each batch over all devices;
-    a list, over those. Others run one episode at a time in a session, with at most `max_steps` steps each. With
-    `engine="native"`, compiled episodes do too, with the same results: a policy of JAX's operations then costs a
-    dispatch per step, so `auto` and `xla` run the whole batch on XLA.
+    A pure policy in a pure environment runs compiled, in batches; `devices="all"` spreads each batch over all devices,
+    a list over those. Other episodes run one at a time in a session, with at most `max_steps` steps each. With
+    `engine="native"`, all episodes run one at a time, with the same results. A policy written in JAX then costs a
+    dispatch per step, so `auto` and `xla` run whole batches on XLA.
     """
     check_option("engine", engine, EngineName)
     params, compiled = env.evaluation_params(params), is_compiled(env, policy)

@@ -37,7 +37,7 @@ class ActionBuffer:
 
 
 def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array, not initialized, that JAX reads in place or takes over without copying it."""
+    """An uninitialized array that JAX can read in place or take over without a copy."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT

@@ -129,11 +129,11 @@ class SplitLayout:
         return _signature(self.treedef.unflatten([next(large if is_large else small) for is_large in self.is_large]))
 
 
-def compute_at_once(tree: Any, most_words: int | None = None) -> Any:
+def compute_at_once(tree: Any, max_words: int | None = None) -> Any:
     """The tree, packed as in a session: otherwise XLA computes each leaf apart from the others, and rounds an
     observation differently from the state it shows. Larger trees are not packed, because the copy costs time."""
     layout = Layout(tree)
-    if most_words is not None and layout.size > most_words:
+    if max_words is not None and layout.size > max_words:
         return tree
     return layout.unpack(lax.optimization_barrier(layout.pack(tree)))
 

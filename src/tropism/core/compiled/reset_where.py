@@ -121,7 +121,7 @@ def _scatter(old: Any, members: Any, new: Any) -> Any:
 
 
 def select(done: Any, replacement: Any, value: Any) -> Any:
-    """`value`, or the replacement where `done`, which has the leading axes of every leaf."""
+    """The replacement where `done`, else `value`; the axes of `done` are the first ones of every leaf."""
 
     def pick(new: Any, old: Any) -> Any:
         return jnp.where(done.reshape(done.shape + (1,) * (jnp.ndim(old) - done.ndim)), new, old)

@@ -27,6 +27,7 @@ from tropism.core.rollout.scan import ScanCarry
 
 SUPPORTED = FAMILIES  # families of primitives; importing them registers their rules
 WORD = np.dtype(np.uint32)
+TIME = np.dtype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +60,7 @@ class LaneProgram:
         self._params = jax.tree.unflatten(jax.tree.structure((arrays, params)), views)
         words = [self.b.input(STEP, position, WORD) for position in range(2 * KEYS)]
         self._keys = [_leaf(words[2 * i : 2 * i + 2], (2,), WORD) for i in range(KEYS)]
-        time = np.dtype(np.int32)
-        self._time = _leaf([self.b.input(STEP, 2 * KEYS, time)], (), time)
+        self._time = _leaf([self.b.input(STEP, 2 * KEYS, TIME)], (), TIME)
         self.lane = self.b.input(LANE, -1, WORD)
         self._lane_leaf = _leaf([self.lane], (), WORD)
         self._count = 0
@@ -74,7 +74,7 @@ class LaneProgram:
 
     def _trace(self, plan: RolloutPlan, before: ScanCarry) -> None:
         obs, state, memories, episodes, _ = before
-        self.b.batch_lane = self.lane if draws_for_batch(plan) else None
+        self.b.batch_lane = self.lane if draws_for_batch(plan) else None  # then all actions come from one key
         action, acted = self._call(act_one, self._keys[0], self._lane_leaf, memories, obs)
         self.b.batch_lane = None
         stepped = self._call(step_one, self._keys[1], self._time, self._lane_leaf, obs, state, action, episodes)

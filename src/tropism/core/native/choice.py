@@ -48,7 +48,7 @@ def compile_natively(env: Environment, build: Callable[[], Any]) -> tuple[Any, s
 def choose(
     env: Environment, engine: EngineName, find: Callable[[], tuple[Any, str]], verify: Callable[[Any], Verdict]
 ) -> Choice:
-    """The choice that `engine` makes, given functions that find the native program and compare it with XLA's."""
+    """The choice for this `engine`: `find` returns the native program or a reason, `verify` compares it with XLA's."""
     check_option("engine", engine, EngineName)
     if engine == "xla":
         return Choice(None, False, "requested")

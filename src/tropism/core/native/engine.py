@@ -1,4 +1,4 @@
-"""The native engine of a session, its comparison with XLA's, and the choice between both."""
+"""The native engine of a session, its comparison with XLA's, and the choice between the two."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -18,14 +18,13 @@ from tropism.core.native.verification import FIRST_SEED, first_difference, sampl
 from tropism.core.session.compiled import OUTCOME, XlaEngine, action_reader
 from tropism.core.spaces import Box, Discrete, Space
 
-# The comparison with XLA.
-STEPS = 10_000  # some environments differ in fewer than one step of 100
+STEPS = 10_000  # of the comparison with XLA; some environments differ in fewer than one step of 100
 ACTIONS = 128  # different ones, in random order
 RESET_EVERY = 997  # also in the middle of an episode, so that long ones start from several states
 
 
 class NativeEngine(XlaEngine):
-    """Machine code on the same packed buffer, in place; rendering and everything else is inherited."""
+    """Runs machine code in place on the packed buffer; rendering and everything else is inherited."""
 
     def __init__(self, env: Environment, params: Any, native: NativeProgram, native_reset: bool):
         self.native = native
@@ -110,25 +109,25 @@ def _discrete_writer(space: Discrete, read: Callable[[Any], int], memory: Progra
 
 
 def verify(native: NativeProgram, params: Any, steps: int = STEPS) -> Verdict:
-    """Run both at fixed seeds; after a differing reset the step is compared from XLA's state."""
+    """Run both engines from a fixed seed; after a reset that differs, steps are compared from XLA's state."""
     env, layout = native.program.env, native.program.layout
-    xla, machine = XlaEngine(env, params), NativeEngine(env, params, native, native.reset is not None)
+    xla, own = XlaEngine(env, params), NativeEngine(env, params, native, native.reset is not None)
     actions = sample_actions(env.action_space(params), ACTIONS)
     order = np.random.default_rng(0).integers(0, ACTIONS, STEPS)
     ended, resets, reset_reason = True, 0, ""
     for count in range(steps):
         if ended:
-            for engine in (xla, machine):
+            for engine in (xla, own):
                 engine.reset_next(params, {}) if count else engine.reset(FIRST_SEED, params, {})
-            if path := first_difference(layout, xla.words, machine.words):
+            if path := first_difference(layout, xla.words, own.words):
                 reset_reason = reset_reason or f"{path} in reset {resets}"
-                machine.set_words(xla.words)
+                own.set_words(xla.words)
             resets += 1
         action = actions[order[count % STEPS]]
-        machine.step(action)
+        own.step(action)
         _, _, terminated, truncated, _ = xla.step(action)
-        if path := first_difference(layout, xla.words, machine.words):
-            return Verdict(False, not reset_reason, reset_reason or f"{path} in step {count}")
+        if path := first_difference(layout, xla.words, own.words):
+            return Verdict(False, not reset_reason, f"{path} in step {count}")
         ended = terminated or truncated or count % RESET_EVERY == RESET_EVERY - 1
     return Verdict(True, not reset_reason, reset_reason)
 

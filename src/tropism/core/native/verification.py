@@ -1,4 +1,4 @@
-"""What the comparisons of native engines with XLA's share: seeds, actions and the first difference."""
+"""The seed, the actions and the first difference of a comparison of native code with XLA."""
 
 from typing import Any
 

@@ -100,12 +100,14 @@ def _run_lanes(
 ) -> tuple[Any, ...]:
     """The fields of EpisodeOutcomes."""
     axes = (0, params_axes)
-    lanes = jax.vmap(lambda seed, own: start_lane(env, policy, own, probe, seed), axes)(seeds, params)
+    lanes = jax.vmap(lambda seed, lane_params: start_lane(env, policy, lane_params, probe, seed), axes)(seeds, params)
     trace = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (trace_length, *leaf.shape)), lanes.probe_value)
 
     def step(carry: Any) -> Any:
         time, lanes, trace = carry
-        lanes = jax.vmap(lambda lane, own: step_lane(env, policy, own, probe, lane), axes)(lanes, params)
+        lanes = jax.vmap(lambda lane, lane_params: step_lane(env, policy, lane_params, probe, lane), axes)(
+            lanes, params
+        )
         if trace_length:
             trace = jax.tree.map(lambda rows, row: rows.at[time + 1].set(row, mode="drop"), trace, lanes.probe_value)
         return time + 1, lanes, trace

@@ -21,7 +21,7 @@ from tropism.errors import ActionError, DivergedError, StateError, ValidationErr
 
 log = logging.getLogger(__name__)
 
-as_timestep = partial(tuple.__new__, Timestep)  # half the time of calling the class
+as_timestep = partial(tuple.__new__, Timestep)  # faster than calling the class
 
 
 class HostEngine:

@@ -139,7 +139,9 @@ def stack_space(space: Space, size: int) -> Space:
         case Tuple():
             return Tuple([stack_space(part, size) for part in space.spaces])
         case _:
-            raise ValidationError("space", space, "a space of arrays")
+            raise ValidationError(
+                "space", space, "Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of them"
+            )
 
 
 def _repeat(array: Any, size: int) -> Any:

@@ -32,6 +32,10 @@ HOW_TO_ACT = (
 MAX_UPLOADS = 1000  # of an episode
 
 
+class CodingParams(EnvParams):
+    """No parameters can be changed."""
+
+
 class CodingState(NamedTuple):
     """`interpreter` has run the transcript; `step` makes another one if it was closed or has run more."""
 
@@ -79,7 +83,7 @@ class Coding(Environment):
         self.tasks = resolve_tasks(tasks)
         self.max_steps = check_count("max_steps", max_steps)
         names = packages.split(",") if isinstance(packages, str) else packages
-        chosen = doctor.cached_report(*(() if tier is None else (tier,))).require()
+        chosen = doctor.cached_report(*(() if tier is None else (tier,))).require_tier()
         self.sandbox_spec = SandboxSpec(chosen, tuple(filter(None, names)), Limits(**limits))
         has_files = any(isinstance(task, Task) and task.command for task in self.tasks)
         if has_files and self.sandbox_spec.tier == "B":
@@ -90,8 +94,8 @@ class Coding(Environment):
         report = doctor.cached_report()
         return report.reason or start_failure(report.tier)
 
-    def default_params(self) -> EnvParams:
-        return EnvParams()
+    def default_params(self) -> CodingParams:
+        return CodingParams()
 
     def reset(self, key: int, params: Any) -> tuple[CodeObservation, CodingState]:
         random = Random(key)

@@ -50,7 +50,7 @@ class PlumeHostState:
         self.concentration, self.distance, self.goal_reached = 0.0, 0.0, False
 
     def agent(self) -> AgentState:
-        """The agent for the user's reward and sensor. They may keep it; changes that they make are undone."""
+        """The agent for the user's reward and sensor. They may keep it; its fields are set again at each call."""
         if (agent := self._agent) is None:
             self._agent = agent = AgentState(
                 self.position, self.orientation, self.step_count, self.total_reward, self.goal_reached

@@ -43,7 +43,7 @@ class PlumeParts:
         self.host_only: set[str] = set()  # functions that cannot be compiled, because they use a user's plume or wind
         self.now = 0
         self.latest: Any = None  # the state after the last step; None during a step
-        self.initial: Any = None  # `copy_user_parts()` at the start of the current episode
+        self.initial: Any = None  # `_copy_user_parts()` at the start of the current episode
         self.holds_array = isinstance(getattr(self.plume, "__dict__", {}).get("field_array"), np.ndarray)
         self.array: Any = None  # the last `field_array` of the user's plume that was checked
         self.plume_advances = hasattr(self.plume, "advance_to_step")

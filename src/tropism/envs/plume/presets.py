@@ -26,10 +26,13 @@ PUFFS: dict[str, Any] = {  # gaps between puffs are long: so are the sequences t
 }
 SINGH: dict[str, Any] = {
     "num_envs": 1024,
+    "num_steps": 64,
     "total_steps": 12_000_000,
     "epochs": 4,
     "minibatches": 8,
-    "entropy": 0.003,
+    "gamma": 0.995,
+    "gae_lambda": 0.96,
+    "entropy": 0.002,
     "hidden": 64,
 }
 

@@ -70,7 +70,7 @@ class Field(eqx.Module):
 
 
 def simulate(field: Field, keys: Any, num_steps: int, read: Callable[[Any], Any]) -> Any:
-    """What `read` returns of each state of a field, stacked; `keys` are those of the first state and of the steps."""
+    """The results of `read` for all states of a field, stacked; `keys` are those of the first state and the steps."""
     start_key, steps_key = keys
 
     def step(state: Any, key: Any) -> tuple[Any, Any]:

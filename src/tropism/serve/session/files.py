@@ -27,7 +27,7 @@ def write_file(live: RecoverableSession, data: dict[str, Any], _: RequestKey | N
     size = len(encode(payload))
     live.log.check_room(size)
     session.write_file(request.path, request.data)
-    with live.writing(session):
+    with live.hold_write_lock(session):
         live.log.append((Entry("upload", payload, None, False),), size=size)
     return encode({"path": request.path, "size": len(request.data), "step_count": session.step_count})
 

@@ -195,7 +195,7 @@ class LiveSession(RecoverableSession):
         self.is_damaged = False
         payload = {"seed": session.seed, "options": request.options, "episode_id": session.episode_id}
         try:
-            with self.writing(session):
+            with self.hold_write_lock(session):
                 payload |= recordings.record_reset(self.environment.id, session, request.options, timestep)
                 self.log.begin_episode((Entry("reset", payload, timestep.reward, False, digest, key),))
         except BaseException:
@@ -244,7 +244,7 @@ class LiveSession(RecoverableSession):
             self.mark_damaged(session, session.step_count != step_count, restore_point)
             raise
 
-        try:  # as `writing`, without its calls: most requests are steps
+        try:  # as `hold_write_lock`, without its calls: most requests are steps
             with self.write_lock:
                 if session is not self.session:
                     raise errors.late_step_error()
@@ -293,7 +293,7 @@ class LiveSession(RecoverableSession):
         try:
             number = context.recordings.record_fork(self.environment.id, session, begin, None)
             snapshot = session.snapshot()
-            with self.writing(old):
+            with self.hold_write_lock(old):
                 self.session = session
                 self.log.begin_episode((begin.with_payload(number), *steps), snapshot)
         except BaseException:

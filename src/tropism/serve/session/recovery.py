@@ -57,8 +57,8 @@ class RecoverableSession:
         damaged.close()
 
     @contextmanager
-    def writing(self, session: Session) -> Generator[None]:
-        """Hold the write lock; raises if a timeout has replaced this session."""
+    def hold_write_lock(self, session: Session) -> Generator[None]:
+        """A block that holds the write lock; raises if a timeout has replaced this session."""
         with self.write_lock:
             if session is not self.session:
                 raise errors.late_step_error()

@@ -325,7 +325,7 @@ class SqliteJournal(Journal):
         """Delete the sessions with these numbers that are not live."""
         with self._file.lock:
             closing = numbers - {session.number for session in self._leased.values()}
-            self._file.write(WriteGroup([each for number in closing for each in close_statements(number)]))
+            self._file.write(WriteGroup([statement for number in closing for statement in close_statements(number)]))
 
     async def close(self) -> None:
         error = self._commit()

@@ -43,7 +43,7 @@ async def _response(request: HttpRequest, respond: Callable[[Any], Awaitable[dic
     return Response(b"", ACCEPTED) if reply is None else json_response(reply)
 
 
-async def serve_socket(
+async def serve_rpc_socket(
     sessions: SessionRegistry, environment: ServedEnvironment, scope: Any, receive: Any, send: Any
 ) -> None:
     """OpenEnv's JSON-RPC on a socket, whose session opens and closes with it."""
