@@ -10,10 +10,10 @@ LONGEST_FILE, LONGEST_BODY = 350, 60  # lines; a signature is not part of a body
 # The limit keeps a package from growing unnoticed. The second number is its planned size: the budget of the
 # refactoring and its share of the additions planned for later features; docs/decisions.md explains the difference.
 LIMITS = {
-    "core": (9810, 5900),
+    "core": (9825, 5900),
     "check": (1420, 1100),
     "isolation": (650, 650),
-    "envs": (4015, 2900),
+    "envs": (4030, 2900),
     "plume": (5210, 5000),
     "gym": (2000, 1600),
     "serve": (8465, 7000),

@@ -86,7 +86,11 @@ USER: dict[str, Any] = {
     "action_model": FourWayMotion,
     "reward_fn": MixtureReward,
 }
-SUBSETS = [names for size in (1, 2, 3, 4) for names in combinations(USER, size)]
+SUBSETS = [
+    pytest.param(names, id=",".join(names), marks=pytest.mark.slow if size in (2, 3) else ())
+    for size in (1, 2, 3, 4)
+    for names in combinations(USER, size)
+]
 
 
 def numbers(timestep: Any) -> Any:
@@ -95,7 +99,7 @@ def numbers(timestep: Any) -> Any:
     return [float(value) for part in (*timestep[:-1], *info) for value in np.ravel(part)]
 
 
-@pytest.mark.parametrize("names", SUBSETS, ids=",".join)
+@pytest.mark.parametrize("names", SUBSETS)
 def test_user_parts_equal_to_library_parts_give_the_compiled_search(names: tuple[str, ...]):
     """The plume fades, so a reward or an observation before it advances, or before the agent moves, is different."""
     own = {name: USER[name]() for name in names}
@@ -265,7 +269,7 @@ class Keeping(PlainSensor):
         return super().get_observation(env_state)
 
 
-@pytest.mark.parametrize("plume", ["meander", RoundPlume()])
+@pytest.mark.parametrize("plume", [pytest.param("meander", marks=pytest.mark.slow), RoundPlume()])
 def test_a_sensor_may_keep_its_input(plume: Any):
     env = PlumeEnv(**SMALL, plume=plume, sensor_model=Keeping())
     play(env, 0, ACTIONS)

@@ -84,10 +84,8 @@ class HostEngine:
             terminated, truncated = bool(info.pop("terminated", done)), bool(info.pop("truncated", False))
             last = (obs, reward := float(reward), terminated, truncated, info)
             shown = defensive_copy(obs) if self.copies else obs
-        except ActionError:
-            raise
-        except BaseException:
-            self.is_damaged = True
+        except BaseException as error:
+            self.is_damaged = not isinstance(error, ActionError)
             raise
         self._state, self._time, self._last = state, time, last
         self._transcript.append(entry)
