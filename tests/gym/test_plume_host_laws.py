@@ -22,7 +22,8 @@ from tests.gym.own_parts import (
     play,
 )
 
-from tropism import EnvironmentState, Session, StateError, ValidationError
+from tropism import EnvironmentState, Session, StateError, ValidationError, register
+from tropism.core.resolve import resolve_environment
 from tropism.core.wrapper import Wrapper
 from tropism.errors import ObservationError
 from tropism.gym import PlumeEnv, to_gymnasium
@@ -168,6 +169,19 @@ def test_the_caller_may_change_the_info():
     for timestep in (session.reset(seed=0), session.step(1), session.timestep):
         timestep.info.clear()
         assert session.timestep.info["goal_location"] == (16, 12)
+
+
+def make_search() -> Any:
+    return make_resetting().session.env
+
+
+@pytest.mark.usefixtures("separate_registry")
+def test_commands_take_a_function_that_its_module_registered():
+    """A search with user parts has no class of its own to name."""
+    register("OwnSearch-v0", make_search)
+    env, params = resolve_environment(f"{__name__}:make_search", {"goal_radius": 3.0}, {})
+    assert not env.pure
+    assert params.goal_radius == 3.0
 
 
 class Failing(SmoothedSensor):

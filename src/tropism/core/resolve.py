@@ -7,7 +7,7 @@ from typing import Any
 from tropism.core.adapters.class_based import build_environment, is_agent_class
 from tropism.core.environment import Environment
 from tropism.core.params import override
-from tropism.core.registry import find, make, set_source, unavailable_reasons
+from tropism.core.registry import find, id_of_factory, make, set_source, unavailable_reasons
 from tropism.errors import UnknownEnvironmentError, ValidationError
 
 HINT = "A class of your own is named module:Class, and its module must be importable from here."
@@ -37,6 +37,8 @@ def resolve_environment(target: str, params: Mapping[str, Any], arguments: Mappi
             raise UnknownEnvironmentError("id", target, error.expected, f"{error}{hint}") from None
         return make(target, params=dict(params), **arguments)
     cls = resolve("target", target, "module:Class")
+    if not isinstance(cls, type) and (id := id_of_factory(cls)) is not None:  # a function that its module registered
+        return make(id, params=dict(params), **arguments)
     if not isinstance(cls, type) or not (issubclass(cls, Environment) or is_agent_class(cls)):
         raise ValidationError("target", target, "the name of an Environment or AgentEnvironment class")
     try:
