@@ -363,12 +363,12 @@ def test_an_environment_that_is_not_replayable_or_reseedable_raises():
     assert start_session(Fixed()).fork().lifecycle is READY
 
 
-@pytest.mark.parametrize("reseedable", [True, False])
-def test_steps_that_use_no_key_get_0(reseedable: bool):
+@pytest.mark.parametrize("uses_keys", [True, False])
+def test_steps_that_use_no_key_get_0(uses_keys: bool):
     keys: list[int] = []
 
     class Keyed(HostLine):
-        host = Host(reseedable=reseedable)
+        host = Host(reseedable=False, uses_keys=uses_keys)
 
         def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
             keys.append(key)
@@ -377,8 +377,8 @@ def test_steps_that_use_no_key_get_0(reseedable: bool):
     session = start_session(Keyed())
     session.step(1)
     session.step(1)
-    assert (keys == [0, 0]) == (not reseedable)
-    assert len(set(keys)) == 1 + reseedable
+    assert (keys == [0, 0]) == (not uses_keys)
+    assert len(set(keys)) == 1 + uses_keys
 
 
 def test_close_releases_the_host_state_once():

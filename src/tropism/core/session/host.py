@@ -38,7 +38,7 @@ class HostEngine:
         self._env_step = MethodType(type(env).step, env)
         self._env_info, self._state_is_lost = _overridden(env, "info"), _overridden(env, "state_is_lost")
         self._recorded_outcome = _overridden(env, "recorded_outcome")
-        self._uses_keys, self._completes_info = env.traits.reseedable, env.traits.complete_info
+        self._uses_keys, self._completes_info = env.traits.uses_keys, env.traits.complete_info
         self._state: Any = None
         self._last: Any = None
         self._params: Any = params

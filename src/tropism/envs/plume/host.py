@@ -29,7 +29,7 @@ class PlumeHost(Environment):
     objects run the episode that started last; earlier ones, in other sessions, continue with copies of them.
     """
 
-    host = Host(reseedable=False, complete_info=True)
+    host = Host(reseedable=False, uses_keys=False, complete_info=True)
     private_info = PRIVATE_INFO
 
     search: HostSearch
