@@ -34,7 +34,7 @@ class Environment(Module):
 
     Two environments with equal fields are equal and share one compilation. A host environment sets
     `host = Host(...)`: its state is any Python object, it is never compiled, and its `key` is a plain
-    int (the episode's seed in `reset`, then one int derived from it for each step; 0 if it declares that steps use none).
+    int (the episode's seed in `reset`, then one int derived from it for each step; 0 if steps use none).
     """
 
     host: ClassVar[Host | None] = None
