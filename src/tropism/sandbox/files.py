@@ -47,7 +47,7 @@ class SandboxFiles:
     def read(self, path: str) -> bytes:
         *folders, name = check_path(path)
         with (
-            _reporting(path),
+            _errors_about(path),
             self._worker.open_folder() as outer,
             _descend(outer, folders) as folder,
             _open(folder, name, READ_FLAGS) as fd,
@@ -65,7 +65,7 @@ class SandboxFiles:
         _check_size(path, len(data))
         temporary = f".{secrets.token_hex(8)}"
         with (
-            _reporting(path),
+            _errors_about(path),
             self._worker.open_folder() as outer,
             _worker_user(),
             _descend(outer, folders, create=True) as folder,
@@ -186,7 +186,7 @@ def _check_size(path: str, size: int) -> None:
 
 
 @contextlib.contextmanager
-def _reporting(path: str) -> Generator[None]:
+def _errors_about(path: str) -> Generator[None]:
     """Errors of the file system become errors about the path."""
     try:
         yield
